@@ -1,0 +1,59 @@
+#pragma once
+// Time as a dependency: protocols ask a Clock, so the simulator can own time.
+
+#include "base/error.hpp"
+#include "base/task.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+namespace collab {
+
+using Duration = std::chrono::nanoseconds;
+/// Nanoseconds since the clock's own origin. Never sent to another peer.
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+/// Seconds as a number, for rates and reports.
+inline double to_seconds(Duration duration) noexcept { return std::chrono::duration<double>(duration).count(); }
+inline Duration from_seconds(double seconds) noexcept {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+/// Monotonic time of one node. `now()` is constant between two suspensions in the simulator.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimePoint now() const = 0;
+  /// Milliseconds since 1970 as this machine believes: for expiry of signed things, never for measuring.
+  virtual std::int64_t unix_ms() const = 0;
+  /// Returns at or after `when`. Cancellation ends it early with `operation_aborted`.
+  virtual Task<> sleep_until(TimePoint when) = 0;
+};
+
+/// The machine's own time. `executor`: the node's loop.
+class RealClock final : public Clock {
+ public:
+  explicit RealClock(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  std::int64_t unix_ms() const override;
+  Task<> sleep_until(TimePoint when) override;
+
+ private:
+  asio::any_io_executor executor_;
+};
+
+/// Runs `work` for as long as `deadline` allows, then cancels it and waits until it has unwound.
+/// Errors: those of `work`, or `Errc::late`.
+template <class T>
+Task<Result<T>> with_deadline(Clock& clock, TimePoint deadline, Task<Result<T>> work) {
+  using namespace asio::experimental::awaitable_operators;
+  auto first = co_await (std::move(work) || clock.sleep_until(deadline));
+  if (first.index() == 1) co_return Errc::late;
+  co_return std::get<0>(std::move(first));
+}
+
+}  // namespace collab

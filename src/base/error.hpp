@@ -1,0 +1,63 @@
+#pragma once
+// Expected outcomes of talking to other machines, as values; and the one exception that is written for a person.
+
+#include <boost/system/error_code.hpp>
+#include <boost/system/result.hpp>
+
+#include <stdexcept>
+#include <string>
+
+namespace collab {
+
+/// Why an exchange with another peer did not succeed. Ordinary in a swarm, so never thrown.
+/// One vocabulary for what we find out ourselves and for what a peer answers.
+enum class Errc {
+  busy = 1,     ///< not now: a queue or a quota is full
+  late,         ///< the deadline passed; the other side may still be working
+  stale,        ///< belongs to a round or an epoch that is over
+  denied,       ///< the sender may not do this
+  bad_request,  ///< bytes or values that no correct peer sends
+  gone,         ///< the peer left, or there is no path to it
+};
+
+const boost::system::error_category& error_category() noexcept;
+boost::system::error_code make_error_code(Errc) noexcept;
+
+/// A value, or the reason why there is none. Test it, then use it: `if (!part) co_return part.error();`
+template <class T = void>
+using Result = boost::system::result<T>;
+
+/// How a program ends; scripts and service managers rely on these numbers.
+enum class ExitCode : int {
+  done = 0,               ///< finished, or left as planned
+  bug = 1,                ///< our mistake; the message says how to report it
+  usage = 2,              ///< wrong flags or configuration
+  unreachable = 3,        ///< no node of the run answers
+  not_admitted = 4,       ///< not on the allow-list, banned, or a token that expired
+  incompatible = 5,       ///< other version, schema or manifest
+  machine = 6,            ///< disk, memory, port, clock or GPU of this machine
+  training_stopped = 7,   ///< non-finite or diverging
+  data = 8,               ///< data missing or damaged
+  interrupted = 130,      ///< a second Ctrl+C
+};
+
+/// Something that a person has to act on. Thrown at start-up and by owners of long work, shown by `cli/program`, never
+/// thrown by protocol code.
+class Failure : public std::runtime_error {
+ public:
+  /// `what`: what failed, and why, with measured facts. `remedy`: a command or a setting that helps. Both without a
+  /// final full stop or newline.
+  Failure(ExitCode code, const std::string& what, std::string remedy)
+      : std::runtime_error(what), code_(code), remedy_(std::move(remedy)) {}
+  ExitCode code() const noexcept { return code_; }
+  const std::string& remedy() const noexcept { return remedy_; }
+
+ private:
+  ExitCode code_;
+  std::string remedy_;
+};
+
+}  // namespace collab
+
+template <>
+struct boost::system::is_error_code_enum<collab::Errc> : std::true_type {};

@@ -1,0 +1,118 @@
+#include "base/log.hpp"
+
+#include "base/error.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+namespace collab {
+namespace {
+
+spdlog::level::level_enum to_spdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug: return spdlog::level::debug;
+    case LogLevel::info: return spdlog::level::info;
+    case LogLevel::warn: return spdlog::level::warn;
+    case LogLevel::error: return spdlog::level::err;
+    case LogLevel::off: return spdlog::level::off;
+  }
+  return spdlog::level::off;
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+struct AsText {
+  std::string operator()(const std::string& text) const {
+    return text.find_first_of(" \"=\n\t") == std::string::npos && !text.empty() ? text : quoted(text);
+  }
+  std::string operator()(bool truth) const { return truth ? "true" : "false"; }
+  std::string operator()(double number) const { return fmt::format("{:.6g}", number); }
+  std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
+  std::string operator()(std::uint64_t number) const { return fmt::format("{}", number); }
+};
+
+struct AsJson : AsText {
+  using AsText::operator();
+  std::string operator()(const std::string& text) const { return quoted(text); }
+  std::string operator()(double number) const {
+    return std::isfinite(number) ? fmt::format("{}", number) : quoted(fmt::format("{}", number));
+  }
+};
+
+}  // namespace
+
+struct Log::Sinks {
+  std::unique_ptr<spdlog::logger> text;
+  std::unique_ptr<spdlog::logger> file;
+  std::string node;
+  Observer observer;
+};
+
+Log::Log() : sinks_(std::make_unique<Sinks>()) {}
+Log::~Log() = default;
+Log::Log(Log&&) noexcept = default;
+Log& Log::operator=(Log&&) noexcept = default;
+
+Log::Log(const Options& options) : Log() {
+  sinks_->node = options.node;
+  if (options.stderr_level != LogLevel::off) {
+    sinks_->text = std::make_unique<spdlog::logger>("", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    sinks_->text->set_pattern("%H:%M:%S.%e %L %v");
+    sinks_->text->set_level(to_spdlog(options.stderr_level));
+  }
+  if (options.file.empty()) return;
+  try {
+    auto sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(options.file, options.file_bytes_max,
+                                                                       options.files_max);
+    sinks_->file = std::make_unique<spdlog::logger>("", std::move(sink));
+    sinks_->file->set_pattern("%v");
+    sinks_->file->set_level(spdlog::level::debug);
+    sinks_->file->flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& e) {
+    throw Failure(ExitCode::machine, fmt::format("cannot write the log file {}: {}", options.file, e.what()),
+                  "choose another place with --log-file, or free some disk space");
+  }
+}
+
+void Log::observe(Observer observer) { sinks_->observer = std::move(observer); }
+
+void Log::write(LogLevel level, std::string_view event, Fields fields) {
+  if (sinks_->observer) sinks_->observer(level, event, fields);
+  if (sinks_->text && sinks_->text->should_log(to_spdlog(level))) {
+    std::string line = sinks_->node.empty() ? std::string(event) : fmt::format("{} {}", sinks_->node, event);
+    for (const LogField& field : fields) line += fmt::format(" {}={}", field.name, std::visit(AsText(), field.value));
+    sinks_->text->log(to_spdlog(level), line);
+  }
+  if (sinks_->file) {
+    constexpr std::string_view kLevels[] = {"debug", "info", "warn", "error", "off"};
+    const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    std::string line = fmt::format(R"({{"unix_ms":{},"level":"{}","event":{})", unix_ms.count(),
+                                   kLevels[static_cast<std::size_t>(level)], quoted(event));
+    if (!sinks_->node.empty()) line += fmt::format(R"(,"node":{})", quoted(sinks_->node));
+    for (const LogField& field : fields)
+      line += fmt::format(",{}:{}", quoted(field.name), std::visit(AsJson(), field.value));
+    sinks_->file->log(to_spdlog(level), line + "}");
+  }
+}
+
+}  // namespace collab

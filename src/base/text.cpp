@@ -1,0 +1,111 @@
+#include "base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace collab {
+namespace {
+
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+constexpr std::string_view kBase32Digits = "abcdefghijklmnopqrstuvwxyz234567";
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string to_hex(std::span<const unsigned char> bytes) {
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text += kHexDigits[byte >> 4U];
+    text += kHexDigits[byte & 15U];
+  }
+  return text;
+}
+
+Result<std::vector<unsigned char>> from_hex(std::string_view text) {
+  if (text.size() % 2 != 0) return Errc::bad_request;
+  std::vector<unsigned char> bytes;
+  for (std::size_t i = 0; i < text.size(); i += 2) {
+    const auto high = kHexDigits.find(text[i]);
+    const auto low = kHexDigits.find(text[i + 1]);
+    if (high == std::string_view::npos || low == std::string_view::npos) return Errc::bad_request;
+    bytes.push_back(static_cast<unsigned char>(high << 4U | low));
+  }
+  return bytes;
+}
+
+std::string to_base32(std::span<const unsigned char> bytes) {
+  std::string text;
+  std::uint32_t pending = 0;
+  unsigned bits = 0;
+  for (const unsigned char byte : bytes) {
+    pending = pending << 8U | byte;
+    for (bits += 8; bits >= 5; bits -= 5) text += kBase32Digits[pending >> (bits - 5) & 31U];
+  }
+  if (bits > 0) text += kBase32Digits[pending << (5 - bits) & 31U];
+  return text;
+}
+
+Result<std::vector<unsigned char>> from_base32(std::string_view text) {
+  std::vector<unsigned char> bytes;
+  std::uint32_t pending = 0;
+  unsigned bits = 0;
+  for (const char c : text) {
+    const auto digit = kBase32Digits.find(c);
+    if (digit == std::string_view::npos) return Errc::bad_request;
+    pending = pending << 5U | static_cast<std::uint32_t>(digit);
+    bits += 5;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes.push_back(static_cast<unsigned char>(pending >> bits & 255U));
+  }
+  if (bits >= 5 || (pending & ((1U << bits) - 1)) != 0) return Errc::bad_request;
+  return bytes;
+}
+
+std::string human_bytes(std::uint64_t bytes) {
+  constexpr std::array<std::string_view, 6> kUnits = {"B", "kB", "MB", "GB", "TB", "PB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", value, value < 9.95 ? 1 : 0, kUnits[unit]);
+}
+
+std::string human_seconds(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::string_view nearest(std::string_view word, std::span<const std::string> known) {
+  std::string_view best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance >= best_distance) continue;
+    best_distance = distance;
+    best = candidate;
+  }
+  return best;
+}
+
+}  // namespace collab

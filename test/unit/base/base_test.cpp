@@ -1,0 +1,194 @@
+#include "base/frame.hpp"
+#include "base/offload.hpp"
+#include "base/task_group.hpp"
+#include "sim/simulation.hpp"
+
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_future.hpp>
+
+#include <string>
+#include <thread>
+
+#include "support/doctest.hpp"
+
+namespace collab {
+namespace {
+
+/// Says on destruction that the task really unwound.
+struct Tracer {
+  Tracer(std::vector<std::string>& out, std::string label) : log(out), name(std::move(label)) {}
+  ~Tracer() { log.push_back(name); }
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+  std::vector<std::string>& log;
+  std::string name;
+};
+
+Task<> sleep_forever(Clock& clock, std::vector<std::string>& log, std::string name) {
+  Tracer tracer(log, std::move(name));
+  co_await clock.sleep_until(TimePoint::max());
+}
+
+/// A service with a background task of its own.
+Task<> service(Clock& clock, std::vector<std::string>& log) {
+  Tracer tracer(log, "service");
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("child", sleep_forever(clock, log, "child"));
+    co_await clock.sleep_until(TimePoint::max());
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+Task<Result<int>> slow_answer(Clock& clock) {
+  co_await clock.sleep_until(clock.now() + std::chrono::seconds(5));
+  co_return 42;
+}
+
+struct Ping {
+  std::uint32_t number = 0;
+  MSGPACK_DEFINE_MAP(number)
+};
+struct Pong {
+  std::uint32_t number = 0;
+  std::string since_version_1_1 = "absent";
+  MSGPACK_DEFINE_MAP(number, since_version_1_1)
+};
+using Header = std::variant<Ping, Pong>;
+using OldHeader = std::variant<Ping, Ping>;  // a reader from before `since_version_1_1`
+
+}  // namespace
+
+TEST_CASE("frame: it survives the trip, and every shorter one is refused") {
+  const Bytes payload(5, std::byte(7));
+  Pong pong;
+  pong.number = 17;
+  const Frame frame = frame::encode(Header(pong), payload);
+
+  const auto back = frame::decode<Header>(*frame);
+  REQUIRE(back);
+  CHECK(std::get<Pong>(back->header).number == 17);
+  CHECK(Bytes(back->payload.begin(), back->payload.end()) == payload);
+
+  const std::size_t header_end = frame->size() - payload.size();
+  for (std::size_t size = 0; size < header_end; ++size) {
+    CAPTURE(size);
+    CHECK(frame::decode<Header>(std::span(*frame).first(size)).error() == Errc::bad_request);
+  }
+}
+
+TEST_CASE("frame: old and new readers understand each other") {
+  Pong pong;
+  pong.number = 3;
+  const auto read_by_old = frame::decode<OldHeader>(*frame::encode(Header(pong)));
+  REQUIRE(read_by_old);
+  CHECK(std::get<1>(read_by_old->header).number == 3);
+
+  Ping ping;
+  ping.number = 4;
+  const auto read_by_new = frame::decode<Header>(*frame::encode(OldHeader(std::in_place_index<1>, ping)));
+  REQUIRE(read_by_new);
+  CHECK(std::get<Pong>(read_by_new->header).number == 4);
+  CHECK(std::get<Pong>(read_by_new->header).since_version_1_1 == "absent");
+}
+
+TEST_CASE("task group: stop() unwinds children first, then their owner") {
+  sim::Simulation world;
+  std::vector<std::string> log;
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(world.executor(), rethrow);
+    tasks.spawn("service", service(world.clock(), log));
+    co_await world.clock().sleep_until(world.clock().now() + std::chrono::seconds(1));
+    co_await tasks.stop();
+    log.emplace_back("stopped");
+  };
+  world.run(scenario());
+  CHECK(log == std::vector<std::string>{"child", "service", "stopped"});
+}
+
+TEST_CASE("task group: join() waits for the slowest") {
+  sim::Simulation world;
+  const auto nap = [&](Duration length) { return world.clock().sleep_until(world.clock().now() + length); };
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(world.executor(), rethrow);
+    for (const int length : {3, 1, 2}) tasks.spawn("nap", nap(std::chrono::seconds(length)));
+    co_await tasks.join();
+    co_await tasks.join();  // of nobody: returns at once
+  };
+  world.run(scenario());
+  CHECK(world.clock().now().time_since_epoch() == std::chrono::seconds(3));
+}
+
+TEST_CASE("task group: whoever waits in join() can be cancelled, and the tasks go on") {
+  sim::Simulation world;
+  std::size_t left = 0;
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(world.executor(), rethrow);
+    TaskGroup waiting(world.executor(), rethrow);
+    tasks.spawn("sleep", world.clock().sleep_until(TimePoint::max()));
+    waiting.spawn("join", tasks.join());
+    co_await world.clock().sleep_until(world.clock().now() + std::chrono::seconds(1));
+    co_await waiting.stop();
+    left = tasks.size();
+    co_await tasks.stop();
+  };
+  world.run(scenario());
+  CHECK(left == 1);
+}
+
+TEST_CASE("task group: an escaped exception reaches the owner by name") {
+  sim::Simulation world;
+  std::string failed;
+  const auto fail = []() -> Task<> {
+    throw std::runtime_error("bug");
+    co_return;
+  };
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(world.executor(), [&](std::string_view name, std::exception_ptr) { failed = name; });
+    tasks.spawn("faulty", fail());
+    co_await tasks.join();
+  };
+  world.run(scenario());
+  CHECK(failed == "faulty");
+}
+
+TEST_CASE("deadline: late work is cancelled and reported as late, in virtual time") {
+  sim::Simulation world;
+  Result<int> early;
+  Result<int> late;
+  const auto scenario = [&]() -> Task<> {
+    Clock& clock = world.clock();
+    early = co_await with_deadline(clock, clock.now() + std::chrono::seconds(6), slow_answer(clock));
+    late = co_await with_deadline(clock, clock.now() + std::chrono::seconds(4), slow_answer(clock));
+  };
+  world.run(scenario());
+  CHECK(early.value() == 42);
+  CHECK(late.error() == Errc::late);
+  CHECK(world.clock().now().time_since_epoch() == std::chrono::seconds(9));
+}
+
+TEST_CASE("offload: the work runs elsewhere, the coroutine goes on at home, another thread can wait for it") {
+  asio::io_context loop(1);
+  asio::thread_pool workers(1);
+  std::thread::id home_before;
+  std::thread::id away;
+  std::thread::id home_after;
+  const auto scenario = [&]() -> Task<int> {
+    home_before = std::this_thread::get_id();
+    const auto work = [&] {
+      away = std::this_thread::get_id();
+      return 7;
+    };
+    const int answer = co_await offload(workers.get_executor(), work);
+    home_after = std::this_thread::get_id();
+    co_return answer;
+  };
+  auto answer = asio::co_spawn(loop, scenario(), asio::use_future);
+  std::thread node([&] { loop.run(); });
+  CHECK(answer.get() == 7);
+  node.join();
+  CHECK(home_before == home_after);
+  CHECK(away != home_before);
+}
+
+}  // namespace collab

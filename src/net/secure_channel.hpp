@@ -1,0 +1,124 @@
+#pragma once
+// TLS 1.3 (RFC 8446) between two peers, without I/O: bytes in, bytes out. No socket, no clock, no thread.
+
+#include "base/error.hpp"
+#include "crypto/identity.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace collab::net {
+
+/// `dialled`: we opened the connection, so we are the TLS client. After a simultaneous open the lower id is.
+enum class Side { dialled, accepted };
+
+/// Why a channel is unusable, for counters and tests. `failure()` has the sentence for a person.
+enum class TlsFault {
+  none,
+  not_tls,         ///< plain HTTP, random bytes, another protocol
+  version,         ///< no TLS 1.3, or none of our algorithms or protocol names
+  no_certificate,  ///< the other side does not say who it is
+  certificate,     ///< more than one, not Ed25519, foreign-signed, oversized, weak key
+  wrong_peer,      ///< somebody else answers where `expected` was dialled
+  own_key,         ///< ourselves, or another process with our key
+  record,          ///< damaged, replayed or forged bytes
+  flood,           ///< key changes without end
+  refused,         ///< the other side sent an alert: it refuses us
+};
+std::string_view name(TlsFault) noexcept;
+
+/// What all channels of one identity share: its certificate, key and the rules. Outlives its channels.
+/// Throws `Failure(machine)` when the TLS library offers no X25519, Ed25519 or TLS 1.3.
+class TlsContext {
+ public:
+  struct Options {
+    std::uint64_t records_per_key = std::uint64_t(1) << 22U;  ///< then we change ours; RFC 8446 5.5 allows 2^24.5
+  };
+
+  explicit TlsContext(const Identity& identity) : TlsContext(identity, Options()) {}
+  TlsContext(const Identity& identity, const Options& options);
+  TlsContext(TlsContext&&) noexcept;
+  TlsContext& operator=(TlsContext&&) noexcept;
+  ~TlsContext();
+
+  const PeerId& own() const noexcept;
+
+ private:
+  friend class SecureChannel;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// One end of a channel. The owner moves `output()` to the transport, gives what the transport brings to `receive`, and
+/// takes plaintext from `opened()`. One thread at a time, any thread.
+///
+/// Buffers: `opened()` never holds more than was received and not consumed, `output()` never more than was sealed and not
+/// sent, plus the handshake (< 8 kB). The owner bounds both by waiting. They keep their capacity, so a busy channel
+/// allocates nothing; `trim()` gives it back.
+///
+/// A failure is final: every later call returns the same error. What is then in `output()` (an alert) is worth sending.
+class SecureChannel {
+ public:
+  /// `expected`: the id that was dialled; anybody else is refused. Without it, any peer but ourselves is accepted.
+  /// A dialling channel has its first bytes in `output()` at once.
+  SecureChannel(const TlsContext& context, Side side, std::optional<PeerId> expected = std::nullopt);
+  SecureChannel(SecureChannel&&) noexcept;
+  SecureChannel& operator=(SecureChannel&&) noexcept;
+  ~SecureChannel();
+
+  /// Takes all of `ciphertext`, in pieces of any size; plaintext is added to `opened()`, answers to `output()`.
+  /// Plaintext that came before the failing record stays in `opened()`.
+  /// Errors: `bad_request` (not our TLS, damaged), `denied` (certificate, wrong peer, own key), `gone` (refused by an
+  /// alert). Bytes after the other side's `close` are ignored.
+  Result<> receive(std::span<const std::byte> ciphertext);
+
+  /// Plaintext in order, not yet consumed. Invalidated by `receive`, `consume` and `trim`.
+  std::span<const std::byte> opened() const noexcept;
+  /// `bytes` <= opened().size().
+  void consume(std::size_t bytes) noexcept;
+
+  /// Encrypts `plaintext` into `output()` in records of 16 kB: give large pieces, each call ends a record.
+  /// Only when `established()` and before `close()`. Errors: that of the failure.
+  Result<> seal(std::span<const std::byte> plaintext);
+
+  /// Ciphertext for the transport. Invalidated by every call that is not const.
+  std::span<const std::byte> output() const noexcept;
+  /// `bytes` <= output().size().
+  void sent(std::size_t bytes) noexcept;
+
+  /// Whether the other side has proved who it is. A dialler is established before the accepting side has judged it: a
+  /// refusal then arrives as `gone`.
+  bool established() const noexcept;
+  /// The other side. Only when `established()`.
+  const PeerId& peer() const noexcept;
+
+  TlsFault fault() const noexcept;
+  /// Why the channel failed, for a person; empty while it has not.
+  const std::string& failure() const noexcept;
+
+  /// Says that no more will be sent (close_notify). Receiving goes on until `closed()`. Errors: that of the failure.
+  Result<> close();
+  /// Whether the other side said so. A transport that ends without it was cut.
+  bool closed() const noexcept;
+
+  /// 32 bytes that both ends of this channel, and nobody else, can compute (RFC 5705). Only when `established()`.
+  std::array<std::byte, 32> exporter(std::string_view label) const;
+
+  /// Gives unused buffer memory back; for a channel that fell silent.
+  void trim();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Label of the channel binding: signing this value ties a statement to one connection.
+inline constexpr std::string_view kChannelBinding = "EXPORTER-collab-channel-v1";
+
+}  // namespace collab::net

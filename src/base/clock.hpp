@@ -48,11 +48,12 @@ class RealClock final : public Clock {
 
 /// Runs `work` for as long as `deadline` allows, then cancels it and waits until it has unwound.
 /// Errors: those of `work`, or `Errc::late`.
-template <class T>
-Task<Result<T>> with_deadline(Clock& clock, TimePoint deadline, Task<Result<T>> work) {
+template <class T, class E>
+Task<boost::system::result<T, E>> with_deadline(Clock& clock, TimePoint deadline,
+                                                Task<boost::system::result<T, E>> work) {
   using namespace asio::experimental::awaitable_operators;
   auto first = co_await (std::move(work) || clock.sleep_until(deadline));
-  if (first.index() == 1) co_return Errc::late;
+  if (first.index() == 1) co_return E(Errc::late);
   co_return std::get<0>(std::move(first));
 }
 

@@ -1,11 +1,14 @@
 #pragma once
 // Expected outcomes of talking to other machines, as values; and the one exception that is written for a person.
 
+#include <boost/assert/source_location.hpp>
 #include <boost/system/error_code.hpp>
 #include <boost/system/result.hpp>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace collab {
 
@@ -26,6 +29,20 @@ boost::system::error_code make_error_code(Errc) noexcept;
 /// A value, or the reason why there is none. Test it, then use it: `if (!part) co_return part.error();`
 template <class T = void>
 using Result = boost::system::result<T>;
+
+/// Why a peer said no, with what it added: a text for the user, and a number whose meaning follows from the code
+/// (`busy`: milliseconds until a retry makes sense; `stale`: the current epoch).
+struct Refusal {
+  Refusal(Errc why, std::string text = {}, std::uint64_t more = 0)  // NOLINT(google-explicit-constructor)
+      : code(why), reason(std::move(text)), number(more) {}
+  /// Foreign codes become `gone`: what else broke was the way to the peer.
+  Refusal(const boost::system::error_code& error);  // NOLINT(google-explicit-constructor)
+  Errc code;
+  std::string reason;
+  std::uint64_t number;
+};
+
+[[noreturn]] void throw_exception_from_error(const Refusal&, const boost::source_location&);
 
 /// How a program ends; scripts and service managers rely on these numbers.
 enum class ExitCode : int {

@@ -1,0 +1,42 @@
+#pragma once
+// The swarm's notice board, as its readers and writers see it. Whoever holds one needs not know who serves it.
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/signal.hpp"
+#include "base/task.hpp"
+#include "directory/record.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace collab::directory {
+
+/// The current records under one key, kept up to date for as long as it lives. Belongs to the node's loop.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  /// Sorted by (owner, subkey); expired ones are gone.
+  virtual const std::vector<Record>& records() const = 0;
+  /// True after the next change, false when `deadline` passed first.
+  virtual Task<bool> changed_until(TimePoint deadline) = 0;
+};
+
+/// Thread safety: none; belongs to the node's loop.
+class Directory {
+ public:
+  virtual ~Directory() = default;
+  /// Signs and stores under (key, own id, subkey) at every server, at once and then every third of `ttl` until
+  /// withdrawn or replaced by a newer value. Returns immediately; what fails is retried and logged.
+  virtual void publish(std::string key, std::string subkey, Bytes value, Duration ttl) = 0;
+  /// Stops renewing, and asks the servers to drop it now.
+  virtual void withdraw(const std::string& key, const std::string& subkey) = 0;
+  /// Asks two servers and merges. Errors: `gone` when no server answers, `late`.
+  virtual Task<Result<std::vector<Record>>> get(std::string key, TimePoint deadline) = 0;
+  virtual std::unique_ptr<Watch> watch(std::string key) = 0;
+  /// Whether some server answered within the last 15 s: alone and cut off are different things.
+  virtual bool connected() const = 0;
+};
+
+}  // namespace collab::directory

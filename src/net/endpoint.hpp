@@ -1,0 +1,102 @@
+#pragma once
+// What every protocol sees of the network: calls and conversations with peers by id, over whatever path exists.
+
+#include "base/bytes.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/task.hpp"
+#include "crypto/claim.hpp"
+#include "crypto/hash.hpp"
+#include "crypto/peer_id.hpp"
+#include "net/address.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace collab::net {
+
+/// Strict order at every frame: a control message never waits behind a tensor.
+enum class TrafficClass : std::uint8_t { control, latency, bulk };
+
+/// A row of the table of everything that others may ask of this node. What has no row does not exist.
+struct Method {
+  std::string name;                                   ///< at most 64 bytes, "room.verb"
+  Claim claim = Claim::join;                          ///< checked in one place, before any handler runs
+  TrafficClass traffic = TrafficClass::latency;
+  std::size_t request_bytes_max = 64 * 1024;
+  std::size_t answer_bytes_max = 64 * 1024;
+  double requests_per_s = 50;                         ///< per peer; more is answered `busy`
+  double requests_burst = 200;
+};
+
+/// A frame (base/frame.hpp) of the method's protocol, or why there is none.
+using Answer = boost::system::result<Frame, Refusal>;
+/// Runs on the loop; may wait. `deadline` is the caller's, in our time: nobody waits for an answer after it.
+using Handler = std::function<Task<Answer>(PeerId from, Frame request, TimePoint deadline)>;
+
+struct Envelope {
+  PeerId from;  ///< authenticated by the transport, so never repeated inside a message
+  Frame frame;
+};
+
+/// One exchange of frames among peers who know its topic: a round of averaging, the gathering of a group.
+///
+/// Frames of one sender and one traffic class arrive in order; between classes there is no order. What arrives before
+/// this end is opened waits unread (256 KiB and 5 s at most, then it is refused as `stale`). Unread frames hold back
+/// their senders, not the node. Destroying it closes it: later frames are refused as `stale`.
+class Conversation {
+ public:
+  virtual ~Conversation() = default;
+  /// Dials when there is no connection. Returns once the frame is accepted for delivery, which does not mean delivered;
+  /// waits while the peer's window is full. Several sends may wait at once; one that waits delays no other peer's.
+  /// Errors: `gone`, `late`, `stale` (the peer closed this conversation), `denied`.
+  virtual Task<Result<>> send(PeerId to, TrafficClass, Frame frame, TimePoint deadline) = 0;
+  /// The next frame from anyone, control first, in arrival order. One receiver at a time. Errors: `late`.
+  virtual Task<Result<Envelope>> receive(TimePoint deadline) = 0;
+};
+
+/// What is known about the way to one peer.
+struct LinkState {
+  bool connected = false;
+  TimePoint lost_at{};                  ///< when the last connection or dial failed; meaningful while not connected
+  TimePoint last_received{};            ///< any byte, pongs too
+  Duration rtt{};                       ///< smoothed; zero: unknown
+  Duration rtt_deviation{};
+  double up_bytes_per_s = 0;            ///< measured while the link was the limit; zero: unknown
+  double down_bytes_per_s = 0;
+  std::uint64_t bytes_sent = 0;         ///< payload, since this node started
+  std::uint64_t bytes_received = 0;
+};
+
+/// One node's end of the network. Thread safety: none; belongs to the node's loop. Outlives its conversations.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+  virtual const PeerId& self() const = 0;
+
+  /// Before the node starts: every method once.
+  virtual void handle(Method, Handler) = 0;
+  /// A conversation's row has no handler: `protocol` names the row that guards it.
+  virtual void allow_conversation(Method protocol) = 0;
+
+  /// Asks `to` and waits. Dials when there is no connection. Errors: those of the handler; `gone`, `late`.
+  /// A call that broke with its connection is repeated with the same id, so the handler runs once.
+  virtual Task<Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) = 0;
+  /// Opens this node's end of (protocol, topic). While it lives, connections to `members` are pinged when silent for
+  /// 0.5 s, so that `link()` tells who is frozen. Frames from peers outside `members` are delivered too when the row's
+  /// claim allows them.
+  virtual std::unique_ptr<Conversation> converse(std::string_view protocol, const Digest& topic,
+                                                 std::vector<PeerId> members) = 0;
+
+  virtual LinkState link(const PeerId&) const = 0;
+  /// Addresses where `peer` says it listens. Replaces what was known; empty: it cannot be dialled.
+  virtual void introduce(const PeerId& peer, std::vector<Address> addresses) = 0;
+  /// Whether there is a connection, or an address to dial.
+  virtual bool can_reach(const PeerId&) const = 0;
+};
+
+}  // namespace collab::net

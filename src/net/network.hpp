@@ -1,0 +1,48 @@
+#pragma once
+// What an operating system offers: byte streams dialled and accepted. Real in tcp.*, simulated in sim/.
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/task.hpp"
+#include "net/address.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace collab::net {
+
+/// A reliable, ordered stream of bytes to one other machine. One reader and one writer at a time.
+/// Thread safety: none; belongs to the node's loop.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  /// At least one byte, at most `into.size()`; 0 when the other side ended in order. Errors: `gone`.
+  virtual Task<Result<std::size_t>> read(std::span<std::byte> into) = 0;
+  /// Returns when all of `bytes` were taken over. Waits while the other side does not read. Errors: `gone`.
+  virtual Task<Result<>> write(std::span<const std::byte> bytes) = 0;
+  /// At once, without waiting: pending and later calls end with `gone`.
+  virtual void close() = 0;
+  /// The other side's address as seen from here: for limits and logs, never for identity.
+  virtual Address remote() const = 0;
+};
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  /// Errors: `gone` after close(). Trouble with one connection (too many files, reset) is waited out, not returned.
+  virtual Task<Result<std::unique_ptr<ByteStream>>> accept() = 0;
+  virtual Address local() const = 0;
+  virtual void close() = 0;
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  /// Errors: `gone` (refused, unreachable, no such host), `late`.
+  virtual Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) = 0;
+  /// Errors: `busy` when the port is taken, `denied` when it is not allowed, `bad_request` for a foreign address.
+  virtual Result<std::unique_ptr<Listener>> listen(const Address& at) = 0;
+};
+
+}  // namespace collab::net

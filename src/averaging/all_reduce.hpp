@@ -21,16 +21,16 @@ struct Context {
   net::Endpoint& net;
   Clock& clock;
   Log& log;
-  const Identity& identity;        ///< signs Holds
-  asio::any_io_executor workers;   ///< for long arithmetic; the loop itself in the simulator
+  const Identity& identity;       ///< signs Holds
+  asio::any_io_executor workers;  ///< for long arithmetic; the loop itself in the simulator
 };
 
 struct AllReduceOptions {
-  Duration silence_min = std::chrono::seconds(1);    ///< a peer that is silent for less is never suspected
-  Duration silence_max = std::chrono::seconds(4);    ///< a peer that is silent for longer always is
-  double slow_below = 0.05;                          ///< of its planned rate, over `slow_window`: suspected
+  Duration silence_min = std::chrono::seconds(1);  ///< a peer that is silent for less is never suspected
+  Duration silence_max = std::chrono::seconds(4);  ///< a peer that is silent for longer always is
+  double slow_below = 0.05;                        ///< of its planned rate, over `slow_window`: suspected
   Duration slow_window = std::chrono::seconds(5);
-  Duration round_slack = std::chrono::seconds(10);   ///< a round may take 3 x the predicted time and this
+  Duration round_slack = std::chrono::seconds(10);  ///< a round may take 3 x the predicted time and this
 };
 
 /// What a committed round leaves behind.

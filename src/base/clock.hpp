@@ -18,7 +18,9 @@ using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
 /// Seconds as a number, for rates and reports.
-inline double to_seconds(Duration duration) noexcept { return std::chrono::duration<double>(duration).count(); }
+inline double to_seconds(Duration duration) noexcept {
+  return std::chrono::duration<double>(duration).count();
+}
 inline Duration from_seconds(double seconds) noexcept {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }

@@ -46,16 +46,16 @@ struct Refusal {
 
 /// How a program ends; scripts and service managers rely on these numbers.
 enum class ExitCode : int {
-  done = 0,               ///< finished, or left as planned
-  bug = 1,                ///< our mistake; the message says how to report it
-  usage = 2,              ///< wrong flags or configuration
-  unreachable = 3,        ///< no node of the run answers
-  not_admitted = 4,       ///< not on the allow-list, banned, or a token that expired
-  incompatible = 5,       ///< other version, schema or manifest
-  machine = 6,            ///< disk, memory, port, clock or GPU of this machine
-  training_stopped = 7,   ///< non-finite or diverging
-  data = 8,               ///< data missing or damaged
-  interrupted = 130,      ///< a second Ctrl+C
+  done = 0,              ///< finished, or left as planned
+  bug = 1,               ///< our mistake; the message says how to report it
+  usage = 2,             ///< wrong flags or configuration
+  unreachable = 3,       ///< no node of the run answers
+  not_admitted = 4,      ///< not on the allow-list, banned, or a token that expired
+  incompatible = 5,      ///< other version, schema or manifest
+  machine = 6,           ///< disk, memory, port, clock or GPU of this machine
+  training_stopped = 7,  ///< non-finite or diverging
+  data = 8,              ///< data missing or damaged
+  interrupted = 130,     ///< a second Ctrl+C
 };
 
 /// Something that a person has to act on. Thrown at start-up and by owners of long work, shown by `cli/program`, never

@@ -81,8 +81,8 @@ Log::Log(const Options& options) : Log() {
   }
   if (options.file.empty()) return;
   try {
-    auto sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(options.file, options.file_bytes_max,
-                                                                       options.files_max);
+    auto sink =
+        std::make_shared<spdlog::sinks::rotating_file_sink_mt>(options.file, options.file_bytes_max, options.files_max);
     sinks_->file = std::make_unique<spdlog::logger>("", std::move(sink));
     sinks_->file->set_pattern("%v");
     sinks_->file->set_level(spdlog::level::debug);
@@ -93,7 +93,9 @@ Log::Log(const Options& options) : Log() {
   }
 }
 
-void Log::observe(Observer observer) { sinks_->observer = std::move(observer); }
+void Log::observe(Observer observer) {
+  sinks_->observer = std::move(observer);
+}
 
 void Log::write(LogLevel level, std::string_view event, Fields fields) {
   if (sinks_->observer) sinks_->observer(level, event, fields);
@@ -104,8 +106,8 @@ void Log::write(LogLevel level, std::string_view event, Fields fields) {
   }
   if (sinks_->file) {
     constexpr std::string_view kLevels[] = {"debug", "info", "warn", "error", "off"};
-    const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-        std::chrono::system_clock::now().time_since_epoch());
+    const auto unix_ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch());
     std::string line = fmt::format(R"({{"unix_ms":{},"level":"{}","event":{})", unix_ms.count(),
                                    kLevels[static_cast<std::size_t>(level)], quoted(event));
     if (!sinks_->node.empty()) line += fmt::format(R"(,"node":{})", quoted(sinks_->node));

@@ -23,8 +23,8 @@ struct LogField {
   template <std::signed_integral T>
   LogField(std::string_view field_name, T number) : name(field_name), value(static_cast<std::int64_t>(number)) {}
   template <std::unsigned_integral T>
-    requires(!std::same_as<T, bool>)
-  LogField(std::string_view field_name, T number) : name(field_name), value(static_cast<std::uint64_t>(number)) {}
+  requires(!std::same_as<T, bool>) LogField(std::string_view field_name, T number)
+      : name(field_name), value(static_cast<std::uint64_t>(number)) {}
   template <std::floating_point T>
   LogField(std::string_view field_name, T number) : name(field_name), value(static_cast<double>(number)) {}
 
@@ -47,10 +47,10 @@ class Log {
 
   struct Options {
     LogLevel stderr_level = LogLevel::info;
-    std::string file;                              ///< JSON lines; empty: none
-    std::size_t file_bytes_max = 5'000'000;        ///< then it rotates, `files_max` are kept
+    std::string file;                        ///< JSON lines; empty: none
+    std::size_t file_bytes_max = 5'000'000;  ///< then it rotates, `files_max` are kept
     std::size_t files_max = 10;
-    std::string node;                              ///< shown on every line; empty: none
+    std::string node;  ///< shown on every line; empty: none
   };
   /// Throws `Failure(machine)` when the file cannot be opened.
   explicit Log(const Options&);

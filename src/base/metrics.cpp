@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::size_t kBuckets = 16;  // 1 ms, 2 ms … 32.8 s; the rest is in +Inf
 
-double bucket_limit(std::size_t i) { return 0.001 * static_cast<double>(1U << i); }
+double bucket_limit(std::size_t i) {
+  return 0.001 * static_cast<double>(1U << i);
+}
 
 std::string escaped(std::string_view text) {
   std::string out;

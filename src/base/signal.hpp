@@ -11,7 +11,8 @@ namespace collab {
 /// Must outlive its waiters. Thread safety: none; belongs to the node's loop.
 class Signal {
  public:
-  explicit Signal(asio::any_io_executor executor) : timer_(std::move(executor), asio::steady_timer::time_point::max()) {}
+  explicit Signal(asio::any_io_executor executor)
+      : timer_(std::move(executor), asio::steady_timer::time_point::max()) {}
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
 
@@ -19,7 +20,8 @@ class Signal {
 
   /// Returns after the next `notify()`. A notification before the call is not seen, so test the condition first.
   Task<> wait() {
-    // the timer never fires: an aborted wait is a notification, unless we are being cancelled (the next co_await throws)
+    // the timer never fires: an aborted wait is a notification, unless we are being cancelled (the next co_await
+    // throws)
     co_await timer_.async_wait(as_result);
   }
 

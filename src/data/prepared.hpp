@@ -14,7 +14,7 @@
 namespace collab::data {
 
 struct Document {
-  std::string name;                     ///< where it came from; decides (by its hash) whether it is held out
+  std::string name;  ///< where it came from; decides (by its hash) whether it is held out
   std::vector<std::string> sentences;
 };
 
@@ -28,8 +28,8 @@ struct Window {
 enum class Part { train, held_out };
 
 struct PrepareOptions {
-  std::uint32_t sequence = 64;          ///< tokens of a sample, specials included
-  std::uint32_t held_out_one_in = 10;   ///< documents whose hash modulo this is 0 are held out
+  std::uint32_t sequence = 64;         ///< tokens of a sample, specials included
+  std::uint32_t held_out_one_in = 10;  ///< documents whose hash modulo this is 0 are held out
 };
 
 /// Immutable; thread-safe.

@@ -16,10 +16,10 @@ inline constexpr std::size_t kValueBytesMax = 1024;
 /// As a reader sees it: the signature is checked, the policy of the key is kept, it has not expired.
 struct Record {
   std::string key;
-  PeerId owner;                    ///< who signed it
+  PeerId owner;  ///< who signed it
   std::string subkey;
-  std::uint64_t sequence = 0;      ///< of equal (key, owner, subkey) the greatest wins
-  std::int64_t expires_ms = 0;     ///< Unix milliseconds
+  std::uint64_t sequence = 0;   ///< of equal (key, owner, subkey) the greatest wins
+  std::int64_t expires_ms = 0;  ///< Unix milliseconds
   Bytes value;
 };
 

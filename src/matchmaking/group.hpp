@@ -33,11 +33,11 @@ using GroupId = Digest;
 /// The peers and the plan of one round. Equal on every groupmate, or their ids differ: nobody can be shown two rosters
 /// or two plans.
 struct Group {
-  GroupId id{};                  ///< hash of everything below
+  GroupId id{};  ///< hash of everything below
   std::uint64_t epoch = 0;
-  std::uint32_t round = 1;       ///< 1.. within the epoch
-  std::uint32_t attempt = 0;     ///< counts the tries of one (epoch, round), so a failed group is never met again
-  std::vector<Member> roster;    ///< 2..kGroupSizeMax, sorted by id; a peer's index is its rank
+  std::uint32_t round = 1;     ///< 1.. within the epoch
+  std::uint32_t attempt = 0;   ///< counts the tries of one (epoch, round), so a failed group is never met again
+  std::vector<Member> roster;  ///< 2..kGroupSizeMax, sorted by id; a peer's index is its rank
   std::uint32_t chunk_units = 16;
   std::uint64_t weight_min = 0;  ///< samples below which the round must not commit
   Digest codec_map{};

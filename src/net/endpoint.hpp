@@ -24,12 +24,12 @@ enum class TrafficClass : std::uint8_t { control, latency, bulk };
 
 /// A row of the table of everything that others may ask of this node. What has no row does not exist.
 struct Method {
-  std::string name;                                   ///< at most 64 bytes, "room.verb"
-  Claim claim = Claim::join;                          ///< checked in one place, before any handler runs
+  std::string name;           ///< at most 64 bytes, "room.verb"
+  Claim claim = Claim::join;  ///< checked in one place, before any handler runs
   TrafficClass traffic = TrafficClass::latency;
   std::size_t request_bytes_max = 64 * 1024;
   std::size_t answer_bytes_max = 64 * 1024;
-  double requests_per_s = 50;                         ///< per peer; more is answered `busy`
+  double requests_per_s = 50;  ///< per peer; more is answered `busy`
   double requests_burst = 200;
 };
 
@@ -62,13 +62,13 @@ class Conversation {
 /// What is known about the way to one peer.
 struct LinkState {
   bool connected = false;
-  TimePoint lost_at{};                  ///< when the last connection or dial failed; meaningful while not connected
-  TimePoint last_received{};            ///< any byte, pongs too
-  Duration rtt{};                       ///< smoothed; zero: unknown
+  TimePoint lost_at{};        ///< when the last connection or dial failed; meaningful while not connected
+  TimePoint last_received{};  ///< any byte, pongs too
+  Duration rtt{};             ///< smoothed; zero: unknown
   Duration rtt_deviation{};
-  double up_bytes_per_s = 0;            ///< measured while the link was the limit; zero: unknown
+  double up_bytes_per_s = 0;  ///< measured while the link was the limit; zero: unknown
   double down_bytes_per_s = 0;
-  std::uint64_t bytes_sent = 0;         ///< payload, since this node started
+  std::uint64_t bytes_sent = 0;  ///< payload, since this node started
   std::uint64_t bytes_received = 0;
 };
 

@@ -58,8 +58,8 @@ class TlsContext {
 /// One end of a channel. The owner moves `output()` to the transport, gives what the transport brings to `receive`, and
 /// takes plaintext from `opened()`. One thread at a time, any thread.
 ///
-/// Buffers: `opened()` never holds more than was received and not consumed, `output()` never more than was sealed and not
-/// sent, plus the handshake (< 8 kB). The owner bounds both by waiting. They keep their capacity, so a busy channel
+/// Buffers: `opened()` never holds more than was received and not consumed, `output()` never more than was sealed and
+/// not sent, plus the handshake (< 8 kB). The owner bounds both by waiting. They keep their capacity, so a busy channel
 /// allocates nothing; `trim()` gives it back.
 ///
 /// A failure is final: every later call returns the same error. What is then in `output()` (an alert) is worth sending.

@@ -83,7 +83,9 @@ class MessageNetwork::Peer final : public net::Endpoint {
   bool can_reach(const PeerId& other) const override { return network_.peers_.contains(other); }
 
   Task<net::Answer> ask(PeerId to, std::string name, Frame request, TimePoint deadline) {
-    co_await network_.world_.clock().sleep_until(network_.arrival({self_, to, TrafficClass::latency}, request->size()));
+    const Lane there(self_, to, TrafficClass::latency);
+    const Lane back(to, self_, TrafficClass::latency);
+    co_await network_.world_.clock().sleep_until(network_.arrival(there, request->size()));
     while (network_.held(self_, to)) co_await network_.moved_.wait();
     const auto found = network_.peers_.find(to);
     if (found == network_.peers_.end() || network_.dead_.contains(to)) co_return Refusal(Errc::gone);
@@ -91,7 +93,7 @@ class MessageNetwork::Peer final : public net::Endpoint {
     if (handler == found->second->handlers_.end()) co_return Refusal(Errc::bad_request, "no such method");
     net::Answer answer = co_await handler->second(self_, std::move(request), deadline);
     const std::size_t bytes = answer ? (*answer)->size() : 16;
-    co_await network_.world_.clock().sleep_until(network_.arrival({to, self_, TrafficClass::latency}, bytes));
+    co_await network_.world_.clock().sleep_until(network_.arrival(back, bytes));
     while (network_.held(to, self_)) co_await network_.moved_.wait();
     if (network_.dead_.contains(to) || network_.dead_.contains(self_)) co_return Refusal(Errc::gone);
     co_return answer;

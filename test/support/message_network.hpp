@@ -22,8 +22,8 @@ namespace collab::test {
 struct LinkOptions {
   Duration latency_min = std::chrono::milliseconds(5);
   Duration latency_max = std::chrono::milliseconds(40);
-  double bytes_per_s = 0;                                    ///< of one direction of one pair; 0: no limit
-  Duration lost_after = std::chrono::milliseconds(50);       ///< a dead peer's connections break after this
+  double bytes_per_s = 0;                               ///< of one direction of one pair; 0: no limit
+  Duration lost_after = std::chrono::milliseconds(50);  ///< a dead peer's connections break after this
 };
 
 /// One peer's id, made from a number so that failures are easy to read; never a real key.

@@ -1,0 +1,341 @@
+#include "sim/network.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace collab::sim {
+namespace {
+
+constexpr std::size_t kPieceBytes = 64 * 1024;  // streams of one line take turns at this size
+constexpr std::size_t kPacketBytes = 1400;
+constexpr Duration kLossDelayMin = std::chrono::milliseconds(200);
+constexpr std::size_t kBacklogMax = 128;
+
+}  // namespace
+
+/// One direction of a stream.
+struct Host::Pipe {
+  Pipe(Host& sender, Host& receiver, std::uint64_t number)
+      : from(sender), to(receiver), stream(number), readable(sender.executor()), writable(sender.executor()) {}
+
+  Host& from;
+  Host& to;
+  std::uint64_t stream;
+  std::deque<Bytes> on_the_way;  // an empty piece is the end of the stream
+  std::deque<Bytes> arrived;
+  std::size_t read_offset = 0;   // into arrived.front()
+  std::size_t queued_bytes = 0;  // on the way and unread
+  TimePoint last_arrival{};
+  bool ended = false;         // the sender's last byte has arrived
+  bool write_closed = false;  // the sender sends no more; what is on the way still arrives
+  bool read_closed = false;   // the receiver takes no more
+  Signal readable;
+  Signal writable;
+
+  void stop_reading() {
+    read_closed = true;
+    readable.notify();
+    writable.notify();
+  }
+};
+
+class Host::HostClock final : public Clock {
+ public:
+  explicit HostClock(Host& host) : host_(host) {}
+  TimePoint now() const override { return host_.network_.world_.clock().now(); }
+  std::int64_t unix_ms() const override { return host_.network_.world_.clock().unix_ms(); }
+  Task<> sleep_until(TimePoint when) override {
+    co_await host_.network_.world_.clock().sleep_until(when);
+    co_await host_.thawed();
+  }
+
+ private:
+  Host& host_;
+};
+
+class Host::Stream final : public net::ByteStream {
+ public:
+  Stream(Host& host, std::shared_ptr<Pipe> out, std::shared_ptr<Pipe> in, net::Address remote)
+      : host_(host), out_(std::move(out)), in_(std::move(in)), remote_(std::move(remote)) {}
+  ~Stream() override { Stream::close(); }
+  Task<Result<std::size_t>> read(std::span<std::byte> into) override { return host_.read(in_, into); }
+  Task<Result<>> write(std::span<const std::byte> bytes) override { return host_.write(out_, bytes); }
+  void close() override {
+    host_.network_.end(out_);
+    in_->stop_reading();
+  }
+  net::Address remote() const override { return remote_; }
+
+ private:
+  Host& host_;
+  std::shared_ptr<Pipe> out_;
+  std::shared_ptr<Pipe> in_;
+  net::Address remote_;
+};
+
+class Host::Acceptor final : public net::Listener {
+ public:
+  Acceptor(Host& host, net::Address at) : host_(host), at_(std::move(at)), arrived_(host.executor()) {
+    host_.listening_[at_.port] = this;
+  }
+  ~Acceptor() override { Acceptor::close(); }
+
+  Task<Result<std::unique_ptr<net::ByteStream>>> accept() override {
+    while (waiting_.empty() && !closed_ && host_.alive_) co_await arrived_.wait();
+    co_await host_.thawed();
+    if (closed_ || !host_.alive_ || waiting_.empty()) co_return Errc::gone;
+    auto stream = std::move(waiting_.front());
+    waiting_.pop_front();
+    co_return Result<std::unique_ptr<net::ByteStream>>(std::move(stream));
+  }
+  net::Address local() const override { return at_; }
+  void close() override {
+    if (!closed_) host_.listening_.erase(at_.port);
+    closed_ = true;
+    arrived_.notify();
+  }
+
+  bool offer(std::unique_ptr<net::ByteStream> stream) {
+    if (waiting_.size() >= kBacklogMax) return false;
+    waiting_.push_back(std::move(stream));
+    arrived_.notify();
+    return true;
+  }
+
+ private:
+  Host& host_;
+  net::Address at_;
+  Signal arrived_;
+  std::deque<std::unique_ptr<net::ByteStream>> waiting_;
+  bool closed_ = false;
+};
+
+Host::Host(SimNetwork& network, std::string address, LineOptions line)
+    : network_(network),
+      address_(std::move(address)),
+      line_(line),
+      clock_(std::make_unique<HostClock>(*this)),
+      thaw_(network.world_.executor()) {}
+
+Host::~Host() = default;
+
+Clock& Host::clock() noexcept {
+  return *clock_;
+}
+
+asio::any_io_executor Host::executor() {
+  return network_.world_.executor();
+}
+
+Task<> Host::thawed() {
+  while (frozen_) co_await thaw_.wait();
+}
+
+Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimePoint deadline) {
+  using Dialled = Result<std::unique_ptr<net::ByteStream>>;
+  const auto found = network_.hosts_.find(to.host);
+  if (!alive_ || found == network_.hosts_.end()) co_return Errc::gone;
+  Host& other = *found->second;
+  const Duration one_way = network_.latency(*this, other);
+  const TimePoint answered = clock().now() + 2 * one_way;
+  if (answered > deadline) {
+    co_await clock().sleep_until(deadline);
+    co_return Errc::late;
+  }
+  co_await clock().sleep_until(answered);
+  while (network_.divided(*this, other)) {
+    const bool healed = co_await network_.healed_.wait_until(clock(), deadline);
+    if (!healed) co_return Errc::late;
+  }
+  const auto listener = other.listening_.find(to.port);
+  if (!alive_ || !other.alive_ || listener == other.listening_.end()) co_return Errc::gone;
+
+  const std::uint64_t number = network_.next_stream_++;
+  auto there = std::make_shared<Pipe>(*this, other, number);
+  auto back = std::make_shared<Pipe>(other, *this, number);
+  network_.pipes_.emplace_back(there);
+  network_.pipes_.emplace_back(back);
+  const net::Address mine{address_, next_port_++};
+  auto near = std::make_unique<Stream>(*this, there, back, to);
+  if (!listener->second->offer(std::make_unique<Stream>(other, back, there, mine))) co_return Errc::gone;
+  co_return Dialled(std::move(near));
+}
+
+Result<std::unique_ptr<net::Listener>> Host::listen(const net::Address& at) {
+  net::Address local{address_, at.port};
+  while (local.port == 0 || (at.port == 0 && listening_.contains(local.port))) local.port = next_port_++;
+  if (listening_.contains(local.port)) return Errc::busy;
+  return Result<std::unique_ptr<net::Listener>>(std::make_unique<Acceptor>(*this, local));
+}
+
+Task<Result<>> Host::write(std::shared_ptr<Pipe> pipe, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t queue = network_.options_.queue_bytes;
+    const auto open = [&] { return alive_ && !pipe->write_closed && !pipe->read_closed; };
+    while (open() && pipe->queued_bytes >= queue) co_await pipe->writable.wait();
+    co_await thawed();
+    if (!open()) co_return Errc::gone;
+    if (pipe->queued_bytes >= queue) continue;
+    const std::size_t size = std::min({bytes.size(), kPieceBytes, queue - pipe->queued_bytes});
+    network_.send(pipe, bytes.first(size));
+    bytes = bytes.subspan(size);
+  }
+  co_return Result<>();
+}
+
+Task<Result<std::size_t>> Host::read(std::shared_ptr<Pipe> pipe, std::span<std::byte> into) {
+  assert(!into.empty());
+  while (alive_ && !pipe->read_closed && !pipe->ended && pipe->arrived.empty()) co_await pipe->readable.wait();
+  co_await thawed();
+  if (!alive_ || pipe->read_closed) co_return Errc::gone;
+  std::size_t size = 0;
+  while (size < into.size() && !pipe->arrived.empty()) {
+    const Bytes& front = pipe->arrived.front();
+    const std::size_t part = std::min(into.size() - size, front.size() - pipe->read_offset);
+    std::memcpy(into.data() + size, front.data() + pipe->read_offset, part);
+    size += part;
+    pipe->read_offset += part;
+    if (pipe->read_offset < front.size()) break;
+    pipe->arrived.pop_front();
+    pipe->read_offset = 0;
+  }
+  pipe->queued_bytes -= size;
+  pipe->writable.notify();
+  co_return size;
+}
+
+SimNetwork::SimNetwork(Simulation& world, std::uint64_t seed, LinkOptions options)
+    : world_(world),
+      options_(options),
+      random_(Random(seed).derive("sim.network")),
+      healed_(world.executor()),
+      on_the_way_(world.executor(), rethrow) {}
+
+SimNetwork::~SimNetwork() = default;
+
+Host& SimNetwork::add_host(const std::string& address, LineOptions line) {
+  return *hosts_.emplace(address, std::make_unique<Host>(*this, address, line)).first->second;
+}
+
+void SimNetwork::kill(Host& host) {
+  host.alive_ = false;
+  host.frozen_ = false;
+  host.thaw_.notify();
+  for (const auto& weak : pipes_) {
+    const auto pipe = weak.lock();
+    if (!pipe) continue;
+    if (&pipe->to == &host) pipe->stop_reading();
+    if (&pipe->from != &host || pipe->write_closed) continue;
+    const std::size_t kept = random_.below(pipe->on_the_way.size() + 1);
+    for (std::size_t i = kept; i < pipe->on_the_way.size(); ++i) {
+      pipe->queued_bytes -= pipe->on_the_way[i].size();
+      pipe->on_the_way[i].clear();  // the stream ends here
+    }
+    end(pipe);
+  }
+  auto listening = std::exchange(host.listening_, {});
+  for (auto& [port, acceptor] : listening) acceptor->close();
+}
+
+void SimNetwork::revive(Host& host) {
+  host.alive_ = true;
+}
+
+void SimNetwork::freeze(Host& host) {
+  host.frozen_ = true;
+}
+
+void SimNetwork::thaw(Host& host) {
+  host.frozen_ = false;
+  host.thaw_.notify();
+}
+
+void SimNetwork::partition(std::set<std::string> side) {
+  side_ = std::move(side);
+}
+
+void SimNetwork::heal() {
+  side_.clear();
+  healed_.notify();
+}
+
+void SimNetwork::cut(Host& a, Host& b) {
+  for (const auto& weak : pipes_) {
+    const auto pipe = weak.lock();
+    if (!pipe) continue;
+    const bool between = (&pipe->from == &a && &pipe->to == &b) || (&pipe->from == &b && &pipe->to == &a);
+    if (!between) continue;
+    pipe->write_closed = true;
+    pipe->stop_reading();
+  }
+}
+
+bool SimNetwork::divided(const Host& a, const Host& b) const {
+  return side_.contains(a.address_) != side_.contains(b.address_);
+}
+
+Duration SimNetwork::latency(const Host& a, const Host& b) {
+  if (&a == &b) return std::chrono::microseconds(50);
+  const auto pair = std::minmax(a.address_, b.address_);
+  const auto known = latencies_.find(pair);
+  if (known != latencies_.end()) return known->second;
+  const auto spread = static_cast<std::uint64_t>((options_.latency_max - options_.latency_min).count());
+  const Duration drawn = options_.latency_min + Duration(random_.below(spread + 1));
+  latencies_.emplace(pair, drawn);
+  return drawn;
+}
+
+void SimNetwork::send(const std::shared_ptr<Pipe>& pipe, std::span<const std::byte> bytes) {
+  if (stopping_) return;
+  Host& from = pipe->from;
+  Host& to = pipe->to;
+  const auto size = static_cast<double>(bytes.size());
+  Duration way = latency(from, to);
+  way += Duration(static_cast<Duration::rep>(static_cast<double>(way.count()) * options_.jitter *
+                                             (static_cast<double>(random_.below(1U << 20U)) * 0x1p-20)));
+  const double packets = std::ceil(size / kPacketBytes);
+  if (options_.loss > 0 && random_.chance(1 - std::pow(1 - options_.loss, packets))) {
+    way += std::max(kLossDelayMin, 2 * latency(from, to));
+  }
+  from.up_free_ = std::max(from.up_free_, world_.clock().now()) + from_seconds(size / from.line_.up_bytes_per_s);
+  to.down_free_ = std::max(to.down_free_, from.up_free_ + way) + from_seconds(size / to.line_.down_bytes_per_s);
+  pipe->last_arrival = std::max(pipe->last_arrival, to.down_free_);
+  pipe->on_the_way.emplace_back(bytes.begin(), bytes.end());
+  pipe->queued_bytes += bytes.size();
+  on_the_way_.spawn("sim.deliver", deliver(pipe, pipe->last_arrival));
+}
+
+void SimNetwork::end(const std::shared_ptr<Pipe>& pipe) {
+  if (std::exchange(pipe->write_closed, true) || stopping_) return;
+  const TimePoint soonest = world_.clock().now() + latency(pipe->from, pipe->to);
+  pipe->last_arrival = std::max(pipe->last_arrival, soonest);
+  pipe->on_the_way.emplace_back();
+  on_the_way_.spawn("sim.end", deliver(pipe, pipe->last_arrival));
+}
+
+Task<> SimNetwork::deliver(std::shared_ptr<Pipe> pipe, TimePoint when) {
+  co_await world_.clock().sleep_until(when);
+  while (divided(pipe->from, pipe->to)) co_await healed_.wait();
+  if (pipe->on_the_way.empty()) co_return;
+  Bytes piece = std::move(pipe->on_the_way.front());  // the oldest, so that order holds whoever wakes first
+  pipe->on_the_way.pop_front();
+  mix(pipe->stream);
+  mix(piece.size());
+  mix(static_cast<std::uint64_t>(world_.clock().now().time_since_epoch().count()));
+  bytes_delivered_ += piece.size();
+  if (piece.empty()) pipe->ended = true;
+  if (!pipe->ended) {
+    pipe->arrived.push_back(std::move(piece));
+  }
+  pipe->readable.notify();
+}
+
+Task<> SimNetwork::stop() {
+  stopping_ = true;
+  co_await on_the_way_.stop();
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,131 @@
+#pragma once
+// net::Network over links: latency, bandwidth, loss, partitions; hosts that are killed and frozen.
+
+#include "base/bytes.hpp"
+#include "base/random.hpp"
+#include "base/signal.hpp"
+#include "net/network.hpp"
+#include "sim/simulation.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace collab::sim {
+
+/// One machine's access line. Every field is a promise the test makes to the reader.
+struct LineOptions {
+  double up_bytes_per_s = 12.5e6;
+  double down_bytes_per_s = 12.5e6;
+};
+
+struct LinkOptions {
+  Duration latency_min = std::chrono::milliseconds(5);  ///< one way; drawn once for each pair
+  Duration latency_max = std::chrono::milliseconds(40);
+  double jitter = 0.1;                  ///< of the latency, drawn for each piece; order is kept
+  double loss = 0;                      ///< of a packet of 1,400 bytes: on a stream it is delay
+  std::size_t queue_bytes = 1U << 20U;  ///< on the way and unread, per direction; then writers wait
+};
+
+class SimNetwork;
+
+/// One machine: its network, its clock, and what a fault can do to it. Everything that runs on it asks these two, so a
+/// frozen host's code stands still. Owned by the SimNetwork.
+class Host final : public net::Network {
+ public:
+  Host(SimNetwork& network, std::string address, LineOptions line);
+  ~Host() override;
+
+  /// This host's view of time: stands still while frozen.
+  Clock& clock() noexcept;
+  const std::string& address() const noexcept { return address_; }
+  bool alive() const noexcept { return alive_; }
+
+  Task<Result<std::unique_ptr<net::ByteStream>>> dial(net::Address to, TimePoint deadline) override;
+  Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override;
+
+ private:
+  friend class SimNetwork;
+  class Stream;
+  class Acceptor;
+  class HostClock;
+  struct Pipe;
+
+  asio::any_io_executor executor();
+  Task<> thawed();
+  Task<Result<>> write(std::shared_ptr<Pipe> pipe, std::span<const std::byte> bytes);
+  Task<Result<std::size_t>> read(std::shared_ptr<Pipe> pipe, std::span<std::byte> into);
+
+  SimNetwork& network_;
+  std::string address_;
+  LineOptions line_;
+  std::unique_ptr<HostClock> clock_;
+  TimePoint up_free_{};
+  TimePoint down_free_{};
+  bool alive_ = true;
+  bool frozen_ = false;
+  Signal thaw_;
+  std::map<std::uint16_t, Acceptor*> listening_;
+  std::uint16_t next_port_ = 40000;
+};
+
+/// Links between the hosts of one simulation. Must be stopped (or run to the end) before it is destroyed.
+class SimNetwork {
+ public:
+  SimNetwork(Simulation& world, std::uint64_t seed, LinkOptions options = {});
+  ~SimNetwork();
+  SimNetwork(const SimNetwork&) = delete;
+  SimNetwork& operator=(const SimNetwork&) = delete;
+
+  Host& add_host(const std::string& address, LineOptions line = {});
+  Host& host(const std::string& address) { return *hosts_.at(address); }
+
+  /// The process is gone: of each stream's bytes on the way a random prefix arrives, then the stream ends. The owner of
+  /// the host's tasks stops them; whatever they still ask fails with `gone`.
+  void kill(Host&);
+  /// A killed host may be used again, as after a restart of its process.
+  void revive(Host&);
+  /// Runs nothing until thawed; its kernel still takes bytes until the queues are full.
+  void freeze(Host&);
+  void thaw(Host&);
+  /// Nothing moves between the two sides until healed; it arrives afterwards. New dials are late.
+  void partition(std::set<std::string> side);
+  void heal();
+  /// Resets every stream between the two.
+  void cut(Host& a, Host& b);
+
+  /// Equal for two runs that delivered the same numbers of bytes over the same streams at the same times.
+  std::uint64_t fingerprint() const noexcept { return fingerprint_; }
+  std::uint64_t bytes_delivered() const noexcept { return bytes_delivered_; }
+  /// Lets go of everything on the way. The last thing a scenario awaits.
+  Task<> stop();
+
+ private:
+  friend class Host;
+  using Pipe = Host::Pipe;
+  bool divided(const Host& a, const Host& b) const;
+  Duration latency(const Host& a, const Host& b);
+  void send(const std::shared_ptr<Pipe>& pipe, std::span<const std::byte> bytes);
+  void end(const std::shared_ptr<Pipe>& pipe);
+  Task<> deliver(std::shared_ptr<Pipe> pipe, TimePoint when);
+  void mix(std::uint64_t value) noexcept { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3U; }
+
+  Simulation& world_;
+  LinkOptions options_;
+  Random random_;
+  std::map<std::string, std::unique_ptr<Host>> hosts_;
+  std::map<std::pair<std::string, std::string>, Duration> latencies_;
+  std::vector<std::weak_ptr<Pipe>> pipes_;
+  std::set<std::string> side_;
+  Signal healed_;
+  TaskGroup on_the_way_;
+  std::uint64_t next_stream_ = 0;
+  std::uint64_t fingerprint_ = 0xcbf29ce484222325U;
+  std::uint64_t bytes_delivered_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace collab::sim

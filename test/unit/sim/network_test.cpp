@@ -1,0 +1,157 @@
+#include "sim/network.hpp"
+
+#include <numeric>
+
+#include "support/doctest.hpp"
+
+namespace collab::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr TimePoint kLong = TimePoint(std::chrono::hours(1));
+const net::Address kDoor{"b", 7};
+
+/// Two hosts, 10 ms apart, 1 MB/s each way.
+struct Pair {
+  Pair() : network(world, 1, links()) {
+    network.add_host("a", {1e6, 1e6});
+    network.add_host("b", {1e6, 1e6});
+  }
+  static LinkOptions links() {
+    LinkOptions options;
+    options.latency_min = options.latency_max = milliseconds(10);
+    options.jitter = 0;
+    return options;
+  }
+  Host& a() { return network.host("a"); }
+  Host& b() { return network.host("b"); }
+
+  /// `scenario(dialled, accepted)` on a fresh stream from a to b.
+  template <class Scenario>
+  void run(Scenario scenario) {
+    const auto all = [&]() -> Task<> {
+      auto listener = b().listen(kDoor).value();
+      auto dialled = co_await a().dial(kDoor, kLong);
+      REQUIRE(dialled);
+      auto accepted = co_await listener->accept();
+      REQUIRE(accepted);
+      co_await scenario(**dialled, **accepted);
+      co_await network.stop();
+    };
+    world.run(all());
+  }
+
+  Simulation world;
+  SimNetwork network;
+};
+
+Task<std::size_t> read_all(net::ByteStream& stream) {
+  Bytes buffer(1000);
+  std::size_t total = 0;
+  for (;;) {
+    const auto size = co_await stream.read(buffer);
+    if (!size || *size == 0) co_return total;
+    total += *size;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("sim network: a stream carries bytes in order at the rate of the line") {
+  Pair pair;
+  pair.run([&](net::ByteStream& from, net::ByteStream& to) -> Task<> {
+    Bytes sent(500'000);
+    for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(i * 31);
+    const TimePoint start = pair.world.clock().now();
+    CHECK((co_await from.write(sent)));
+    Bytes got(sent.size());
+    for (std::size_t have = 0; have < got.size();) {
+      const auto size = co_await to.read(std::span(got).subspan(have));
+      REQUIRE(size);
+      have += *size;
+    }
+    CHECK(got == sent);
+    CHECK(to_seconds(pair.world.clock().now() - start) == doctest::Approx(0.5 + 0.01).epsilon(0.2));
+  });
+}
+
+TEST_CASE("sim network: who closes in order is read to the end, who is killed only to a prefix") {
+  std::size_t shorter = 0;
+  for (const bool killed : {false, true}) {
+    Pair pair;
+    pair.run([&](net::ByteStream& from, net::ByteStream& to) -> Task<> {
+      const Bytes sent(300'000);
+      CHECK((co_await from.write(sent)));
+      if (killed) {
+        pair.network.kill(pair.a());
+      } else {
+        from.close();
+      }
+      const std::size_t got = co_await read_all(to);
+      CHECK(got <= sent.size());
+      if (!killed) CHECK(got == sent.size());
+      shorter += got < sent.size() ? 1 : 0;
+      CHECK_FALSE((co_await from.write(sent)));
+    });
+  }
+  CHECK(shorter == 1);
+}
+
+TEST_CASE("sim network: a frozen host takes bytes until its queue is full, and goes on when thawed") {
+  Pair pair;
+  pair.run([&](net::ByteStream& from, net::ByteStream& to) -> Task<> {
+    pair.network.freeze(pair.b());
+    const Bytes half(600'000);
+    CHECK((co_await from.write(half)));
+    TaskGroup tasks(pair.world.executor(), rethrow);
+    bool written = false;
+    const auto more = [&]() -> Task<> {
+      CHECK((co_await from.write(half)));
+      written = true;
+    };
+    std::size_t got = 0;
+    const auto reader = [&]() -> Task<> { got = co_await read_all(to); };
+    tasks.spawn("write", more());
+    tasks.spawn("read", reader());
+    co_await pair.world.clock().sleep_until(TimePoint(seconds(10)));
+    CHECK_FALSE(written);
+    CHECK(got == 0);
+    pair.network.thaw(pair.b());
+    co_await pair.world.clock().sleep_until(TimePoint(seconds(20)));
+    CHECK(written);
+    from.close();
+    co_await tasks.join();
+    CHECK(got == 2 * half.size());
+  });
+}
+
+TEST_CASE("sim network: nobody listens, nobody there, port taken") {
+  Pair pair;
+  pair.run([&](net::ByteStream&, net::ByteStream&) -> Task<> {
+    const net::Address shut{"b", 8};
+    const net::Address unknown{"c", 8};
+    const auto refused = co_await pair.a().dial(shut, kLong);
+    CHECK(refused.error() == Errc::gone);
+    const auto nowhere = co_await pair.a().dial(unknown, kLong);
+    CHECK(nowhere.error() == Errc::gone);
+    CHECK(pair.b().listen(kDoor).error() == Errc::busy);
+  });
+}
+
+TEST_CASE("sim network: a partition holds bytes back and heals") {
+  Pair pair;
+  pair.run([&](net::ByteStream& from, net::ByteStream& to) -> Task<> {
+    pair.network.partition({"a"});
+    const Bytes sent(100);
+    CHECK((co_await from.write(sent)));
+    const auto late = co_await pair.a().dial(kDoor, pair.world.clock().now() + seconds(3));
+    CHECK(late.error() == Errc::late);
+    pair.network.heal();
+    Bytes got(100);
+    CHECK((co_await to.read(got)).value() == 100);
+  });
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,94 @@
+#pragma once
+// The only door between the trainer's thread and the node's loop.
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/signal.hpp"
+#include "epoch/trainer.hpp"
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace collab::epoch {
+
+/// The loop asks for work, the trainer does it at the border of its microbatches, one piece after the other.
+///
+/// While held, the trainer stays at the border and only does what the loop asks: from hand-over to the step parameters
+/// and gradients stand still. Work owns everything it touches (the loop's task may be cancelled while it runs).
+class Bridge {
+ public:
+  using Work = std::function<void(Trainer&)>;
+
+  explicit Bridge(asio::any_io_executor loop) : loop_(std::move(loop)), moved_(loop_) {}
+  virtual ~Bridge() = default;
+  Bridge(const Bridge&) = delete;
+  Bridge& operator=(const Bridge&) = delete;
+
+  // ---- on the loop ----
+  /// Waits until the trainer has done `work`. Errors: `gone` when the trainer has left or leaves before.
+  Task<Result<>> on_trainer(Work work);
+  /// From its next border on the trainer waits; work is still done.
+  void hold() { set_held(true); }
+  void release() { set_held(false); }
+  /// Samples gathered for the present epoch, as the trainer said at its last border.
+  std::uint64_t samples() const;
+  /// Samples per second while computing; 0: unknown.
+  double samples_per_s() const;
+  /// Notified after each border.
+  Signal& moved() noexcept { return moved_; }
+
+ protected:
+  struct Errand {
+    Errand(asio::any_io_executor loop, Work what) : work(std::move(what)), finished(std::move(loop)) {}
+    Work work;
+    bool done = false;  // written and read on the loop
+    bool lost = false;
+    Signal finished;
+  };
+  virtual void enqueue(std::shared_ptr<Errand> errand) = 0;
+  virtual void set_held(bool held) = 0;
+
+  asio::any_io_executor loop_;
+  Signal moved_;
+  mutable std::mutex mutex_;
+  std::uint64_t samples_ = 0;
+  double samples_per_s_ = 0;
+};
+
+/// The trainer is a thread of its own, the user's.
+class ThreadBridge final : public Bridge {
+ public:
+  using Bridge::Bridge;
+
+  // ---- on the trainer's thread ----
+  /// Between two microbatches: tells the loop how far we are, does what it asks, waits while held.
+  void border(Trainer& trainer, std::uint64_t samples, double samples_per_s);
+  /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile.
+  bool wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline);
+  /// No more borders: whatever the loop asks from now on fails with `gone`.
+  void leave();
+
+  // ---- on either ----
+  /// The node stops: the trainer waits no longer.
+  void open();
+
+ private:
+  void enqueue(std::shared_ptr<Errand> errand) override;
+  void set_held(bool held) override;
+  void finish(std::shared_ptr<Errand> errand, bool lost);
+  /// Does everything queued. Called with the lock held, which it gives up while working.
+  void work_off(Trainer& trainer, std::unique_lock<std::mutex>& lock);
+
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Errand>> errands_;
+  bool held_ = false;
+  bool left_ = false;
+  bool open_ = false;
+};
+
+}  // namespace collab::epoch

@@ -1,0 +1,33 @@
+#pragma once
+// Gradients of microbatches, summed until the swarm has its target batch.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace collab::epoch {
+
+/// `sum += b * gradient`, `weight += b`: the mean over all samples, whatever the microbatches' sizes.
+/// Memory: one flat vector. Thread safety: none; the trainer's.
+class GradientAccumulator {
+ public:
+  explicit GradientAccumulator(std::size_t values) : sum_(values, 0.0F) {}
+
+  std::size_t values() const noexcept { return sum_.size(); }
+  /// Adds the mean gradient of `samples` > 0 samples. False, and nothing is added, when a value is NaN or infinite.
+  bool add(std::span<const float> mean_gradient, std::uint64_t samples);
+  /// Writes the mean gradient per sample and forgets it; zeros when there is none. Returns the samples behind it.
+  std::uint64_t hand_over(std::span<float> mean_gradient);
+  /// Puts back what was handed over, beside what has been added since.
+  void give_back(std::span<const float> mean_gradient, std::uint64_t samples);
+  /// Forgets everything; returns the samples lost.
+  std::uint64_t drop();
+
+  std::uint64_t samples() const noexcept { return samples_; }
+
+ private:
+  std::vector<float> sum_;
+  std::uint64_t samples_ = 0;
+};
+
+}  // namespace collab::epoch

@@ -1,0 +1,39 @@
+#pragma once
+// Who computes, as the flow of an epoch sees it: spans of floats, no torch.
+
+#include "base/error.hpp"
+#include "crypto/hash.hpp"
+#include "state/snapshot.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace collab::epoch {
+
+/// The model, its optimizer and the gradients gathered so far. Called on the trainer's thread only, through the Bridge.
+class Trainer {
+ public:
+  virtual ~Trainer() = default;
+  /// Length of the flat gradient.
+  virtual std::size_t values() const = 0;
+  /// Writes the mean gradient per sample gathered since the last hand-over and forgets it. Returns the samples behind
+  /// it; 0: `values` are zeros.
+  virtual std::uint64_t hand_over(std::span<float> values) = 0;
+  /// Undoes a hand-over: the round failed and every sample is kept.
+  virtual void give_back(std::span<const float> values, std::uint64_t weight) = 0;
+  /// Forgets what was gathered: the epoch it belongs to is over without it. Returns the samples lost.
+  virtual std::uint64_t drop() = 0;
+  /// The optimizer step of `epoch`. Parameters belong to epoch + 1 afterwards.
+  /// Errors: `bad_request` when the step made a parameter NaN or infinite: parameters are then as before it.
+  virtual Result<> step(std::span<const float> averaged, std::uint64_t epoch) = 0;
+  /// state::parameter_hash of the parameters.
+  virtual Digest parameter_hash() const = 0;
+  /// A copy of everything that a joiner at `epoch` needs.
+  virtual state::Snapshot snapshot(std::uint64_t epoch) const = 0;
+  /// Errors: `bad_request` when sections are missing or of another size; nothing has changed then.
+  virtual Result<> restore(const state::Snapshot& snapshot) = 0;
+  /// Mean training loss of the samples gathered since the last step; NaN: unknown.
+  virtual double loss() const = 0;
+};
+
+}  // namespace collab::epoch

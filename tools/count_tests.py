@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Adds up the test cases behind a run of `meson test` and prints the one line that counts.
+
+A program that says how many cases it ran (doctest, or our own process tests) counts with those; any other counts as
+one. A program that died in mid-run counts as one failure more. Exits non-zero when anything failed or nothing ran.
+"""
+import json, pathlib, re, sys
+
+DOCTEST = re.compile(r'test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed\s*\|\s*(\d+) skipped')
+OURS = re.compile(r'^(\d+) passed, (\d+) failed, (\d+) skipped$', re.M)
+SKIP_REASON = re.compile(r'^skipped: .*$', re.M)
+
+passed = failed = skipped = 0
+reasons = []
+log = pathlib.Path(sys.argv[1])
+for line in log.read_text().splitlines() if log.exists() else []:
+    test = json.loads(line)
+    output = test.get('stdout') or ''
+    counts = DOCTEST.search(re.sub(r'\x1b\[[0-9;]*m', '', output))
+    counts = [int(n) for n in counts.groups()[1:]] if counts else None
+    if counts is None and (ours := OURS.search(output)):
+        counts = [int(n) for n in ours.groups()]
+    ok, skip = test['result'] in ('OK', 'EXPECTEDFAIL'), test['result'] == 'SKIP'
+    if counts is None:
+        counts = [int(ok), int(not ok and not skip), int(skip)]
+    elif not ok and not skip and counts[1] == 0:
+        counts[1] = 1
+    passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
+    reasons += [f'{test["name"]}: {reason}' for reason in SKIP_REASON.findall(output)]
+
+for reason in reasons:
+    print(reason)
+print(f'{passed} passed, {failed} failed, {skipped} skipped')
+sys.exit(failed > 0 or passed == 0 or (int(sys.argv[2]) != 0))

@@ -46,7 +46,8 @@ class Identity {
   int locked_file_ = -1;  ///< descriptor that holds the lock; -1: an identity without a file
 };
 
-/// Whether `signer` signed exactly `message`. False as well for a key that `check_key` refuses.
+/// Whether `signer` signed exactly `message`. False as well for a key of small order or in a
+/// second encoding.
 bool verify_signature(const PeerId& signer, std::span<const std::byte> message, const Signature& signature);
 
 }  // namespace collab

@@ -1,0 +1,42 @@
+#pragma once
+// The file rules of an identity: one line `collab-ed25519-v1 <base32 of the seed>`, for the owner's eyes, never
+// overwritten.
+
+#include "crypto/identity.hpp"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+namespace collab::key_file {
+
+/// Owns an open file; -1: none.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) noexcept : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  int number() const noexcept { return number_; }
+  int release() noexcept { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+/// Takes the lock beside `file` (`<file>.lock`, with the holder's pid in it), and makes the folder (0700) if there is
+/// none. The lock ends with the descriptor. Throws `Failure(machine)`.
+Descriptor lock(const std::filesystem::path& file);
+
+/// Nothing when there is no such file. Throws `Failure(machine)` when it is readable by others, torn or of an unknown
+/// version.
+std::optional<Identity::Seed> read(const std::filesystem::path& file);
+
+/// Writes a new file durably: a crash leaves all of it or none. Only under the lock, and only where `read` found
+/// nothing. Throws `Failure(machine)`.
+void write(const std::filesystem::path& file, const Identity::Seed& seed);
+
+}  // namespace collab::key_file

@@ -1,0 +1,91 @@
+#include "crypto/signed.hpp"
+
+#include "crypto/fields.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <string>
+#include <utility>
+
+namespace collab {
+namespace {
+
+constexpr std::array kNames = {std::string_view("record"),   std::string_view("token"),   std::string_view("ban"),
+                               std::string_view("manifest"), std::string_view("voucher"), std::string_view("hold"),
+                               std::string_view("post")};
+
+std::string full_name(Domain domain) {
+  return "collab/" + std::string(name(domain)) + "/v1";
+}
+
+bool within_bounds(const Signed& statement, std::string_view run_id) {
+  return static_cast<std::size_t>(statement.domain) < kNames.size() && run_id.size() <= kRunIdBytesMax &&
+         statement.payload.size() <= kSignedPayloadBytesMax;
+}
+
+Bytes signed_bytes(const Signed& statement, std::string_view run_id) {
+  return FieldWriter()
+      .add_text(full_name(statement.domain))
+      .add_text(run_id)
+      .add(statement.sequence)
+      .add(static_cast<std::uint64_t>(statement.expires_ms))
+      .add_blob(statement.payload)
+      .finish();
+}
+
+}  // namespace
+
+std::string_view name(Domain domain) noexcept {
+  return kNames.at(static_cast<std::size_t>(domain));
+}
+
+Signed sign(const Identity& signer, std::string_view run_id, Signed draft) {
+  assert(within_bounds(draft, run_id));
+  draft.signer = signer.id();
+  draft.signature = signer.sign(signed_bytes(draft, run_id));
+  return draft;
+}
+
+Result<> verify(const Signed& statement, std::string_view run_id) {
+  if (!within_bounds(statement, run_id)) return Errc::bad_request;
+  if (!verify_signature(statement.signer, signed_bytes(statement, run_id), statement.signature)) return Errc::denied;
+  return {};
+}
+
+Bytes encode(const Signed& statement) {
+  return FieldWriter()
+      .add_text(full_name(statement.domain))
+      .add_raw(std::as_bytes(std::span(statement.signer.key)))
+      .add(statement.sequence)
+      .add(static_cast<std::uint64_t>(statement.expires_ms))
+      .add_blob(statement.payload)
+      .add_raw(std::as_bytes(std::span(statement.signature)))
+      .finish();
+}
+
+Result<Signed> decode_signed(std::span<const std::byte> bytes) {
+  Signed statement;
+  FieldReader fields(bytes);
+  const auto domain = fields.take_text();
+  const auto signer = fields.take_raw(statement.signer.key.size());
+  statement.sequence = fields.take<std::uint64_t>();
+  statement.expires_ms = static_cast<std::int64_t>(fields.take<std::uint64_t>());
+  const auto payload = fields.take_blob();
+  const auto signature = fields.take_raw(statement.signature.size());
+  if (const auto whole = fields.finish(); !whole) return whole.error();
+  if (payload.size() > kSignedPayloadBytesMax) return Errc::bad_request;
+
+  std::size_t known = 0;
+  while (known < kNames.size() && domain != full_name(static_cast<Domain>(known))) ++known;
+  if (known == kNames.size()) return Errc::bad_request;
+  statement.domain = static_cast<Domain>(known);
+  const auto as_letter = [](std::byte byte) { return static_cast<unsigned char>(byte); };
+  std::transform(signer.begin(), signer.end(), statement.signer.key.begin(), as_letter);
+  std::transform(signature.begin(), signature.end(), statement.signature.begin(), as_letter);
+  statement.payload.assign(payload.begin(), payload.end());
+  if (!std::ranges::equal(encode(statement), bytes)) return Errc::bad_request;
+  return statement;
+}
+
+}  // namespace collab

@@ -2,11 +2,12 @@
 // TLS 1.3 (RFC 8446) between two peers, without I/O: bytes in, bytes out. No socket, no clock, no thread.
 
 #include "base/error.hpp"
-#include "crypto/identity.hpp"
+#include "crypto/peer_id.hpp"
+#include "net/tls_context.hpp"
+#include "net/tls_fault.hpp"
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,43 +18,6 @@ namespace collab::net {
 
 /// `dialled`: we opened the connection, so we are the TLS client. After a simultaneous open the lower id is.
 enum class Side { dialled, accepted };
-
-/// Why a channel is unusable, for counters and tests. `failure()` has the sentence for a person.
-enum class TlsFault {
-  none,
-  not_tls,         ///< plain HTTP, random bytes, another protocol
-  version,         ///< no TLS 1.3, or none of our algorithms or protocol names
-  no_certificate,  ///< the other side does not say who it is
-  certificate,     ///< more than one, not Ed25519, foreign-signed, oversized, weak key
-  wrong_peer,      ///< somebody else answers where `expected` was dialled
-  own_key,         ///< ourselves, or another process with our key
-  record,          ///< damaged, replayed or forged bytes
-  flood,           ///< key changes without end
-  refused,         ///< the other side sent an alert: it refuses us
-};
-std::string_view name(TlsFault) noexcept;
-
-/// What all channels of one identity share: its certificate, key and the rules. Outlives its channels.
-/// Throws `Failure(machine)` when the TLS library offers no X25519, Ed25519 or TLS 1.3.
-class TlsContext {
- public:
-  struct Options {
-    std::uint64_t records_per_key = std::uint64_t(1) << 22U;  ///< then we change ours; RFC 8446 5.5 allows 2^24.5
-  };
-
-  explicit TlsContext(const Identity& identity) : TlsContext(identity, Options()) {}
-  TlsContext(const Identity& identity, const Options& options);
-  TlsContext(TlsContext&&) noexcept;
-  TlsContext& operator=(TlsContext&&) noexcept;
-  ~TlsContext();
-
-  const PeerId& own() const noexcept;
-
- private:
-  friend class SecureChannel;
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 /// One end of a channel. The owner moves `output()` to the transport, gives what the transport brings to `receive`, and
 /// takes plaintext from `opened()`. One thread at a time, any thread.

@@ -76,6 +76,7 @@ Errc errc_of(TlsFault fault) {
 struct SecureChannel::State {
   State(const TlsContext& context, SSL_CTX* rules, Side side, std::optional<PeerId> expected);
 
+  void look_at_first_byte();
   void handshake();
   void open_records();
   void on_error(int returned);
@@ -173,6 +174,14 @@ SecureChannel::State::State(const TlsContext& context, SSL_CTX* rules, Side side
   }
 }
 
+/// OpenSSL would take many a first byte for a hello of SSL 2, and wait for the rest of it.
+void SecureChannel::State::look_at_first_byte() {
+  if (handshake_bytes > 0 || incoming.empty()) return;
+  const auto type = static_cast<int>(incoming.front());
+  if (type != SSL3_RT_HANDSHAKE && type != SSL3_RT_ALERT)
+    fail(TlsFault::not_tls, "the other side speaks something else than TLS");
+}
+
 void SecureChannel::State::handshake() {
   ERR_clear_error();
   if (const int returned = SSL_do_handshake(tls.get()); returned != 1) return on_error(returned);
@@ -213,7 +222,8 @@ void SecureChannel::State::on_error(int returned) {
   if (judge.verdict.fault != TlsFault::none) return fail(judge.verdict.fault, judge.verdict.reason);
   const unsigned long first = ERR_peek_error();
   const int reason = ERR_GET_LIB(first) == ERR_LIB_SSL ? ERR_GET_REASON(first) : kErrorInRecord;
-  const TlsFault found = fault_of(reason);
+  TlsFault found = fault_of(reason);
+  if (established && found != TlsFault::refused) found = TlsFault::record;
   fail(found, describe(found, reason));
 }
 
@@ -236,7 +246,8 @@ SecureChannel::~SecureChannel() = default;
 Result<> SecureChannel::receive(std::span<const std::byte> ciphertext) {
   if (state_->fault != TlsFault::none || state_->closed) return state_->status();
   state_->incoming = ciphertext;
-  if (!state_->established) state_->handshake();
+  state_->look_at_first_byte();
+  if (state_->fault == TlsFault::none && !state_->established) state_->handshake();
   if (state_->established) state_->open_records();
   state_->incoming = {};
   return state_->status();

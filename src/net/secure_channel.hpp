@@ -66,7 +66,8 @@ class SecureChannel {
   /// Why the channel failed, for a person; empty while it has not.
   const std::string& failure() const noexcept;
 
-  /// Says that no more will be sent (close_notify). Receiving goes on until `closed()`. Errors: that of the failure.
+  /// Says that no more will be sent (close_notify). Receiving goes on until `closed()`. Before
+  /// `established()` there is nobody to say it to. Errors: that of the failure.
   Result<> close();
   /// Whether the other side said so. A transport that ends without it was cut.
   bool closed() const noexcept;

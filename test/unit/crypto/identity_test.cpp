@@ -1,0 +1,146 @@
+#include "crypto/identity.hpp"
+
+#include "base/text.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "support/doctest.hpp"
+
+namespace collab {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that goes when the test does.
+struct Folder {
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "collab-identity-XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+  fs::path path;
+};
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::string content(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+void write_key(const fs::path& file, const std::string& text, mode_t mode = 0600) {
+  std::ofstream(file) << text;
+  REQUIRE(::chmod(file.c_str(), mode) == 0);
+}
+
+unsigned mode_of(const fs::path& path) {
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  return status.st_mode & 0777U;
+}
+
+/// What a person is told; empty when the key was taken.
+std::string refusal(const fs::path& file) {
+  try {
+    const Identity identity = Identity::load_or_create(file);
+    return "";
+  } catch (const Failure& failure) {
+    CHECK(failure.code() == ExitCode::machine);
+    CHECK_FALSE(failure.remedy().empty());
+    return failure.what() + std::string("; ") + failure.remedy();
+  }
+}
+
+bool mentions(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("identity: a new key is kept, for its owner alone, and comes back") {
+  const Folder folder;
+  const fs::path file = folder.path / "home" / "identity";
+  PeerId id;
+  {
+    const Identity made = Identity::load_or_create(file);
+    id = made.id();
+    CHECK(mode_of(file) == 0600);
+    CHECK(mode_of(file.parent_path()) == 0700);
+    CHECK(content(file) == "collab-ed25519-v1 " + to_base32(made.seed()) + "\n");
+  }
+  CHECK(Identity::load_or_create(file).id() == id);
+  CHECK(Identity::load_or_create(folder.path / "other" / "identity").id() != id);
+}
+
+TEST_CASE("identity: a key in use names the process, until it is free again") {
+  const Folder folder;
+  const fs::path file = folder.path / "identity";
+  {
+    Identity first = Identity::load_or_create(file);
+    const Identity moved = std::move(first);
+    const std::string told = refusal(file);
+    CHECK(mentions(told, "in use by pid " + std::to_string(::getpid())));
+    CHECK(mentions(told, "--home"));
+  }
+  CHECK(refusal(file) == "");
+}
+
+TEST_CASE("identity: a file that others may read, that is torn or unknown is refused and stays as it is") {
+  const Folder folder;
+  const fs::path file = folder.path / "identity";
+  const std::string good = "collab-ed25519-v1 " + to_base32(Identity::Seed{1, 2, 3}) + "\n";
+  const auto refused = [&](const std::string& text, std::string_view reason, mode_t mode = 0600) {
+    CAPTURE(text);
+    write_key(file, text, mode);
+    CHECK(mentions(refusal(file), reason));
+    CHECK(content(file) == text);
+  };
+  refused(good, "chmod 600", 0640);
+  refused(good, "others may read", 0604);
+  refused(good.substr(0, good.size() - 1), "torn");
+  refused(good.substr(0, 40), "torn");
+  refused(good + "more", "torn");
+  refused("", "not a key");
+  refused("-----BEGIN PRIVATE KEY-----\n", "not a key");
+  refused("collab-ed25519-v2 abc\n", "update collab");
+  write_key(file, good);
+  CHECK(refusal(file) == "");
+}
+
+TEST_CASE("identity: what a crash left half written is no key and does no harm") {
+  const Folder folder;
+  const fs::path file = folder.path / "identity";
+  write_key(folder.path / "identity.new", "collab-ed25519-v1 aaaa");
+  CHECK(refusal(file) == "");
+  CHECK_FALSE(fs::exists(folder.path / "identity.new"));
+}
+
+TEST_CASE("identity: a folder that others may write to is refused") {
+  const Folder folder;
+  REQUIRE(::chmod(folder.path.c_str(), 0777) == 0);
+  CHECK(mentions(refusal(folder.path / "identity"), "chmod 700"));
+  CHECK_FALSE(fs::exists(folder.path / "identity"));
+}
+
+TEST_CASE("identity: a signature holds for its bytes and its key only") {
+  const Identity anna = Identity::generate({1});
+  const Identity bert = Identity::generate({2});
+  const Signature signature = anna.sign(bytes_of("yes"));
+  CHECK(verify_signature(anna.id(), bytes_of("yes"), signature));
+  CHECK_FALSE(verify_signature(anna.id(), bytes_of("no!"), signature));
+  CHECK_FALSE(verify_signature(bert.id(), bytes_of("yes"), signature));
+  CHECK_FALSE(verify_signature(PeerId{}, bytes_of("yes"), Signature{}));
+  CHECK(anna.sign(bytes_of("yes")) == signature);
+}
+
+}  // namespace collab

@@ -2,6 +2,7 @@
 // The one answer to "may this peer …?".
 
 #include "base/clock.hpp"
+#include "crypto/claim.hpp"
 #include "crypto/peer_id.hpp"
 
 #include <cstdint>
@@ -15,8 +16,6 @@
 
 namespace collab {
 
-/// What a call asks for. Every method of every protocol names one.
-enum class Claim : std::uint8_t { join, contribute, reduce, directory, relay, coordinate };
 std::string_view name(Claim) noexcept;
 
 /// How a run admits peers.

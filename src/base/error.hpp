@@ -33,13 +33,14 @@ using Result = boost::system::result<T>;
 /// Why a peer said no, with what it added: a text for the user, and a number whose meaning follows from the code
 /// (`busy`: milliseconds until a retry makes sense; `stale`: the current epoch).
 struct Refusal {
+  Refusal() = default;  ///< what a result without an error answers when asked for it
   Refusal(Errc why, std::string text = {}, std::uint64_t more = 0)  // NOLINT(google-explicit-constructor)
       : code(why), reason(std::move(text)), number(more) {}
   /// Foreign codes become `gone`: what else broke was the way to the peer.
   Refusal(const boost::system::error_code& error);  // NOLINT(google-explicit-constructor)
-  Errc code;
+  Errc code = Errc::bad_request;
   std::string reason;
-  std::uint64_t number;
+  std::uint64_t number = 0;
 };
 
 [[noreturn]] void throw_exception_from_error(const Refusal&, const boost::source_location&);

@@ -92,7 +92,7 @@ Read read_manifest(const Signed& statement, std::string_view run_id, const std::
   if (statement.domain != Domain::manifest) return malformed("it is another kind of statement");
   if (pinned && statement.signer != *pinned) {
     return Refusal(Errc::denied, fmt::format("run {} here belongs to {}, not to {} which is pinned", run_id,
-                                             to_string(statement.signer), to_string(*pinned)));
+                                             statement.signer.text(), pinned->text()));
   }
   if (!verify(statement, run_id)) return Refusal(Errc::denied, "the manifest's signature does not fit");
 

@@ -1,0 +1,41 @@
+#pragma once
+// The command line of a program, from its option table.
+
+#include "node/config.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace collab::cli {
+
+struct Command {
+  std::string name;  ///< "status"; the first of a program is the default
+  std::string help;  ///< one line
+};
+
+/// What `--help` says besides the options.
+struct Synopsis {
+  std::string program;                ///< "collab-peer"
+  std::string sentence;               ///< what it is for
+  std::vector<Command> commands;      ///< empty: none
+  std::vector<std::string> examples;  ///< three, each a whole command line
+  std::string read_on;                ///< where to read on
+  std::string argument;               ///< placeholder of one optional argument, "LINK"; empty: none
+};
+
+struct Parsed {
+  std::string command;   ///< the default when none was given
+  std::string argument;  ///< empty: none
+  bool help = false;
+  bool version = false;
+};
+
+/// Puts the flags into `config` (origin `flag`) and says which command was meant. Adds `--config FILE`, which is read
+/// at once with origin `config_file`. Throws `Failure(usage)`.
+Parsed parse(const Synopsis& synopsis, node::Config& config, const std::vector<std::string>& arguments);
+
+/// At most 60 lines of 100 columns: one sentence, commands, examples, options by topic with defaults.
+std::string help(const Synopsis& synopsis, const node::OptionTable& table);
+
+}  // namespace collab::cli

@@ -2,21 +2,16 @@
 // Tokenized text in one file, mapped into memory: what samples are cut from.
 
 #include "crypto/hash.hpp"
+#include "data/text.hpp"
 #include "data/tokenizer.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace collab::data {
-
-struct Document {
-  std::string name;  ///< where it came from; decides (by its hash) whether it is held out
-  std::vector<std::string> sentences;
-};
 
 /// A run of whole sentences of one document: at most `sequence - 3` tokens ([CLS] a [SEP] b [SEP] is added later).
 /// A single sentence that is longer is cut. Views into the mapped file.

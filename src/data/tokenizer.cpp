@@ -26,14 +26,15 @@ std::string as_albert(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     const std::string_view pair = text.substr(at, 2);
     const bool quote = pair == "``" || pair == "''";
-    out += quote ? '"' : text[at];
+    const bool space = text[at] >= '\t' && text[at] <= '\r';
+    out += quote ? '"' : space ? ' ' : text[at];
     at += quote ? 1 : 0;
   }
   return out;
 }
 
 /// Whether sentencepiece will find something to learn in `text`. Its trainer ends the process when it finds nothing at
-/// all, and skips what holds its own marks: a null, a tab (made a space below) and U+2585.
+/// all, and skips what holds its own marks: a null, U+2585, and a tab (a space by now).
 bool is_usable(std::string_view text) {
   if (text.find('\0') != text.npos || text.find("\u2585") != text.npos) return false;
   return std::any_of(text.begin(), text.end(), [](char c) {
@@ -58,9 +59,7 @@ class Sentences : public sentencepiece::SentenceIterator {
  private:
   void find() {
     while (!rest_.empty() && !is_usable(rest_.front())) rest_ = rest_.subspan(1);
-    if (rest_.empty()) return;
-    value_ = as_albert(rest_.front());
-    std::replace(value_.begin(), value_.end(), '\t', ' ');
+    if (!rest_.empty()) value_ = as_albert(rest_.front());
   }
 
   std::span<const std::string> rest_;
@@ -70,7 +69,7 @@ class Sentences : public sentencepiece::SentenceIterator {
 std::unordered_map<std::string, std::string> trainer_options(std::uint32_t vocabulary) {
   return {
       {"model_type", "unigram"},
-      {"normalization_rule_name", "nmt_nfkc"},  // NFKC, and control characters become spaces
+      {"normalization_rule_name", "nfkc"},  // the default, nmt_nfkc, cuts Bengali words at their zero-width non-joiners
       {"vocab_size", std::to_string(vocabulary)},
       {"hard_vocab_limit", "false"},  // a small text gives what it has
       {"character_coverage", "0.9999"},

@@ -42,6 +42,15 @@ TEST_CASE("tokenizer: the two ways to write a Bengali letter are one") {
   CHECK(tokenizer.encode("\u0995\u09cb \u09dc") == tokenizer.encode("\u0995\u09c7\u09be \u09a1\u09bc"));
 }
 
+TEST_CASE("tokenizer: a zero-width non-joiner inside a word does not cut it, a tab between words does") {
+  Random random(1);
+  auto sentences = test::sentences(random, 500, 10);
+  for (int copy = 0; copy < 200; ++copy) sentences.push_back("\u0989\u09ce\u200c\u09b8 \u09b8");
+  const Tokenizer tokenizer = Tokenizer::train(sentences, 200);
+  CHECK(tokenizer.encode("\u0989\u09ce\u200c\u09b8") != tokenizer.encode("\u0989\u09ce \u09b8"));
+  CHECK(tokenizer.encode("\u0989\u09ce\t\u09b8") == tokenizer.encode("\u0989\u09ce \u09b8"));
+}
+
 TEST_CASE("tokenizer: a small text gives the vocabulary it has") {
   const Tokenizer small = Tokenizer::train(corpus(), 100'000);
   CHECK(small.vocabulary() > 300);

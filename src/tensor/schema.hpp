@@ -7,11 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace collab {
 
 enum class DType : std::uint8_t { float32, float16, bfloat16, int64, uint8 };
+std::size_t dtype_bytes(DType dtype) noexcept;  ///< of one value
+std::string_view dtype_name(DType dtype) noexcept;
+
 /// What a tensor is for; the codec follows from role and size.
 enum class TensorRole : std::uint8_t { gradient, parameter, statistic, extra };
 
@@ -21,7 +25,8 @@ struct TensorInfo {
   std::vector<std::int64_t> shape;
   TensorRole role = TensorRole::gradient;
 
-  std::size_t values() const noexcept;  ///< product of the shape; 1 for a scalar
+  /// Product of the shape; 1 for a scalar. The shape is our own or was checked: no negative extent, no overflow.
+  std::size_t values() const noexcept;
   bool operator==(const TensorInfo&) const = default;
 };
 
@@ -35,8 +40,8 @@ struct Schema {
   bool operator==(const Schema&) const = default;
 };
 
-/// In words, the first entry in which two schemas differ ("tensor 3: albert.pooler.weight is [128, 128] here and
-/// [312, 312] there"); empty when they are equal.
+/// In words, the first entry, counted from 0, in which two schemas differ ("tensor 3: albert.pooler.weight is [128,
+/// 128] here and [312, 312] there"); empty when they are equal.
 std::string first_difference(const Schema& here, const Schema& there);
 
 }  // namespace collab

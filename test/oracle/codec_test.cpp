@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "base/random.hpp"
+#include "support/approximately.hpp"
 #include "tensor/codec_8bit.hpp"
 
 #include <algorithm>
@@ -82,15 +83,15 @@ TEST_CASE("codec oracle: mean square errors on 2^20 values of N(0,1)") {
   const auto values = normal_values(std::size_t(1) << 20U);
   const auto mse = [&](CodecId id) { return errors_of(codec(id), values, {}).mean_square; };
   CHECK(mse(CodecId::float32) == 0);
-  CHECK(mse(CodecId::float16) == doctest::Approx(4.32e-8).epsilon(0.03));
+  CHECK(mse(CodecId::float16) == test::approximately(4.32e-8, 0.03));
   CHECK(mse(CodecId::float16) <= 5e-8);
-  CHECK(mse(CodecId::bfloat16) == doctest::Approx(2.77e-6).epsilon(0.03));
+  CHECK(mse(CodecId::bfloat16) == test::approximately(2.77e-6, 0.03));
   CHECK(mse(CodecId::bfloat16) <= 3e-6);
-  CHECK(mse(CodecId::linear8) == doctest::Approx(7.55e-5).epsilon(0.03));
-  CHECK(mse(CodecId::dynamic8) == doctest::Approx(1.69e-4).epsilon(0.03));
+  CHECK(mse(CodecId::linear8) == test::approximately(7.55e-5, 0.03));
+  CHECK(mse(CodecId::dynamic8) == test::approximately(1.69e-4, 0.03));
 
   const Errors chance = errors_of(codec(CodecId::dynamic8), values, {true, 7});
-  CHECK(chance.mean_square == doctest::Approx(3.37e-4).epsilon(0.03));
+  CHECK(chance.mean_square == test::approximately(3.37e-4, 0.03));
   CHECK(std::abs(chance.mean) < 4 * std::sqrt(3.37e-4) / 1024);  // unbiased
   CHECK(chance.worst <= 0.0141);
   CHECK(errors_of(codec(CodecId::linear8), values, {}).worst <= 1.0 / 253);
@@ -100,8 +101,8 @@ TEST_CASE("codec oracle: mean square errors on 2^20 values of N(0,1)") {
 TEST_CASE("codec oracle: the dynamic table is the reference's to the bit") {
   const auto& table = dynamic8_table();
   CHECK(std::set<float>(table.begin(), table.end()).size() == 256);
-  CHECK(table[0] == doctest::Approx(-0.99296874).epsilon(1e-8));
-  CHECK(table[1] == doctest::Approx(-0.97890627).epsilon(1e-8));
+  CHECK(table[0] == test::approximately(-0.99296874, 1e-8));
+  CHECK(table[1] == test::approximately(-0.97890627, 1e-8));
   CHECK(table[127] == 0);
   CHECK(table[254] == -table[0]);
   CHECK(table[255] == 1);

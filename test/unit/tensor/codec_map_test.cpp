@@ -1,6 +1,5 @@
-#include "tensor/codec.hpp"
-
 #include "base/random.hpp"
+#include "tensor/codec.hpp"
 
 #include <algorithm>
 #include <cmath>

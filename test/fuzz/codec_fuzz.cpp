@@ -1,0 +1,53 @@
+// Payloads come from strangers: decode() takes any bytes; what it accepts is finite, and survives encoding again within
+// the codec's bound.
+#include "tensor/codec.hpp"
+#include "tensor/view.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+namespace {
+
+using namespace collab;
+
+/// Two tensors of up to 8191 values, each with its codec, from the first five bytes.
+CodecMap make_map(std::span<const std::byte> head) {
+  const auto number = [&](std::size_t i) { return std::to_integer<std::int64_t>(head[i]); };
+  CodecOptions options;
+  options.eight_bit_values_min = 0;
+  options.gradient = static_cast<CodecId>(number(0) % 5);
+  options.extra = static_cast<CodecId>(number(0) / 5 % 5);
+  const Schema schema = {{{"a", DType::float32, {(number(1) | number(2) << 8) % 8192}, TensorRole::gradient},
+                          {"b", DType::float32, {(number(3) | number(4) << 8) % 8192}, TensorRole::extra}}};
+  return CodecMap(schema, options);
+}
+
+void check(const CodecMap& map, std::span<const std::byte> bytes) {
+  std::vector<float> values(map.length());
+  if (!map.decode(bytes, 0, values)) return;
+  if (!all_finite(values)) std::abort();
+  const auto again = map.encode(values, 0, {});
+  std::vector<float> back(values.size());
+  if (!again || !map.decode(*again, 0, back)) std::abort();
+  double largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(double(value)));
+  const double bound = map.error_bound({0, map.length()}, largest, false);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (std::abs(double(back[i]) - double(values[i])) > bound) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::size_t kHead = 5;
+  if (size < kHead) return 0;
+  const auto input = std::as_bytes(std::span(data, size));
+  const CodecMap map = make_map(input);
+  check(map, input.subspan(kHead));
+  // Most sizes are wrong: see what the same bytes say at the right one.
+  std::vector<std::byte> fitted(input.begin() + kHead, input.end());
+  fitted.resize(map.encoded_bytes({0, map.length()}));
+  check(map, fitted);
+  return 0;
+}

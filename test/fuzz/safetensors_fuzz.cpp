@@ -1,0 +1,29 @@
+// Files come from anywhere: read() takes any bytes, and what it accepts is the same file when written and read again.
+#include "tensor/safetensors.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace {
+
+bool same(const collab::safetensors::Tensor& a, const collab::safetensors::Tensor& b) {
+  return a.dtype == b.dtype && a.shape == b.shape &&
+         std::equal(a.data.begin(), a.data.end(), b.data.begin(), b.data.end());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace collab;
+  const auto file = safetensors::read(std::as_bytes(std::span(data, size)));
+  if (file.has_error()) return 0;
+  const Bytes again = safetensors::write(file->tensors(), file->metadata());
+  const auto back = safetensors::read(again);
+  if (back.has_error() || back->metadata() != file->metadata()) std::abort();
+  if (back->tensors().size() != file->tensors().size()) std::abort();
+  for (const auto& tensor : file->tensors()) {
+    const auto* found = back->find(tensor.name);
+    if (found == nullptr || !same(*found, tensor)) std::abort();
+  }
+  return 0;
+}

@@ -49,7 +49,7 @@ class Codec {
   /// writes; `out` is then partly written.
   virtual Result<> decode(std::span<const std::byte> bytes, std::size_t offset, std::span<float> out) const = 0;
 
-  /// How far a decoded value may be from the one encoded, where the largest |value| of the block is `value_max`.
+  /// How far a decoded value may be from the one encoded, where no |value| of the block exceeds `value_max`.
   virtual double error_bound(double value_max, bool stochastic) const noexcept = 0;
 };
 
@@ -104,8 +104,7 @@ class CodecMap {
   /// Any bytes in, finite values out. Errors: `bad_request` as `Codec::decode`; `out` is then partly written.
   Result<> decode(std::span<const std::byte> bytes, std::size_t offset, std::span<float> out) const;
 
-  /// How far decoded values of `range` may be from those encoded, where the largest |value| of the range is
-  /// `value_max`.
+  /// How far decoded values of `range` may be from those encoded, where no |value| of it exceeds `value_max`.
   double error_bound(Range range, double value_max, bool stochastic) const;
 
  private:

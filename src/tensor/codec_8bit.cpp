@@ -234,8 +234,8 @@ class BlockCodec final : public Codec {
   }
 
   double error_bound(double value_max, bool stochastic) const noexcept override {
-    // Below 2^-126 the block is zeros, and the error is the value.
-    return value_max < double(kScaleMin) ? value_max : Format::error_bound(value_max, stochastic);
+    // A block below 2^-126 is zeros, and the error is the value.
+    return std::max(Format::error_bound(value_max, stochastic), std::min(value_max, double(kScaleMin)));
   }
 
  private:

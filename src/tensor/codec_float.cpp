@@ -17,8 +17,6 @@ constexpr std::size_t kLane = 256;
 using Floats = std::array<float, kLane>;
 using Halves = std::array<std::uint16_t, kLane>;
 
-constexpr std::int32_t kInfinity = 0x7f800000;
-
 // Signed, because SSE2 compares signed integers only; the sign bit of a magnitude is 0.
 inline std::int32_t magnitude(float value) {
   return std::bit_cast<std::int32_t>(value) & 0x7fffffff;

@@ -46,7 +46,7 @@ struct Linear {
 
   static void encode(std::span<const float> values, float scale, std::size_t /*offset*/, EncodeOptions /*options*/,
                      std::byte* out) {
-    constexpr float kRound = 0x1.8p23F;  // its sum with |v| < 2^22 is rounded to nearest even in the lowest bits
+    constexpr float round = 0x1.8p23F;  // its sum with |v| < 2^22 is rounded to nearest even in the lowest bits
     const float inverse = 1.0F / scale;
     std::array<float, kLane> in{};
     std::array<std::uint8_t, kLane> codes;
@@ -55,7 +55,7 @@ struct Linear {
       std::memcpy(in.data(), &values[i], count * sizeof(float));
       for (std::size_t j = 0; j < kLane; ++j)
         codes[j] =
-            static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(clamp_to_one(in[j] * inverse) * 127.0F + kRound));
+            static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(clamp_to_one(in[j] * inverse) * 127.0F + round));
       std::memcpy(out + i, codes.data(), count);
     }
   }
@@ -82,17 +82,17 @@ struct Linear {
 };
 
 std::array<float, 256> make_table() {
-  constexpr std::array<double, 7> kDecades = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+  constexpr std::array<double, 7> decades = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
   std::array<float, 256> table{};
   std::size_t size = 0;
   table[size++] = 0;
   table[size++] = 1;
-  for (std::size_t k = 0; k < kDecades.size(); ++k) {
+  for (std::size_t k = 0; k < decades.size(); ++k) {
     const std::size_t cells = std::size_t(1) << k;
     const double width = 0.9 / static_cast<double>(cells);
     const auto edge = [&](std::size_t i) { return i == cells ? 1.0 : static_cast<double>(i) * width + 0.1; };
     for (std::size_t i = 0; i < cells; ++i) {
-      const auto centre = static_cast<float>((edge(i) + edge(i + 1)) / 2 * kDecades[k]);
+      const auto centre = static_cast<float>((edge(i) + edge(i + 1)) / 2 * decades[k]);
       table[size++] = centre;
       table[size++] = -centre;
     }

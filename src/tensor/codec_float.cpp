@@ -36,16 +36,16 @@ struct Float16 {
   static constexpr std::string_view kName = "float16";
 
   static void encode(const Floats& in, Halves& out) {
-    constexpr std::int32_t kLargest = 0x477fe000;         // 65504
-    constexpr std::int32_t kSmallestNormal = 0x38800000;  // 2^-14
+    constexpr std::int32_t largest = 0x477fe000;          // 65504
+    constexpr std::int32_t smallest_normal = 0x38800000;  // 2^-14
     for (std::size_t i = 0; i < kLane; ++i) {
       const std::int32_t bits = magnitude(in[i]);
-      const std::int32_t held = bits < kLargest ? bits : kLargest;
+      const std::int32_t held = bits < largest ? bits : largest;
       const std::int32_t normal = (held - (112 << 23) + 0xfff + ((held >> 13) & 1)) >> 13;
       // A float in [0.5, 1) has the steps of a binary16 subnormal, so the addition rounds as we need.
       const std::int32_t subnormal =
           std::bit_cast<std::int32_t>(std::bit_cast<float>(held) + 0.5F) - std::bit_cast<std::int32_t>(0.5F);
-      out[i] = static_cast<std::uint16_t>((held < kSmallestNormal ? subnormal : normal) | sign_of_half(in[i]));
+      out[i] = static_cast<std::uint16_t>((held < smallest_normal ? subnormal : normal) | sign_of_half(in[i]));
     }
   }
 
@@ -64,8 +64,8 @@ struct Float16 {
   }
 
   static double error_bound(double value_max) {
-    constexpr double kLargest = 65504;
-    return std::max({0x1p-11 * std::min(value_max, kLargest), 0x1p-25, value_max - kLargest});
+    constexpr double largest = 65504;
+    return std::max({0x1p-11 * std::min(value_max, largest), 0x1p-25, value_max - largest});
   }
 };
 
@@ -73,10 +73,10 @@ struct BFloat16 {
   static constexpr std::string_view kName = "bfloat16";
 
   static void encode(const Floats& in, Halves& out) {
-    constexpr std::int32_t kLargest = 0x7f7f0000;
+    constexpr std::int32_t largest = 0x7f7f0000;
     for (std::size_t i = 0; i < kLane; ++i) {
       const std::int32_t bits = magnitude(in[i]);
-      const std::int32_t held = bits < kLargest ? bits : kLargest;
+      const std::int32_t held = bits < largest ? bits : largest;
       out[i] = static_cast<std::uint16_t>(((held + 0x7fff + ((held >> 16) & 1)) >> 16) | sign_of_half(in[i]));
     }
   }

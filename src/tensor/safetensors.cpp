@@ -27,10 +27,10 @@ Refusal refuse(Fault fault, std::string detail) {
 
 /// Bytes that dtype and shape need; none when they do not fit 63 bits.
 std::optional<std::uint64_t> bytes_of(const HeaderEntry& entry) {
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t bytes = dtype_bytes(entry.dtype);
   for (const std::uint64_t extent : entry.shape) {
-    if (extent > kMost || (extent != 0 && bytes > kMost / extent)) return std::nullopt;
+    if (extent > most || (extent != 0 && bytes > most / extent)) return std::nullopt;
     bytes *= extent;
   }
   return bytes;

@@ -63,7 +63,7 @@ std::string tensor_difference(const TensorInfo& here, const TensorInfo& there) {
 std::size_t dtype_bytes(DType dtype) noexcept {
   switch (dtype) {
     case DType::float32: return 4;
-    case DType::float16: return 2;
+    case DType::float16:
     case DType::bfloat16: return 2;
     case DType::int64: return 8;
     case DType::uint8: return 1;

@@ -40,13 +40,13 @@ void check(const CodecMap& map, std::span<const std::byte> bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  constexpr std::size_t kHead = 5;
-  if (size < kHead) return 0;
+  constexpr std::size_t head_bytes = 5;
+  if (size < head_bytes) return 0;
   const auto input = std::as_bytes(std::span(data, size));
   const CodecMap map = make_map(input);
-  check(map, input.subspan(kHead));
+  check(map, input.subspan(head_bytes));
   // Most sizes are wrong: see what the same bytes say at the right one.
-  std::vector<std::byte> fitted(input.begin() + kHead, input.end());
+  std::vector<std::byte> fitted(input.begin() + head_bytes, input.end());
   fitted.resize(map.encoded_bytes({0, map.length()}));
   check(map, fitted);
   return 0;

@@ -1,0 +1,59 @@
+#include "net/address.hpp"
+
+#include <charconv>
+
+namespace collab::net {
+namespace {
+
+constexpr std::size_t kHostBytesMax = 253;  // of a host name, RFC 1035
+
+Result<std::uint16_t> parse_port(std::string_view text, bool any_port) {
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size()) return Errc::bad_request;
+  if (port == 0 && !any_port) return Errc::bad_request;
+  return port;
+}
+
+bool is_host_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
+}
+
+bool is_v6_letter(char c) {  // a zone such as fe80::1%eth0 included
+  return is_host_letter(c) || c == ':' || c == '%';
+}
+
+template <class Letter>
+bool all_of(std::string_view text, Letter letter) {
+  for (const char c : text)
+    if (!letter(c)) return false;
+  return true;
+}
+
+}  // namespace
+
+std::string to_string(const Address& address) {
+  const bool is_v6 = address.host.find(':') != std::string::npos;
+  const std::string host = is_v6 ? "[" + address.host + "]" : address.host;
+  return host + ":" + std::to_string(address.port);
+}
+
+Result<Address> parse_address(std::string_view text, bool any_port) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return Errc::bad_request;
+  std::string_view host = text.substr(0, colon);
+  const bool in_brackets = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (in_brackets) host = host.substr(1, host.size() - 2);
+  if (host.empty() || host.size() > kHostBytesMax) return Errc::bad_request;
+  if (in_brackets ? !all_of(host, is_v6_letter) || host.find(':') == std::string_view::npos
+                  : !all_of(host, is_host_letter))
+    return Errc::bad_request;
+  const auto port = parse_port(text.substr(colon + 1), any_port);
+  if (!port) return port.error();
+  Address address;
+  address.host = host;
+  address.port = *port;
+  return address;
+}
+
+}  // namespace collab::net

@@ -1,0 +1,182 @@
+#include "net/tcp.hpp"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/write.hpp>
+
+#include <algorithm>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <utility>
+#include <vector>
+
+namespace collab::net {
+namespace {
+
+using asio::ip::tcp;
+
+Address address_of(const tcp::endpoint& endpoint) {
+  Address address;
+  address.port = endpoint.port();
+  const asio::ip::address host = endpoint.address();
+  const bool mapped = host.is_v6() && host.to_v6().is_v4_mapped();  // an IPv4 peer of a dual-stack listener
+  address.host = mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, host.to_v6()).to_string() : host.to_string();
+  return address;
+}
+
+/// Options that make a stream better; one that the kernel does not know costs nothing but itself.
+void tune(tcp::socket& socket, const TcpNetwork::Options& options) {
+  boost::system::error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  const auto set = [&](int name, int value) {
+    (void)::setsockopt(socket.native_handle(), IPPROTO_TCP, name, &value, sizeof value);
+  };
+  set(TCP_USER_TIMEOUT,
+      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(options.unacknowledged_max).count()));
+  set(TCP_NOTSENT_LOWAT, options.unsent_bytes_max);
+}
+
+class TcpStream final : public ByteStream {
+ public:
+  explicit TcpStream(tcp::socket socket) : socket_(std::move(socket)) {
+    boost::system::error_code ignored;
+    remote_ = address_of(socket_.remote_endpoint(ignored));
+  }
+
+  Task<Result<std::size_t>> read(std::span<std::byte> into) override {
+    const auto [error, size] = co_await socket_.async_read_some(asio::buffer(into.data(), into.size()), as_result);
+    if (error == asio::error::eof) co_return std::size_t(0);
+    if (error) co_return Errc::gone;
+    co_return size;
+  }
+
+  Task<Result<>> write(std::span<const std::byte> bytes) override {
+    const asio::const_buffer all(bytes.data(), bytes.size());
+    const auto [error, size] = co_await asio::async_write(socket_, all, as_result);
+    if (error) co_return Errc::gone;
+    co_return Result<>();
+  }
+
+  void close() override {
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+  }
+
+  Address remote() const override { return remote_; }
+
+ private:
+  tcp::socket socket_;
+  Address remote_;
+};
+
+class TcpListener final : public Listener {
+ public:
+  TcpListener(tcp::acceptor acceptor, Clock& clock, const TcpNetwork::Options& options)
+      : acceptor_(std::move(acceptor)), clock_(clock), options_(options) {}
+
+  Task<Result<std::unique_ptr<ByteStream>>> accept() override {
+    while (acceptor_.is_open()) {
+      auto [error, socket] = co_await acceptor_.async_accept(as_result);
+      if (!error) {
+        tune(socket, options_);
+        co_return std::make_unique<TcpStream>(std::move(socket));
+      }
+      // too many files, or a connection reset while it waited: others come
+      if (acceptor_.is_open()) co_await clock_.sleep_until(clock_.now() + std::chrono::milliseconds(50));
+    }
+    co_return Errc::gone;
+  }
+
+  Address local() const override {
+    boost::system::error_code ignored;
+    return address_of(acceptor_.local_endpoint(ignored));
+  }
+
+  void close() override {
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+  }
+
+ private:
+  tcp::acceptor acceptor_;
+  Clock& clock_;
+  TcpNetwork::Options options_;
+};
+
+Task<Result<tcp::socket>> connect_one(asio::any_io_executor executor, tcp::endpoint to) {
+  tcp::socket socket(executor);
+  const auto [error] = co_await socket.async_connect(to, as_result);
+  if (error) co_return Errc::gone;
+  co_return socket;
+}
+
+Task<Result<std::vector<tcp::endpoint>>> look_up(asio::any_io_executor executor, Address address) {
+  boost::system::error_code not_numeric;
+  const auto host = asio::ip::make_address(address.host, not_numeric);
+  std::vector<tcp::endpoint> found;
+  if (!not_numeric) {
+    found.emplace_back(host, address.port);
+    co_return found;
+  }
+  tcp::resolver resolver(executor);
+  const auto [error, entries] = co_await resolver.async_resolve(address.host, std::to_string(address.port), as_result);
+  if (error) co_return Errc::gone;
+  for (const auto& entry : entries) found.push_back(entry.endpoint());
+  const auto is_v6 = [](const tcp::endpoint& endpoint) { return endpoint.address().is_v6(); };
+  std::stable_partition(found.begin(), found.end(), is_v6);
+  co_return found;
+}
+
+Errc errc_of(const boost::system::error_code& error) {
+  if (error == asio::error::address_in_use) return Errc::busy;
+  if (error == asio::error::access_denied) return Errc::denied;
+  return Errc::bad_request;
+}
+
+Result<tcp::acceptor> bind(const asio::any_io_executor& executor, const tcp::endpoint& at, int backlog) {
+  tcp::acceptor acceptor(executor);
+  boost::system::error_code error;
+  acceptor.open(at.protocol(), error);
+  if (error) return errc_of(error);
+  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (at.address().is_v6()) acceptor.set_option(asio::ip::v6_only(!at.address().is_unspecified()), error);
+  acceptor.bind(at, error);
+  if (error) return errc_of(error);
+  acceptor.listen(backlog, error);
+  if (error) return errc_of(error);
+  return acceptor;
+}
+
+}  // namespace
+
+Task<Result<std::unique_ptr<ByteStream>>> TcpNetwork::dial(Address to, TimePoint deadline) {
+  const auto found = co_await with_deadline(clock_, deadline, look_up(executor_, to));
+  if (!found) co_return found.error();
+  Errc why = Errc::gone;
+  for (std::size_t i = 0; i < found->size(); ++i) {
+    const bool last = i + 1 == found->size();
+    const TimePoint until = last ? deadline : std::min(deadline, clock_.now() + options_.attempt_timeout);
+    auto socket = co_await with_deadline(clock_, until, connect_one(executor_, (*found)[i]));
+    if (socket) {
+      tune(*socket, options_);
+      co_return std::make_unique<TcpStream>(std::move(*socket));
+    }
+    why = socket.error() == Errc::late ? Errc::late : Errc::gone;
+    if (clock_.now() >= deadline) break;
+  }
+  co_return why;
+}
+
+Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Address& at) {
+  boost::system::error_code error;
+  const auto host = asio::ip::make_address(at.host, error);
+  if (error) return Errc::bad_request;
+  auto acceptor = bind(executor_, tcp::endpoint(host, at.port), options_.backlog);
+  if (!acceptor && host.is_v6() && host.is_unspecified() && acceptor.error() == Errc::bad_request)
+    acceptor = bind(executor_, tcp::endpoint(asio::ip::address_v4::any(), at.port), options_.backlog);
+  if (!acceptor) return acceptor.error();
+  return std::make_unique<TcpListener>(std::move(*acceptor), clock_, options_);
+}
+
+}  // namespace collab::net

@@ -1,0 +1,71 @@
+#include "net/wire.hpp"
+
+#include <utility>
+
+namespace collab::net {
+namespace {
+
+template <class Number>
+void store(std::byte* at, Number value, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+std::uint32_t load(const std::byte* at, std::size_t bytes) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < bytes; ++i) value |= std::to_integer<std::uint32_t>(at[i]) << (8 * i);
+  return value;
+}
+
+}  // namespace
+
+std::array<std::byte, kPrefixBytes> encode(const Prefix& prefix) {
+  std::array<std::byte, kPrefixBytes> bytes{};
+  store(bytes.data(), prefix.body_bytes, 3);
+  bytes[3] = std::byte(prefix.type);
+  store(bytes.data() + 4, prefix.stream, 4);
+  store(bytes.data() + 8, prefix.head_bytes, 2);
+  bytes[10] = std::byte(prefix.flags);
+  bytes[11] = std::byte(prefix.traffic);
+  return bytes;
+}
+
+Prefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes) {
+  Prefix prefix;
+  prefix.body_bytes = load(bytes.data(), 3);
+  prefix.type = std::to_integer<std::uint8_t>(bytes[3]);
+  prefix.stream = load(bytes.data() + 4, 4);
+  prefix.head_bytes = static_cast<std::uint16_t>(load(bytes.data() + 8, 2));
+  prefix.flags = std::to_integer<std::uint8_t>(bytes[10]);
+  prefix.traffic = std::to_integer<std::uint8_t>(bytes[11]);
+  return prefix;
+}
+
+namespace detail {
+
+Bytes to_bytes(const msgpack::sbuffer& buffer) {
+  const auto bytes = std::as_bytes(std::span(buffer.data(), buffer.size()));
+  return Bytes(bytes.begin(), bytes.end());
+}
+
+}  // namespace detail
+
+Bytes encode_open(const OpenHead& head) {
+  msgpack::sbuffer buffer;
+  msgpack::packer<msgpack::sbuffer> packer(buffer);
+  packer.pack_array(2).pack(head.index());
+  std::visit([&](const auto& open) { packer.pack(open); }, head);
+  return detail::to_bytes(buffer);
+}
+
+Result<OpenHead> decode_open(std::span<const std::byte> bytes) {
+  try {
+    const auto handle = frame::detail::unpack(bytes);
+    const auto [type, body] = handle->as<std::pair<std::uint32_t, msgpack::object>>();
+    if (type == 0) return body.as<OpenCall>();
+    if (type == 1) return body.as<OpenTopic>();
+  } catch (const std::exception&) {  // msgpack reports bad input by throwing; it stops here
+  }
+  return Errc::bad_request;
+}
+
+}  // namespace collab::net

@@ -286,6 +286,11 @@ void SecureChannel::sent(std::size_t bytes) noexcept {
   state_->output.consume(bytes);
 }
 
+void SecureChannel::take_output(ByteQueue& into) noexcept {
+  assert(into.empty());
+  std::swap(into, state_->output);
+}
+
 bool SecureChannel::established() const noexcept {
   return state_->established;
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "crypto/peer_id.hpp"
+#include "net/byte_queue.hpp"
 #include "net/tls_context.hpp"
 #include "net/tls_fault.hpp"
 
@@ -55,6 +56,8 @@ class SecureChannel {
   std::span<const std::byte> output() const noexcept;
   /// `bytes` <= output().size().
   void sent(std::size_t bytes) noexcept;
+  /// Moves all output into `into`, which is empty, without copying: it stays valid while the channel goes on.
+  void take_output(ByteQueue& into) noexcept;
 
   /// Whether the other side has proved who it is. A dialler is established before the accepting side has judged it: a
   /// refusal then arrives as `gone`.

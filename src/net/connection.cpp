@@ -1,0 +1,298 @@
+#include "net/connection.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace collab::net {
+namespace {
+
+constexpr std::size_t kRecordBytes = 16 * 1024;
+constexpr double kRateMax = 1e12;
+
+}  // namespace
+
+Connection::Connection(asio::any_io_executor executor, Clock& clock, ConnectionOwner& owner, std::uint64_t serial,
+                       std::unique_ptr<Opened> opened, const Options& options)
+    : executor_(executor),
+      clock_(clock),
+      owner_(owner),
+      options_(options),
+      opened_(std::move(opened)),
+      streams_(serial, opened_->channel.peer(), opened_->side == Side::dialled, *this, options.streams),
+      read_buffer_(std::make_unique_for_overwrite<std::byte[]>(options.read_bytes_min)),
+      read_bytes_(options.read_bytes_min),
+      output_(executor),
+      ended_(executor),
+      last_received_(clock.now()),
+      attention_since_(clock.now()),
+      slow_since_(clock.now()) {}
+
+Connection::~Connection() {
+  opened_->stream->close();
+}
+
+Task<> Connection::run() {
+  const auto body = [this](TaskGroup& tasks) -> Task<> {
+    if (!take_opened()) co_return;  // what came together with the hello
+    ping(clock_.now());
+    tasks.spawn("read", read_loop());
+    tasks.spawn("write", write_loop());
+    while (!over_) co_await ended_.wait();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+void Connection::close(const std::string& reason) {
+  if (closing_ || over_) return;
+  closing_ = true;
+  reason_ = reason;
+  close_deadline_ = clock_.now() + options_.close_time;
+  streams_.lose();
+  GoawayHead head;
+  head.reason = reason;
+  streams_.send_connection_frame(FrameType::goaway, encode_head(head));
+}
+
+void Connection::drop(const std::string& reason) {
+  finish(reason);
+}
+
+void Connection::finish(const std::string& reason) {
+  if (over_) return;
+  over_ = true;
+  if (reason_.empty()) reason_ = reason;
+  streams_.lose();
+  ended_.notify();
+}
+
+// --- bytes in
+
+Task<> Connection::read_loop() {
+  while (!over_) {
+    const std::span<std::byte> buffer(read_buffer_.get(), read_bytes_);
+    const auto size = co_await opened_->stream->read(buffer);
+    if (!size || *size == 0) {
+      finish(size ? "the other side closed the connection" : "the connection broke");
+      co_return;
+    }
+    last_received_ = clock_.now();
+    received_bytes_ += *size;
+    if (!take(*size)) co_return;
+    resize_read_buffer(*size);
+  }
+}
+
+/// False when nothing more is to be read.
+bool Connection::take(std::size_t bytes) {
+  SecureChannel& channel = opened_->channel;
+  const auto received = channel.receive(std::span<const std::byte>(read_buffer_.get(), bytes));
+  if (!channel.output().empty()) output_.notify();
+  if (!take_opened()) return !over_;
+  if (!received) {
+    if (!closing_) owner_.on_violation(*this, "tls_record");
+    finish(channel.failure());
+    return false;
+  }
+  if (channel.closed()) {
+    finish("the other side closed the connection");
+    return false;
+  }
+  return true;
+}
+
+bool Connection::take_opened() {
+  SecureChannel& channel = opened_->channel;
+  const auto taken = streams_.receive(channel.opened());
+  if (over_) return false;
+  if (taken) {
+    channel.consume(*taken);
+    return true;
+  }
+  channel.consume(channel.opened().size());
+  if (!closing_) {
+    owner_.on_violation(*this, streams_.violation());
+    close(std::string(streams_.violation()));
+  }
+  return false;
+}
+
+/// A quiet connection holds little memory, a busy one reads much at once.
+void Connection::resize_read_buffer(std::size_t used) {
+  std::size_t wanted = read_bytes_;
+  if (used == read_bytes_) wanted = std::min(read_bytes_ * 4, options_.read_bytes_max);
+  if (used < options_.read_bytes_min / 4) wanted = options_.read_bytes_min;
+  if (wanted == read_bytes_) return;
+  read_buffer_ = std::make_unique_for_overwrite<std::byte[]>(wanted);
+  read_bytes_ = wanted;
+}
+
+// --- bytes out
+
+Task<> Connection::write_loop() {
+  SecureChannel& channel = opened_->channel;
+  while (!over_) {
+    const std::uint64_t before = streams_.traffic().sent[2] + streams_.traffic().sent[1];
+    const auto sealed = fill();
+    if (channel.output().empty()) {
+      if (!sealed || said_all_) {
+        finish(sealed ? "closed" : channel.failure());
+        co_return;
+      }
+      up_.pause();
+      co_await output_.wait();
+      continue;
+    }
+    const std::uint64_t bytes = streams_.traffic().sent[2] + streams_.traffic().sent[1] - before;
+    if (bytes > 0) up_.begin(clock_.now());
+    channel.take_output(outgoing_);
+    const auto written = co_await opened_->stream->write(outgoing_.bytes());
+    outgoing_.consume(outgoing_.size());
+    if (!written) {
+      finish("the connection broke");
+      co_return;
+    }
+    up_.add(clock_.now(), bytes);
+  }
+}
+
+/// Seals what may leave now: small frames together, but at most one that is long, so that what comes next is decided
+/// late.
+Result<> Connection::fill() {
+  SecureChannel& channel = opened_->channel;
+  if (said_all_ || channel.fault() != TlsFault::none) return {};
+  Piece piece;
+  const std::size_t longest = piece_bytes();
+  while (channel.output().size() < options_.batch_bytes && streams_.next(piece, longest)) {
+    const auto sealed = seal(piece);
+    if (!sealed) return sealed.error();
+  }
+  if (closing_ && channel.output().size() < options_.batch_bytes) {
+    said_all_ = true;
+    return channel.close();
+  }
+  return {};
+}
+
+Result<> Connection::seal(const Piece& piece) {
+  const auto prefix = encode(piece.prefix);
+  const auto payload = piece.payload();
+  const std::size_t before = prefix.size() + piece.head.size();
+  const std::size_t together = std::min(payload.size(), kRecordBytes - before % kRecordBytes);
+  small_.resize(before + together);
+  const auto after_prefix = std::copy(prefix.begin(), prefix.end(), small_.begin());
+  const auto after_head = std::copy(piece.head.begin(), piece.head.end(), after_prefix);
+  std::copy_n(payload.begin(), together, after_head);
+  const auto sealed = opened_->channel.seal(small_);
+  if (!sealed || together == payload.size()) return sealed;
+  return opened_->channel.seal(payload.subspan(together));
+}
+
+std::size_t Connection::piece_bytes() const {
+  const double rate = up_.bytes_per_s();
+  if (rate <= 0)
+    return rtt_ > Duration::zero() && rtt_ < std::chrono::milliseconds(1) ? options_.piece_bytes_max
+                                                                          : options_.piece_bytes_first;
+  const double bytes = rate * to_seconds(options_.piece_time);
+  return static_cast<std::size_t>(
+      std::clamp(bytes, static_cast<double>(options_.piece_bytes_min), static_cast<double>(options_.piece_bytes_max)));
+}
+
+// --- frames about the connection
+
+Accepted Connection::on_open(Multiplexer&, StreamHandle stream, TrafficClass traffic, OpenHead head,
+                             std::size_t message_bytes) {
+  if (closing_) return Refusal(Errc::gone, "the connection closes");
+  return owner_.on_open(*this, stream, traffic, std::move(head), message_bytes);
+}
+
+std::string_view Connection::on_connection_frame(FrameType type, std::span<const std::byte> head) {
+  switch (type) {
+    case FrameType::ping: {
+      auto ping = decode_head<PingHead>(head);
+      if (!ping) return "malformed_head";
+      ping->up_bytes_per_s = up_.bytes_per_s();
+      ping->time_ms = owner_.swarm_ms();
+      streams_.send_connection_frame(FrameType::pong, encode_head(*ping));
+      return {};
+    }
+    case FrameType::pong: return on_pong(head);
+    case FrameType::goaway: {
+      const auto goaway = decode_head<GoawayHead>(head);
+      if (!goaway || goaway->reason.size() > 256) return "malformed_head";
+      owner_.on_goaway(*this, goaway->reason);
+      return {};
+    }
+    default: {
+      const auto refuse = decode_head<Refuse>(head);
+      if (!refuse) return "malformed_head";
+      finish("refused: " + to_refusal(*refuse).reason);
+      return {};
+    }
+  }
+}
+
+std::string_view Connection::on_pong(std::span<const std::byte> head) {
+  const auto pong = decode_head<PingHead>(head);
+  if (!pong) return "malformed_head";
+  if (!pinged_ || pong->sent != *pinged_) return {};
+  pinged_.reset();
+  const Duration rtt = clock_.now() - last_ping_;
+  if (rtt_ == Duration::zero()) {
+    rtt_ = rtt;
+    rtt_deviation_ = rtt / 2;
+  } else {
+    rtt_deviation_ += (std::chrono::abs(rtt - rtt_) - rtt_deviation_) / 4;
+    rtt_ += (rtt - rtt_) / 8;
+  }
+  if (pong->up_bytes_per_s >= 0 && pong->up_bytes_per_s <= kRateMax) down_bytes_per_s_ = pong->up_bytes_per_s;
+  return {};
+}
+
+void Connection::ping(TimePoint now) {
+  PingHead head;
+  head.sent = static_cast<std::uint64_t>(now.time_since_epoch().count());
+  head.up_bytes_per_s = up_.bytes_per_s();
+  head.time_ms = owner_.swarm_ms();
+  pinged_ = head.sent;
+  last_ping_ = now;
+  streams_.send_connection_frame(FrameType::ping, encode_head(head));
+}
+
+void Connection::tick(TimePoint now, Attention attention) {
+  if (over_) return;
+  if (now >= close_deadline_) return finish(reason_);
+  if (attention != Attention::idle && attention_ == Attention::idle) attention_since_ = now;
+  attention_ = attention;
+  const bool idle = attention == Attention::idle;
+  const TimePoint heard = idle ? last_received_ : std::max(last_received_, attention_since_);
+  if (now - heard >= (idle ? options_.gone_idle : options_.gone_waiting)) return finish("silent");
+  const Duration patience = idle                              ? options_.ping_idle
+                            : attention == Attention::waiting ? options_.ping_waiting
+                                                              : options_.ping_conversing;
+  const bool silent = now - last_received_ >= patience;
+  const bool stale_rtt = !idle && now - last_ping_ >= options_.ping_idle;
+  if ((silent || stale_rtt) && !pinged_) ping(now);
+  if (is_slow(now)) {
+    owner_.on_violation(*this, "slow_message");
+    close("slow_message");
+  }
+  if (idle && silent) opened_->channel.trim();
+}
+
+bool Connection::is_slow(TimePoint now) {
+  if (now - slow_since_ < options_.slow_time && streams_.inside_message()) return false;
+  const bool slow = streams_.inside_message() && received_bytes_ - received_at_check_ < options_.slow_bytes;
+  slow_since_ = now;
+  received_at_check_ = received_bytes_;
+  return slow;
+}
+
+void Connection::forgive_silence(TimePoint now) {
+  last_received_ = std::max(last_received_, now);
+  attention_since_ = now;
+  slow_since_ = now;
+}
+
+}  // namespace collab::net

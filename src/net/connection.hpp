@@ -1,0 +1,146 @@
+#pragma once
+// A connection at work: TLS over a byte stream, the streams on it, and whether the other side still lives.
+
+#include "base/signal.hpp"
+#include "base/task_group.hpp"
+#include "net/bandwidth_meter.hpp"
+#include "net/byte_queue.hpp"
+#include "net/multiplexer.hpp"
+#include "net/opening.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace collab::net {
+
+class Connection;
+
+/// Who owns connections: takes their streams, hears why they end.
+class ConnectionOwner {
+ public:
+  virtual ~ConnectionOwner() = default;
+  virtual Accepted on_open(Connection&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) = 0;
+  /// The other side broke `rule`; the connection closes by itself.
+  virtual void on_violation(Connection&, std::string_view rule) = 0;
+  /// The other side opens no more streams here, and wants none.
+  virtual void on_goaway(Connection&, const std::string& reason) = 0;
+  virtual std::int64_t swarm_ms() const = 0;
+};
+
+/// How much depends on an answer, hence how soon silence is noticed.
+enum class Attention : std::uint8_t {
+  idle,       ///< ping after 15 s of silence, gone after 45 s
+  waiting,    ///< somebody waits for the peer: 1 s and 5 s
+  conversing  ///< a conversation lives: 0.5 s and 5 s
+};
+
+class Connection final : private MultiplexerOwner {
+ public:
+  struct Options {
+    std::size_t read_bytes_min = 16 * 1024;   ///< buffer of a quiet connection
+    std::size_t read_bytes_max = 256 * 1024;  ///< buffer of a busy one
+    std::size_t batch_bytes = 64 * 1024;      ///< small frames that are sealed together for one write
+    std::size_t piece_bytes_min = 16 * 1024;
+    std::size_t piece_bytes_max = 256 * 1024;
+    std::size_t piece_bytes_first = 64 * 1024;            ///< until the bandwidth is known
+    Duration piece_time = std::chrono::milliseconds(10);  ///< a piece is what the link sends in this time
+    Duration ping_idle = std::chrono::seconds(15);
+    Duration ping_waiting = std::chrono::seconds(1);
+    Duration ping_conversing = std::chrono::milliseconds(500);
+    Duration gone_idle = std::chrono::seconds(45);
+    Duration gone_waiting = std::chrono::seconds(5);
+    Duration close_time = std::chrono::seconds(1);  ///< for the last words
+    Duration slow_time = std::chrono::seconds(10);
+    std::size_t slow_bytes = 10 * 1024;  ///< less than this in `slow_time`, inside a message: a slow-loris
+    Multiplexer::Options streams;
+  };
+
+  Connection(asio::any_io_executor executor, Clock& clock, ConnectionOwner& owner, std::uint64_t serial,
+             std::unique_ptr<Opened> opened, const Options& options);
+  ~Connection() override;
+
+  /// Serves until the connection is over. Once.
+  Task<> run();
+  /// Says why, ends all streams as lost, and ends `run()` when that is written, or after `close_time`.
+  void close(const std::string& reason);
+  /// At once.
+  void drop(const std::string& reason);
+  /// Periodically: pings, notices silence and slow senders.
+  void tick(TimePoint now, Attention attention);
+  /// After the process was stopped for a while: what came meanwhile has not been read yet, so silence says nothing.
+  void forgive_silence(TimePoint now);
+
+  Multiplexer& streams() noexcept { return streams_; }
+  const Multiplexer& streams() const noexcept { return streams_; }
+  const PeerId& peer() const noexcept { return streams_.peer(); }
+  Side side() const noexcept { return opened_->side; }
+  const Hello& theirs() const noexcept { return opened_->theirs; }
+  Address remote() const { return opened_->stream->remote(); }
+
+  bool over() const noexcept { return over_; }
+  /// Why it ended, for the log; empty while it has not.
+  const std::string& reason() const noexcept { return reason_; }
+  TimePoint last_received() const noexcept { return last_received_; }
+  Duration rtt() const noexcept { return rtt_; }
+  Duration rtt_deviation() const noexcept { return rtt_deviation_; }
+  double up_bytes_per_s() const noexcept { return up_.bytes_per_s(); }
+  double down_bytes_per_s() const noexcept { return down_bytes_per_s_; }
+  std::int64_t skew_ms() const noexcept { return opened_->skew_ms; }
+  std::uint64_t attempt() const noexcept { return opened_->attempt; }
+
+  /// No new streams here: another connection to this peer stays.
+  std::optional<TimePoint> superseded;
+
+ private:
+  Accepted on_open(Multiplexer&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) override;
+  std::string_view on_connection_frame(FrameType, std::span<const std::byte> head) override;
+  void on_output() override { output_.notify(); }
+
+  Task<> read_loop();
+  Task<> write_loop();
+  bool take(std::size_t bytes);
+  bool take_opened();
+  Result<> fill();
+  Result<> seal(const Piece& piece);
+  std::size_t piece_bytes() const;
+  void finish(const std::string& reason);
+  void ping(TimePoint now);
+  std::string_view on_pong(std::span<const std::byte> head);
+  bool is_slow(TimePoint now);
+  void resize_read_buffer(std::size_t used);
+
+  asio::any_io_executor executor_;
+  Clock& clock_;
+  ConnectionOwner& owner_;
+  Options options_;
+  std::unique_ptr<Opened> opened_;
+  Multiplexer streams_;
+
+  std::unique_ptr<std::byte[]> read_buffer_;
+  std::size_t read_bytes_;
+  Bytes small_;         ///< a frame's beginning, so that it leaves in one record
+  ByteQueue outgoing_;  ///< what is being written
+  Signal output_;
+  Signal ended_;
+  bool closing_ = false;
+  bool said_all_ = false;
+  bool over_ = false;
+  std::string reason_;
+  TimePoint close_deadline_ = TimePoint::max();
+
+  TimePoint last_received_;
+  TimePoint attention_since_;
+  Attention attention_ = Attention::idle;
+  std::optional<std::uint64_t> pinged_;
+  TimePoint last_ping_{};
+  Duration rtt_{};
+  Duration rtt_deviation_{};
+  BandwidthMeter up_;
+  double down_bytes_per_s_ = 0;
+  TimePoint slow_since_;
+  std::uint64_t received_bytes_ = 0;
+  std::uint64_t received_at_check_ = 0;
+};
+
+}  // namespace collab::net

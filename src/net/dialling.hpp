@@ -1,0 +1,21 @@
+#pragma once
+// A connection to a peer that may be at several addresses (RFC 8305, in short).
+
+#include "net/opening.hpp"
+
+#include <vector>
+
+namespace collab::net {
+
+struct DialOptions {
+  Duration stagger = std::chrono::milliseconds(250);  ///< before the next address is tried as well
+  Duration attempt_time = std::chrono::seconds(10);   ///< for one address, and for one handshake
+  std::size_t at_once_max = 3;
+};
+
+/// Tries `addresses`, IPv6 first, until somebody answers who is `expected` and agrees to connect.
+/// Errors: `gone` when no address answers, else the last answer's refusal.
+Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& rules, std::vector<Address> addresses,
+                          std::optional<PeerId> expected, std::uint64_t attempt, DialOptions options);
+
+}  // namespace collab::net

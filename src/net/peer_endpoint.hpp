@@ -1,0 +1,180 @@
+#pragma once
+// The production endpoint: TLS connections over a Network, one for each pair of peers.
+
+#include "base/log.hpp"
+#include "base/metrics.hpp"
+#include "base/random.hpp"
+#include "base/signal.hpp"
+#include "base/task_group.hpp"
+#include "crypto/access.hpp"
+#include "crypto/identity.hpp"
+#include "net/connection.hpp"
+#include "net/conversations.hpp"
+#include "net/dialling.hpp"
+#include "net/endpoint.hpp"
+#include "net/limits.hpp"
+#include "net/network.hpp"
+#include "net/peer_table.hpp"
+#include "net/rpc.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::net {
+
+struct EndpointOptions {
+  std::string run;                    ///< 1 to 64 of a-z 0-9 . _ -
+  std::string software;               ///< name and version, for people; at most 64 bytes
+  std::vector<std::string> features;  ///< that this node understands
+  std::vector<std::string> roles;
+  std::vector<Address> listen;    ///< where to accept; empty: a client, which dials only
+  std::vector<Address> announce;  ///< where others may dial; empty: where it listens, as they see this host
+  Duration handshake_time = std::chrono::seconds(10);
+  Duration tick = std::chrono::milliseconds(250);                 ///< how exactly silence and overdue work are noticed
+  Duration drain_min = std::chrono::seconds(1);                   ///< of a superseded connection
+  Duration drain_max = std::chrono::seconds(5);                   ///< also of leave()
+  std::size_t receive_bytes_max = std::size_t(24) << 20U;         ///< credit of all connections beyond their first
+  std::size_t receive_of_connection_max = std::size_t(4) << 20U;  ///< bulk credit of one, while there is some left
+  Gate::Options gate;
+  PeerTable::Options peers;
+  Connection::Options connection;
+  CallOptions calls;
+  Conversations::Options conversations;
+  DialOptions dial;
+};
+
+/// Lives on one loop. `run()` is its life: nothing is accepted, dialled or answered before and after.
+class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Paths {
+ public:
+  /// What it needs of its node; all of it outlives the endpoint. `random` is for ids and back-off, not for keys.
+  struct Needs {
+    asio::any_io_executor executor;
+    Clock& clock;
+    Network& network;
+    Random random;
+    Log& log;
+    Metrics& metrics;
+    const Identity& identity;
+    Access& access;  ///< refreshed here, every second
+  };
+
+  PeerEndpoint(const Needs& needs, EndpointOptions options);
+  ~PeerEndpoint() override;
+
+  /// Opens the ports. Throws `Failure(machine)` when one cannot be had, `Failure(usage)` for a foreign address.
+  void listen();
+  /// Where it listens, with the ports that the system chose.
+  std::vector<Address> listening() const;
+  /// Accepts, dials, pings and answers until cancelled. Listens first, when nobody called `listen()`.
+  Task<> run();
+  /// Says goodbye, lets streams finish for at most `drain_max`, closes all connections. Call it before cancelling
+  /// `run()`.
+  Task<> leave();
+
+  /// First contact: whoever answers at `address`. Errors: `gone`, `late`; `denied`, `busy` with the peer's own words
+  /// (another version or run, a clock that is off, banned).
+  Task<boost::system::result<PeerId, Refusal>> connect(Address address, TimePoint deadline);
+
+  /// Milliseconds since 1970 as the swarm agrees: own steady clock plus the median skew of the connected peers.
+  std::int64_t swarm_ms() const override;
+  /// Own address as some peer saw it; none before there was a connection.
+  const std::optional<Address>& observed() const noexcept { return observed_; }
+  std::vector<PeerId> connected() const;
+  /// What the peer said of itself; null while not connected.
+  const Hello* hello_of(const PeerId& peer) const;
+
+  const PeerId& self() const override { return needs_.identity.id(); }
+  void handle(Method method, Handler handler) override;
+  void allow_conversation(Method protocol) override;
+  Task<Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override;
+  std::unique_ptr<Conversation> converse(std::string_view protocol, const Digest& topic,
+                                         std::vector<PeerId> members) override;
+  LinkState link(const PeerId& peer) const override;
+  void introduce(const PeerId& peer, std::vector<Address> addresses) override;
+  bool can_reach(const PeerId& peer) const override;
+
+ private:
+  struct Attached {
+    std::unique_ptr<Connection> connection;
+    TimePoint since;
+    std::size_t credit = 0;  ///< of receive_bytes_max
+  };
+  /// A peer with whom something happens now.
+  struct Partner {
+    explicit Partner(const asio::any_io_executor& executor) : changed(executor) {}
+    Connection* current = nullptr;  ///< for new streams
+    bool dialling = false;
+    Refusal refused = Refusal(Errc::gone);  ///< why the last dial failed
+    int waiting = 0;
+    int conversing = 0;
+    Signal changed;
+  };
+
+  // of ConnectionOwner
+  Accepted on_open(Connection&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) override;
+  void on_violation(Connection&, std::string_view rule) override;
+  void on_goaway(Connection&, const std::string& reason) override;
+  // of Paths
+  Task<Reached> reach(PeerId peer, TimePoint deadline) override;
+  Multiplexer* find(std::uint64_t serial) override;
+  void waits(const PeerId& peer, int change) override;
+  void converses(const PeerId& peer, int change) override;
+
+  std::int64_t own_ms() const;
+  Hello hello() const;
+  std::optional<Refuse> welcome(const PeerId& peer, const Hello& theirs) const;
+  Partner& partner(const PeerId& peer);
+  Connection* current(const PeerId& peer) const;
+
+  Task<> accept_loop(Listener& listener);
+  Task<> admit(std::unique_ptr<ByteStream> stream, Gate::Place place);
+  Task<> dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt);
+  Task<> serve(std::uint64_t serial);
+  Task<> tick_loop();
+  void tick(TimePoint now);
+  void tick_connection(Connection& connection, TimePoint now);
+  void check_access(TimePoint now);
+  void count_traffic();
+
+  Connection& attach(std::unique_ptr<Opened> opened);
+  void detach(std::uint64_t serial);
+  bool is_better(const Connection& fresh, const Connection& old) const;
+  void supersede(Connection& connection);
+  void learn(const Connection& connection);
+  void refused(std::string_view reason, const Refusal& why);
+
+  Needs needs_;
+  EndpointOptions options_;
+  TlsContext tls_;
+  OpeningRules rules_;
+  MethodTable methods_;
+  CallServer server_;
+  CallClient client_;
+  Conversations conversations_;
+  PeerTable peers_;
+  Gate gate_;
+
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  TaskGroup* tasks_ = nullptr;  ///< while run() runs
+  bool leaving_ = false;
+  std::map<std::uint64_t, Attached> attached_;
+  std::map<PeerId, Partner> partners_;
+  std::uint64_t next_serial_ = 1;
+  std::uint64_t next_attempt_ = 1;
+  std::uint64_t incarnation_;
+  std::int64_t unix_at_start_;
+  TimePoint started_;
+  TimePoint ticked_;
+  TimePoint access_checked_;
+  std::size_t receive_left_;
+  std::optional<Address> observed_;
+  Traffic counted_;  ///< of connections, in the metrics already
+  Traffic finished_;
+  Signal detached_;
+};
+
+}  // namespace collab::net

@@ -1,0 +1,54 @@
+#include "net/peer_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::net {
+
+KnownPeer& PeerTable::at(const PeerId& peer, TimePoint now) {
+  const auto [found, made] = peers_.try_emplace(peer);
+  found->second.used = now;
+  if (made && peers_.size() > options_.peers_max) {
+    const auto older = [](const auto& a, const auto& b) { return a.second.used < b.second.used; };
+    peers_.erase(std::min_element(peers_.begin(), peers_.end(), older));
+    return peers_.try_emplace(peer).first->second;
+  }
+  return found->second;
+}
+
+const KnownPeer* PeerTable::find(const PeerId& peer) const {
+  const auto found = peers_.find(peer);
+  return found == peers_.end() ? nullptr : &found->second;
+}
+
+void PeerTable::introduce(const PeerId& peer, std::vector<Address> addresses, TimePoint now) {
+  if (addresses.size() > options_.addresses_max) addresses.resize(options_.addresses_max);
+  KnownPeer& known = at(peer, now);
+  if (known.addresses == addresses) return;
+  known.addresses = std::move(addresses);
+  known.failures = 0;
+  known.retry_at = now;
+}
+
+void PeerTable::failed(const PeerId& peer, TimePoint now) {
+  KnownPeer& known = at(peer, now);
+  const unsigned doublings = std::min(known.failures, 16U);
+  const Duration full = std::min(options_.back_off_min * (std::int64_t(1) << doublings), options_.back_off_max);
+  ++known.failures;
+  const double spread = 0.5 + static_cast<double>(random_.below(1'000'001)) / 1'000'000;
+  known.retry_at = now + from_seconds(to_seconds(full) * spread);
+  known.lost_at = now;
+}
+
+void PeerTable::lost(const PeerId& peer, TimePoint since, TimePoint now) {
+  KnownPeer& known = at(peer, now);
+  if (now - since >= options_.connected_for_good) known.failures = 0;
+  known.lost_at = now;
+}
+
+bool PeerTable::may_dial(const PeerId& peer, TimePoint now) const {
+  const KnownPeer* known = find(peer);
+  return known != nullptr && !known->addresses.empty() && now >= known->retry_at;
+}
+
+}  // namespace collab::net

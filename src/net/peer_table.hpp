@@ -1,0 +1,59 @@
+#pragma once
+// What is remembered about peers while there is no connection to them.
+
+#include "base/clock.hpp"
+#include "base/random.hpp"
+#include "crypto/peer_id.hpp"
+#include "net/address.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace collab::net {
+
+struct KnownPeer {
+  std::vector<Address> addresses;
+  TimePoint lost_at{};    ///< when the last connection or dial failed
+  TimePoint retry_at{};   ///< no dial before this
+  unsigned failures = 0;  ///< dials in a row, or connections that did not last
+  TimePoint used{};
+  Duration rtt{};
+  Duration rtt_deviation{};
+  double up_bytes_per_s = 0;
+  double down_bytes_per_s = 0;
+  std::uint64_t bytes_sent = 0;  ///< payload over connections that are over
+  std::uint64_t bytes_received = 0;
+};
+
+class PeerTable {
+ public:
+  struct Options {
+    Duration back_off_min = std::chrono::milliseconds(500);  ///< doubled by each failure, ± 50 %
+    Duration back_off_max = std::chrono::seconds(60);
+    Duration connected_for_good = std::chrono::seconds(60);  ///< then earlier failures are forgotten
+    std::size_t peers_max = 4096;                            ///< beyond it, the one not used for longest is forgotten
+    std::size_t addresses_max = 8;                           ///< of one peer; more are cut off
+  };
+
+  PeerTable(Random random, const Options& options) : random_(random), options_(options) {}
+
+  /// Makes an entry when there is none.
+  KnownPeer& at(const PeerId& peer, TimePoint now);
+  const KnownPeer* find(const PeerId& peer) const;
+
+  /// Replaces the addresses. Other ones than before may be dialled at once.
+  void introduce(const PeerId& peer, std::vector<Address> addresses, TimePoint now);
+  void failed(const PeerId& peer, TimePoint now);
+  /// A connection that began at `since` is over.
+  void lost(const PeerId& peer, TimePoint since, TimePoint now);
+  bool may_dial(const PeerId& peer, TimePoint now) const;
+
+ private:
+  Random random_;
+  Options options_;
+  std::map<PeerId, KnownPeer> peers_;
+};
+
+}  // namespace collab::net

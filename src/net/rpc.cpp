@@ -1,0 +1,308 @@
+#include "net/rpc.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <utility>
+
+namespace collab::net {
+namespace {
+
+constexpr std::size_t kMethodBytesMax = 64;
+
+std::uint64_t to_ms(Duration duration) {
+  return static_cast<std::uint64_t>(
+      std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(duration).count()));
+}
+
+}  // namespace
+
+std::string_view name(Errc code) noexcept {
+  constexpr std::array<std::string_view, 7> kNames = {"ok", "busy", "late", "stale", "denied", "bad_request", "gone"};
+  const auto index = static_cast<std::size_t>(code);
+  return index < kNames.size() ? kNames[index] : "unknown";
+}
+
+void MethodTable::add(Method method, Handler handler) {
+  assert(!method.name.empty() && method.name.size() <= kMethodBytesMax);
+  assert(method.request_bytes_max <= kMessageBytesMax && method.answer_bytes_max <= kMessageBytesMax);
+  MethodRow row;
+  row.method = std::move(method);
+  row.handler = std::move(handler);
+  const std::string key = row.method.name;
+  const bool added = rows_.emplace(key, std::move(row)).second;
+  assert(added && "one row for each method");
+  (void)added;  // asserts are on in every build; this is for who turns them off
+}
+
+const MethodRow* MethodTable::find(std::string_view name) const {
+  const auto found = rows_.find(name);
+  return found == rows_.end() ? nullptr : &found->second;
+}
+
+// --- answering
+
+/// Gives the answer, or `late` when the handler was ended before it had one.
+class CallServer::Settle {
+ public:
+  Settle(CallServer& server, const PeerId& from, const CallId& id, const MethodRow& row)
+      : server_(server), from_(from), id_(id), row_(row) {}
+  ~Settle() {
+    Refusal ended(Errc::late, "ended before it had an answer");
+    server_.settle(from_, id_, row_, answer ? std::move(*answer) : Answer(std::move(ended)));
+  }
+  Settle(const Settle&) = delete;
+  Settle& operator=(const Settle&) = delete;
+
+  std::optional<Answer> answer;
+
+ private:
+  CallServer& server_;
+  PeerId from_;
+  CallId id_;
+  const MethodRow& row_;
+};
+
+Refusal CallServer::refuse(const std::string& method, Refusal why) {
+  needs_.metrics.add("collab_calls_total", 1, {{"method", method}, {"status", std::string(name(why.code))}});
+  return why;
+}
+
+Accepted CallServer::on_open(Multiplexer& streams, StreamHandle stream, TrafficClass traffic, const OpenCall& open,
+                             std::size_t message_bytes, Duration rtt) {
+  const MethodRow* row = needs_.methods.find(open.method);
+  if (row == nullptr || !row->handler) return refuse("unknown", Refusal(Errc::bad_request, "no such method"));
+  if (traffic != row->method.traffic) return refuse(open.method, Refusal(Errc::bad_request, "wrong class"));
+  const TimePoint now = needs_.clock.now();
+  const Duration left = std::chrono::milliseconds(open.left_ms);
+  const TimePoint deadline = now + left - rtt / 2;
+  Asker& asker = askers_[streams.peer()];
+  if (auto why = judge(asker, *row, streams.peer(), open, message_bytes, deadline))
+    return refuse(open.method, std::move(*why));
+  InFlight call;
+  call.from = streams.peer();
+  call.row = row;
+  call.id = open.id;
+  call.deadline = deadline;
+  in_flight_[key_of(streams, stream)] = call;
+  ++asker.in_flight;
+  return this;
+}
+
+/// The only place where it is decided whether a handler may run.
+std::optional<Refusal> CallServer::judge(Asker& asker, const MethodRow& row, const PeerId& from, const OpenCall& open,
+                                         std::size_t message_bytes, TimePoint deadline) {
+  const Method& method = row.method;
+  const TimePoint now = needs_.clock.now();
+  if (message_bytes == 0 || message_bytes > method.request_bytes_max) return Refusal(Errc::bad_request, "size");
+  const TokenBucket full(method.requests_per_s, method.requests_burst, now);
+  TokenBucket& rate = asker.rates.try_emplace(&row, full).first->second;
+  if (!rate.take(now)) {
+    ++asker.refused_in_a_row;
+    return Refusal(Errc::busy, "rate", to_ms(rate.wait()));
+  }
+  asker.refused_in_a_row = 0;
+  if (const Decision may = needs_.access.may(from, method.claim); !may) return Refusal(Errc::denied, may.reason);
+  if (open.left_ms == 0 || std::chrono::milliseconds(open.left_ms) > options_.left_max)
+    return Refusal(Errc::bad_request, "left_ms");
+  if (deadline <= now) return Refusal(Errc::late);
+  if (asker.in_flight >= options_.of_peer_max || in_flight_.size() >= options_.of_node_max || tasks_ == nullptr)
+    return Refusal(Errc::busy, "calls in flight", 100);
+  return std::nullopt;
+}
+
+bool CallServer::floods(const PeerId& peer) const {
+  const auto found = askers_.find(peer);
+  return found != askers_.end() && found->second.refused_in_a_row > options_.refused_in_a_row_max;
+}
+
+void CallServer::on_message(Multiplexer& streams, StreamHandle stream, Frame request) {
+  const auto call = in_flight_.find(key_of(streams, stream));
+  if (call == in_flight_.end()) return;
+  streams.consumed(stream, call->second.row->method.traffic, request->size());
+  const InFlight asked = call->second;
+  Asker& asker = askers_[asked.from];
+  const auto known = asker.answers.find(asked.id);
+  if (known != asker.answers.end()) {
+    if (known->second.answer) return reply(call->first, *known->second.answer);
+    known->second.asking.push_back(call->first);
+    return;
+  }
+  if (tasks_ == nullptr) return streams.reset(stream, Refusal(Errc::gone));
+  Remembered& fresh = asker.answers[asked.id];
+  fresh.asking.push_back(call->first);
+  fresh.deadline = asked.deadline;
+  fresh.at = needs_.clock.now();
+  asker.order.push_back(asked.id);
+  auto serving = serve(asked.from, asked.id, asked.row, std::move(request), asked.deadline);
+  fresh.task = tasks_->spawn(asked.row->method.name, std::move(serving));
+}
+
+Task<> CallServer::serve(PeerId from, CallId id, const MethodRow* row, Frame request, TimePoint deadline) {
+  Settle settled(*this, from, id, *row);
+  Answer answer = co_await row->handler(from, std::move(request), deadline);
+  assert((!answer || (*answer && (*answer)->size() <= row->method.answer_bytes_max)) && "an answer over its bound");
+  settled.answer = std::move(answer);
+}
+
+void CallServer::settle(const PeerId& from, const CallId& id, const MethodRow& row, Answer answer) {
+  const std::string status(answer ? "ok" : name(answer.error().code));
+  needs_.metrics.add("collab_calls_total", 1, {{"method", row.method.name}, {"status", status}});
+  Asker& asker = askers_[from];
+  const auto found = asker.answers.find(id);
+  if (found == asker.answers.end() || found->second.answer) return;
+  const auto asking = std::exchange(found->second.asking, {});
+  asker.answer_bytes += answer ? (*answer)->size() : 0;
+  found->second.answer = answer;
+  found->second.at = needs_.clock.now();
+  remember(asker, id);
+  for (const StreamKey& stream : asking) reply(stream, answer);
+}
+
+void CallServer::reply(StreamKey key, const Answer& answer) {
+  Multiplexer* streams = needs_.paths.find(key.connection);
+  if (streams == nullptr) return;
+  if (answer) return streams->send(key.stream, *answer, true);
+  streams->reset(key.stream, answer.error());
+  on_closed(*streams, key.stream, StreamEnd::done, answer.error());
+}
+
+/// Keeps what is remembered of one peer in its bounds: first the bytes of old answers go, then the oldest ids.
+void CallServer::remember(Asker& asker, const CallId&) {
+  for (const CallId& id : asker.order) {
+    if (asker.answer_bytes <= options_.remembered_bytes_max) break;
+    std::optional<Answer>& answer = asker.answers.at(id).answer;
+    if (!answer || !*answer) continue;
+    asker.answer_bytes -= (**answer)->size();
+    answer = Answer(Refusal(Errc::stale, "answered before"));
+  }
+  while (asker.order.size() > options_.remembered_max) {
+    const auto oldest = asker.answers.find(asker.order.front());
+    if (!oldest->second.answer) break;  // still runs
+    if (*oldest->second.answer) asker.answer_bytes -= (**oldest->second.answer)->size();
+    asker.answers.erase(oldest);
+    asker.order.pop_front();
+  }
+}
+
+void CallServer::on_closed(Multiplexer& streams, StreamHandle stream, StreamEnd end, const Refusal&) {
+  const auto found = in_flight_.find(key_of(streams, stream));
+  if (found == in_flight_.end()) return;
+  const InFlight call = found->second;
+  in_flight_.erase(found);
+  Asker& asker = askers_[call.from];
+  --asker.in_flight;
+  // the asker gave up; when only its connection broke it may ask again, so the work goes on
+  const auto known = asker.answers.find(call.id);
+  if (end == StreamEnd::refused && known != asker.answers.end() && !known->second.answer && tasks_ != nullptr)
+    tasks_->cancel(known->second.task);
+}
+
+void CallServer::tick(TimePoint now) {
+  std::vector<TaskGroup::TaskId> overdue;
+  for (auto next = askers_.begin(); next != askers_.end();) {
+    Asker& asker = next->second;
+    for (const auto& [id, known] : asker.answers)
+      if (!known.answer && known.deadline <= now) overdue.push_back(known.task);
+    while (!asker.order.empty()) {
+      const auto oldest = asker.answers.find(asker.order.front());
+      if (!oldest->second.answer || now - oldest->second.at < options_.remembered_for) break;
+      if (*oldest->second.answer) asker.answer_bytes -= (**oldest->second.answer)->size();
+      asker.answers.erase(oldest);
+      asker.order.pop_front();
+    }
+    const bool rested =
+        std::all_of(asker.rates.begin(), asker.rates.end(), [&](auto& rate) { return rate.second.full(now); });
+    const bool done = asker.order.empty() && asker.in_flight == 0 && rested;
+    next = done ? askers_.erase(next) : std::next(next);
+  }
+  for (const auto task : overdue)
+    if (tasks_ != nullptr) tasks_->cancel(task);
+}
+
+// --- asking
+
+/// One try of a call, waiting on its caller's stack. A caller that is cancelled takes the question back.
+struct CallClient::Pending {
+  Pending(CallClient& of, const PeerId& to, Multiplexer& streams, StreamHandle stream)
+      : client(of), key(key_of(streams, stream)), waits(of.paths_, to), changed(of.executor_) {
+    client.pending_[key] = this;
+  }
+  ~Pending() {
+    client.pending_.erase(key);
+    if (over) return;
+    if (Multiplexer* streams = client.paths_.find(key.connection))
+      streams->reset(key.stream, Refusal(Errc::late, "the caller gave up"));
+  }
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+
+  CallClient& client;
+  StreamKey key;
+  WaitsFor waits;
+  Signal changed;
+  std::size_t answer_bytes_max = 0;
+  TrafficClass traffic = TrafficClass::latency;
+  std::optional<Answer> answer;
+  bool over = false;  ///< the stream is
+};
+
+Task<Answer> CallClient::call(PeerId to, Method method, Frame request, TimePoint deadline) {
+  CallId id{};
+  for (std::size_t i = 0; i < id.size(); i += 8) {
+    const std::uint64_t word = random_.next();
+    for (std::size_t k = 0; k < 8; ++k) id[i + k] = static_cast<unsigned char>(word >> (8 * k));
+  }
+  for (unsigned tries = 0; tries < options_.tries_max; ++tries) {
+    auto answer = co_await ask(to, method, id, request, deadline);
+    if (answer) co_return std::move(*answer);
+  }
+  co_return Refusal(Errc::gone, "the connection breaks again and again");
+}
+
+Task<std::optional<Answer>> CallClient::ask(PeerId to, const Method& method, const CallId& id, Frame request,
+                                            TimePoint deadline) {
+  const auto way = co_await paths_.reach(to, deadline);
+  if (!way) co_return Answer(way.error());
+  const Duration left = deadline == TimePoint::max() ? options_.left_max : deadline - clock_.now();
+  if (left <= Duration::zero()) co_return Answer(Refusal(Errc::late));
+  OpenCall head;
+  head.method = method.name;
+  head.id = id;
+  head.left_ms = static_cast<std::uint32_t>(to_ms(std::min(left, options_.left_max)));
+  const auto stream = (*way)->open(method.traffic, *this, OpenHead(std::move(head)), std::move(request), true);
+  if (!stream) co_return Answer(Refusal(stream.error()));
+  Pending pending(*this, to, **way, *stream);
+  pending.answer_bytes_max = method.answer_bytes_max;
+  pending.traffic = method.traffic;
+  while (!pending.answer && !pending.over) {
+    const bool in_time = co_await pending.changed.wait_until(clock_, deadline);
+    if (!in_time && !pending.answer && !pending.over) co_return Answer(Refusal(Errc::late));
+  }
+  co_return std::move(pending.answer);
+}
+
+void CallClient::on_message(Multiplexer& streams, StreamHandle stream, Frame answer) {
+  const auto found = pending_.find(key_of(streams, stream));
+  if (found == pending_.end()) return;
+  Pending& pending = *found->second;
+  streams.consumed(stream, pending.traffic, answer->size());
+  if (answer->size() > pending.answer_bytes_max) {
+    pending.answer = Answer(Refusal(Errc::bad_request, "an answer over its bound"));
+  } else {
+    pending.answer = Answer(std::move(answer));
+  }
+  pending.changed.notify();
+}
+
+void CallClient::on_closed(Multiplexer& streams, StreamHandle stream, StreamEnd end, const Refusal& why) {
+  const auto found = pending_.find(key_of(streams, stream));
+  if (found == pending_.end()) return;
+  Pending& pending = *found->second;
+  pending.over = true;
+  if (!pending.answer && end == StreamEnd::refused) pending.answer = Answer(why);
+  if (!pending.answer && end == StreamEnd::done) pending.answer = Answer(Refusal(Errc::bad_request, "no answer"));
+  pending.changed.notify();
+}
+
+}  // namespace collab::net

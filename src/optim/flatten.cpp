@@ -1,0 +1,118 @@
+#include "optim/flatten.hpp"
+
+#include "base/error.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+
+#include <set>
+
+namespace collab::optim {
+namespace {
+
+/// Calls `visit(i, view)` with the place of tensor i in `flat`.
+template <class Visit>
+void for_each_view(const std::vector<at::Tensor>& tensors, const at::Tensor& flat, Visit visit) {
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    visit(i, flat.narrow(0, offset, tensors[i].numel()).view(tensors[i].sizes()));
+    offset += tensors[i].numel();
+  }
+}
+
+std::span<float> span_of(const at::Tensor& flat) {
+  return {flat.mutable_data_ptr<float>(), static_cast<std::size_t>(flat.numel())};
+}
+
+void check(const std::vector<NamedTensor>& tensors) {
+  const std::string remedy = "train float32 parameters of one device, with requires_grad, made outside of autograd";
+  if (tensors.empty()) throw Failure(ExitCode::usage, "the model has no parameters", remedy);
+  for (const auto& [name, tensor] : tensors)
+    if (!tensor.defined() || tensor.scalar_type() != at::kFloat || !tensor.is_leaf() || !tensor.requires_grad() ||
+        tensor.device() != tensors.front().second.device())
+      throw Failure(ExitCode::usage, "parameter " + name + " cannot be averaged", remedy);
+}
+
+}  // namespace
+
+std::vector<NamedTensor> named_parameters(const torch::nn::Module& module) {
+  std::vector<NamedTensor> unique;
+  std::set<const void*> seen;
+  for (const auto& item : module.named_parameters())
+    if (seen.insert(item.value().unsafeGetTensorImpl()).second) unique.emplace_back(item.key(), item.value());
+  return unique;
+}
+
+FlatParameters::FlatParameters(std::vector<NamedTensor> tensors) {
+  check(tensors);
+  std::int64_t size = 0;
+  for (auto& [name, tensor] : tensors) {
+    schema_.tensors.push_back({name, DType::float32, tensor.sizes().vec(), TensorRole::parameter});
+    size += tensor.numel();
+    tensors_.push_back(tensor);
+  }
+  const at::NoGradGuard no_grad;
+  const auto on_device = tensors_.front().options().requires_grad(false);
+  device_values_ = at::empty({size}, on_device);
+  device_gradients_ = at::zeros({size}, on_device);
+  for_each_view(tensors_, device_values_, [&](std::size_t i, const at::Tensor& view) {
+    view.copy_(tensors_[i]);
+    tensors_[i].set_data(view);
+  });
+  for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
+    if (tensors_[i].grad().defined()) view.copy_(tensors_[i].grad());
+    tensors_[i].mutable_grad() = view;
+  });
+  if (device_values_.device().is_cpu()) {
+    host_values_ = device_values_;
+    host_gradients_ = device_gradients_;
+    masters_ = tensors_;
+    return;
+  }
+  const auto pinned = on_device.device(at::kCPU).pinned_memory(true);
+  host_values_ = at::empty({size}, pinned);
+  host_gradients_ = at::zeros({size}, pinned);
+  host_values_.copy_(device_values_);
+  for_each_view(tensors_, host_values_,
+                [&](std::size_t, const at::Tensor& view) { masters_.push_back(view.detach().requires_grad_()); });
+  for_each_view(tensors_, host_gradients_,
+                [&](std::size_t i, const at::Tensor& view) { masters_[i].mutable_grad() = view; });
+}
+
+std::span<float> FlatParameters::parameters() const {
+  return span_of(host_values_);
+}
+std::span<float> FlatParameters::gradients() const {
+  return span_of(host_gradients_);
+}
+
+void FlatParameters::collect_gradients() {
+  const at::NoGradGuard no_grad;
+  for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
+    const at::Tensor found = tensors_[i].grad();
+    if (found.defined() && found.is_alias_of(view)) return;
+    if (found.defined())  // somebody put another tensor there: it is the whole gradient
+      view.copy_(found);
+    else
+      view.zero_();
+    tensors_[i].mutable_grad() = view;
+  });
+  if (!host_gradients_.is_same(device_gradients_)) host_gradients_.copy_(device_gradients_);
+}
+
+void FlatParameters::zero_gradients() {
+  const at::NoGradGuard no_grad;
+  for_each_view(tensors_, device_gradients_,
+                [&](std::size_t i, const at::Tensor& view) { tensors_[i].mutable_grad() = view; });
+  device_gradients_.zero_();
+  if (!host_gradients_.is_same(device_gradients_)) host_gradients_.zero_();
+}
+
+void FlatParameters::publish_parameters() {
+  const at::NoGradGuard no_grad;
+  if (!host_values_.is_same(device_values_)) device_values_.copy_(host_values_);
+}
+
+}  // namespace collab::optim

@@ -1,0 +1,131 @@
+#include "optim/stepper.hpp"
+
+#include "base/error.hpp"
+#include "optim/norm.hpp"
+#include "tensor/view.hpp"
+
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <string>
+
+namespace collab::optim {
+namespace {
+
+std::vector<torch::optim::OptimizerParamGroup> one_group(const std::vector<at::Tensor>& tensors) {
+  return {torch::optim::OptimizerParamGroup(tensors)};
+}
+
+}  // namespace
+
+Stepper::Stepper(torch::nn::Module& module, const OptimizerFactory& factory, StepperOptions options)
+    : Stepper(named_parameters(module), factory, std::move(options)) {}
+
+Stepper::Stepper(std::vector<NamedTensor> tensors, const OptimizerFactory& factory, StepperOptions options)
+    : flat_(std::move(tensors)), options_(std::move(options)), optimizer_(factory(one_group(flat_.masters()))) {
+  assert(options_.backup_every > 0 && options_.bad_steps_max > 0);
+  moments_.emplace(*optimizer_, flat_.schema(), flat_.masters());
+  state_schema_ = flat_.schema();
+  const auto& moments = moments_->schema().tensors;
+  state_schema_.tensors.insert(state_schema_.tensors.end(), moments.begin(), moments.end());
+  take_snapshot();
+}
+
+Stepper::~Stepper() = default;
+
+StepReport Stepper::step(std::span<const float> averaged, std::uint64_t epoch) {
+  const auto gradients = flat_.gradients();
+  assert(averaged.size() == gradients.size());
+  if (epoch % options_.backup_every == 0) take_snapshot();
+  flat_.zero_gradients();
+  std::copy(averaged.begin(), averaged.end(), gradients.begin());
+
+  StepReport report;
+  report.gradient_norm = clip_norm(gradients, options_.grad_norm_max);
+  if (!std::isfinite(report.gradient_norm)) {
+    report.outcome = StepOutcome::skipped;
+    flat_.zero_gradients();
+    count_bad_step("the averaged gradient is not finite");
+    return report;
+  }
+  auto& group = optimizer_->param_groups().front().options();
+  if (options_.schedule) group.set_lr(options_.schedule(epoch));
+  report.learning_rate = group.get_lr();
+  optimizer_->step();
+  flat_.zero_gradients();
+
+  if (all_finite(flat_.parameters())) {
+    bad_steps_ = 0;
+  } else {
+    report.outcome = StepOutcome::restored;
+    restore_snapshot();
+    count_bad_step("a step made parameters that are not finite");
+  }
+  flat_.publish_parameters();
+  return report;
+}
+
+std::vector<std::span<float>> Stepper::mutable_state() const {
+  std::vector<std::span<float>> state;
+  auto parameters = flat_.parameters();
+  for (const TensorInfo& tensor : flat_.schema().tensors) {
+    state.push_back(parameters.first(tensor.values()));
+    parameters = parameters.subspan(tensor.values());
+  }
+  state.insert(state.end(), moments_->values().begin(), moments_->values().end());
+  return state;
+}
+
+std::vector<std::span<const float>> Stepper::state() const {
+  const auto state = mutable_state();
+  return {state.begin(), state.end()};
+}
+
+Result<void> Stepper::load_state(std::span<const float> values, std::uint64_t steps) {
+  if (values.size() != state_schema_.values() || !all_finite(values)) return Errc::bad_request;
+  for (const auto tensor : mutable_state()) {
+    std::copy_n(values.begin(), tensor.size(), tensor.begin());
+    values = values.subspan(tensor.size());
+  }
+  moments_->set_steps(steps);
+  flat_.publish_parameters();
+  take_snapshot();
+  return {};
+}
+
+Result<void> Stepper::load_parameters(std::span<const float> values) {
+  const auto parameters = flat_.parameters();
+  if (values.size() != parameters.size() || !all_finite(values)) return Errc::bad_request;
+  std::copy(values.begin(), values.end(), parameters.begin());
+  flat_.publish_parameters();
+  take_snapshot();
+  return {};
+}
+
+void Stepper::take_snapshot() {
+  snapshot_.values.clear();
+  snapshot_.values.reserve(state_schema_.values());
+  for (const auto tensor : mutable_state())
+    snapshot_.values.insert(snapshot_.values.end(), tensor.begin(), tensor.end());
+  snapshot_.steps = moments_->steps();
+}
+
+void Stepper::restore_snapshot() {
+  std::span<const float> values = snapshot_.values;
+  for (const auto tensor : mutable_state()) {
+    std::copy_n(values.begin(), tensor.size(), tensor.begin());
+    values = values.subspan(tensor.size());
+  }
+  moments_->set_steps(snapshot_.steps);
+}
+
+void Stepper::count_bad_step(const std::string& what) {
+  if (++bad_steps_ < options_.bad_steps_max) return;
+  flat_.publish_parameters();
+  throw Failure(ExitCode::training_stopped, what + ", " + std::to_string(bad_steps_) + " times in a row",
+                "lower the learning rate or lengthen the warm-up, and start from the last good checkpoint");
+}
+
+}  // namespace collab::optim

@@ -1,0 +1,175 @@
+#include "optim/stepper.hpp"
+
+#include "base/error.hpp"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/sgd.h>
+
+#include <limits>
+#include <vector>
+
+#include "support/doctest.hpp"
+
+namespace collab::optim {
+namespace {
+
+at::Tensor parameter(std::vector<std::int64_t> shape, double value) {
+  return at::full(shape, value, at::kFloat).requires_grad_();
+}
+
+std::vector<NamedTensor> small_model() {
+  return {{"a.weight", parameter({3, 2}, 0.5)}, {"a.bias", parameter({2}, 0.25)}};
+}
+
+std::vector<float> copy(std::span<const float> values) {
+  return {values.begin(), values.end()};
+}
+
+std::vector<float> flat_state(const Stepper& stepper) {
+  std::vector<float> values;
+  for (const auto tensor : stepper.state()) values.insert(values.end(), tensor.begin(), tensor.end());
+  return values;
+}
+
+const std::vector<float> kGradient = {0.1F, -0.2F, 0.3F, -0.4F, 0.5F, -0.6F, 0.7F, -0.8F};
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("flatten: parameters and gradients are views, so neither side copies") {
+  auto model = small_model();
+  FlatParameters flat(model);
+  CHECK(flat.schema().tensors[1].name == "a.bias");
+  CHECK(flat.schema().values() == 8);
+  CHECK(copy(flat.parameters()) == std::vector<float>{0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25});
+  flat.parameters()[7] = 9;
+  CHECK(model[1].second[1].item<float>() == 9);
+  for (int pass = 1; pass <= 2; ++pass) {  // backward adds into the views
+    (model[0].second.sum() * 2 + model[1].second.sum()).backward();
+    flat.collect_gradients();
+    CHECK(flat.gradients()[0] == 2 * pass);
+    CHECK(flat.gradients()[7] == pass);
+  }
+}
+
+TEST_CASE("flatten: a gradient that was reset or replaced is taken over, and the view comes back") {
+  auto model = small_model();
+  FlatParameters flat(model);
+  model[0].second.sum().backward();
+  model[0].second.mutable_grad() = at::Tensor();  // what zero_grad() does
+  (model[0].second.sum() * 3).backward();
+  flat.collect_gradients();
+  CHECK(flat.gradients()[5] == 3);
+  (model[0].second.sum() * 4).backward();
+  CHECK(flat.gradients()[5] == 7);
+  model[0].second.mutable_grad() = at::Tensor();
+  flat.collect_gradients();
+  CHECK(flat.gradients()[5] == 0);
+}
+
+TEST_CASE("flatten: tensors that cannot be averaged are refused by name") {
+  CHECK_THROWS_AS(FlatParameters({}), Failure);
+  CHECK_THROWS_AS(FlatParameters({{"x", at::ones({2}, at::kDouble).requires_grad_()}}), Failure);
+  CHECK_THROWS_AS(FlatParameters({{"x", at::ones({2})}}), Failure);
+}
+
+TEST_CASE("stepper: equal averages keep two peers equal, and the schedule decides the rate") {
+  const StepperOptions options{.schedule = [](std::uint64_t epoch) { return 0.01 * static_cast<double>(epoch + 1); }};
+  Stepper one(small_model(), lamb({}), options), two(small_model(), lamb({}), options);
+  for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
+    const auto report = one.step(kGradient, epoch);
+    two.step(kGradient, epoch);
+    CHECK(report.outcome == StepOutcome::stepped);
+    CHECK(report.learning_rate == doctest::Approx(0.01 * static_cast<double>(epoch + 1)));
+    CHECK(report.gradient_norm == doctest::Approx(std::sqrt(2.04)));
+  }
+  CHECK(flat_state(one) == flat_state(two));
+  CHECK(one.parameters()[0] != 0.5F);
+  CHECK(one.gradients()[0] == 0);
+}
+
+TEST_CASE("stepper: the averaged gradient is clipped, so its length beyond the bound does not matter") {
+  const StepperOptions options{.grad_norm_max = 0.5};
+  const auto sgd = use<torch::optim::SGD>(torch::optim::SGDOptions(1.0));
+  Stepper one(small_model(), sgd, options), two(small_model(), sgd, options);
+  auto longer = kGradient;
+  for (float& value : longer) value *= 8;
+  one.step(kGradient, 0);
+  two.step(longer, 0);
+  for (std::size_t i = 0; i < 8; ++i) CHECK(one.parameters()[i] == doctest::Approx(two.parameters()[i]));
+}
+
+TEST_CASE("stepper: a joiner that loads the state goes on with equal bits, whatever the optimizer") {
+  const std::pair<const char*, OptimizerFactory> factories[] = {
+      {"lamb", lamb({.learning_rate = 0.01})},
+      {"adamw", use<torch::optim::AdamW>(torch::optim::AdamWOptions(0.01).amsgrad(true))},
+      {"sgd", use<torch::optim::SGD>(torch::optim::SGDOptions(0.01).momentum(0.9))}};
+  for (const auto& [name, factory] : factories) {
+    CAPTURE(name);
+    Stepper old(small_model(), factory, {});
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) old.step(kGradient, epoch);
+    Stepper joiner(small_model(), factory, {});
+    CHECK(joiner.state_schema() == old.state_schema());
+    REQUIRE(joiner.load_state(flat_state(old), old.steps()));
+    CHECK(joiner.steps() == old.steps());
+    old.step(kGradient, 3);
+    joiner.step(kGradient, 3);
+    CHECK(flat_state(joiner) == flat_state(old));
+  }
+}
+
+TEST_CASE("stepper: state of another length or with a NaN is refused and changes nothing") {
+  Stepper stepper(small_model(), lamb({}), {});
+  stepper.step(kGradient, 0);
+  const auto before = flat_state(stepper);
+  auto bad = before;
+  bad[3] = kNan;
+  CHECK(stepper.load_state(bad, 7).error() == Errc::bad_request);
+  bad.pop_back();
+  CHECK(stepper.load_state(bad, 7).error() == Errc::bad_request);
+  CHECK(flat_state(stepper) == before);
+  CHECK(stepper.steps() == 1);
+}
+
+TEST_CASE("stepper: a gradient that is not finite changes nothing; three in a row stop the training") {
+  Stepper stepper(small_model(), lamb({}), {});
+  stepper.step(kGradient, 0);
+  const auto before = flat_state(stepper);
+  auto bad = kGradient;
+  bad[2] = kNan;
+  CHECK(stepper.step(bad, 1).outcome == StepOutcome::skipped);
+  CHECK(stepper.step(bad, 2).outcome == StepOutcome::skipped);
+  CHECK(flat_state(stepper) == before);
+  CHECK(stepper.step(kGradient, 3).outcome == StepOutcome::stepped);  // counted anew from here
+  stepper.step(bad, 4);
+  stepper.step(bad, 5);
+  CHECK_THROWS_AS(stepper.step(bad, 6), Failure);
+}
+
+TEST_CASE("stepper: parameters that overflow go back to the snapshot, moments and count of steps with them") {
+  bool explode = false;
+  const StepperOptions options{.schedule = [&](std::uint64_t) { return explode ? 1e38 : 0.01; }, .backup_every = 4};
+  Stepper stepper(small_model(), use<torch::optim::AdamW>(torch::optim::AdamWOptions(0.01).weight_decay(10)), options);
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) stepper.step(kGradient, epoch);
+  const auto snapshot = flat_state(stepper);  // what epoch 4 starts from
+  stepper.step(kGradient, 4);
+  explode = true;
+  const auto report = stepper.step(kGradient, 5);
+  CHECK(report.outcome == StepOutcome::restored);
+  CHECK(flat_state(stepper) == snapshot);
+  CHECK(stepper.steps() == 4);
+  explode = false;
+  CHECK(stepper.step(kGradient, 6).outcome == StepOutcome::stepped);
+}
+
+TEST_CASE("stepper: an optimizer whose state a joiner could not get is refused") {
+  CHECK_THROWS_AS(Stepper(small_model(), use<torch::optim::LBFGS>(torch::optim::LBFGSOptions(1.0)), {}), Failure);
+  CHECK_THROWS_AS(
+      Stepper(small_model(), use<torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.9).dampening(0.5)), {}),
+      Failure);
+}
+
+}  // namespace collab::optim

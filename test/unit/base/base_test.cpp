@@ -152,6 +152,71 @@ TEST_CASE("task group: an escaped exception reaches the owner by name") {
   CHECK(failed == "faulty");
 }
 
+TEST_CASE("task group: cancelling a wait that has a deadline is no failure") {
+  sim::Simulation world;
+  std::string failed;
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(world.executor(), [&](std::string_view name, std::exception_ptr) { failed = name; });
+    const auto wait = [&]() -> Task<> {
+      Clock& clock = world.clock();
+      co_await with_deadline(clock, clock.now() + std::chrono::hours(1), slow_answer(clock));
+    };
+    tasks.spawn("wait", wait());
+    co_await world.clock().sleep_until(world.clock().now() + std::chrono::seconds(1));
+    co_await tasks.stop();
+  };
+  world.run(scenario());
+  CHECK(failed.empty());
+}
+
+TEST_CASE("task group: a task that has left a scope can still be cancelled") {
+  sim::Simulation world;
+  bool unwound = false;
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(world.executor(), rethrow);
+    const auto nothing = [](TaskGroup&) -> Task<> { co_return; };
+    const auto work = [&]() -> Task<> {
+      auto scope = task_scope(rethrow, nothing);
+      co_await std::move(scope);
+      co_await world.clock().sleep_until(world.clock().now() + std::chrono::hours(1));
+    };
+    tasks.spawn("work", work());
+    co_await world.clock().sleep_until(world.clock().now() + std::chrono::seconds(1));
+    co_await tasks.stop();
+    unwound = true;
+  };
+  world.run(scenario());
+  CHECK(unwound);
+  CHECK(world.clock().now().time_since_epoch() == std::chrono::seconds(1));
+}
+
+TEST_CASE("task group: a scope that is cancelled while it stops its tasks waits for them all the same") {
+  sim::Simulation world;
+  std::vector<std::string> log;
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(world.executor(), rethrow);
+    const auto stubborn = [&]() -> Task<> {
+      Tracer tracer(log, "child");
+      co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+      co_await world.clock().sleep_until(world.clock().now() + std::chrono::seconds(5));
+    };
+    const auto body = [&](TaskGroup& children) -> Task<> {
+      children.spawn("child", stubborn());
+      co_return;
+    };
+    const auto owner = [&]() -> Task<> {
+      Tracer tracer(log, "owner");
+      auto scope = task_scope(rethrow, body);
+      co_await std::move(scope);
+    };
+    tasks.spawn("owner", owner());
+    co_await world.clock().sleep_until(world.clock().now() + std::chrono::seconds(1));
+    co_await tasks.stop();
+  };
+  world.run(scenario());
+  CHECK(log == std::vector<std::string>{"child", "owner"});
+}
+
 TEST_CASE("deadline: late work is cancelled and reported as late, in virtual time") {
   sim::Simulation world;
   Result<int> early;

@@ -1,0 +1,136 @@
+#include "directory/client.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::directory {
+namespace {
+
+template <class Message>
+Result<std::pair<Message, std::span<const std::byte>>> open(const net::Answer& answer) {
+  if (!answer) return answer.error().code;
+  auto decoded = frame::decode<wire::Header>(**answer);
+  if (!decoded) return decoded.error();
+  auto* message = std::get_if<Message>(&decoded->header);
+  if (message == nullptr) return Errc::bad_request;
+  return std::pair(std::move(*message), decoded->payload);
+}
+
+}  // namespace
+
+std::vector<PeerId> Client::others() {
+  std::vector<PeerId> others = server_.servers().ids();
+  std::erase_if(others, [&](const PeerId& id) { return id == net_.self() || !net_.can_reach(id); });
+  for (std::size_t i = 0; i < others.size(); ++i) std::swap(others[i], others[i + random_.below(others.size() - i)]);
+  return others;
+}
+
+Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePoint deadline) {
+  wire::Get get;
+  get.key = std::move(question.key);
+  get.instance = question.from.instance;
+  get.since = question.from.since;
+  get.wait_ms =
+      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(question.wait).count());
+  get.servers = server_.servers().hash();
+  get.contacts = question.contacts;
+  const std::string key = get.key;
+  Frame request = frame::encode(wire::Header(std::move(get)));
+  const std::string_view method = question.wait > Duration(0) ? "directory.watch" : "directory.get";
+  const net::Answer answer = co_await net_.call(server, method, std::move(request), deadline);
+
+  auto page = open<wire::Page>(answer);
+  if (!page) co_return page.error();
+  auto& [message, payload] = *page;
+  if (message.records > wire::kPageRecordsMax) co_return Errc::bad_request;
+  auto records = wire::take_records(payload, message.records);
+  if (!records) co_return records.error();
+  if (!take_named(server, payload, message.known, message.servers)) co_return Errc::bad_request;
+  answered_at_ = clock_.now();
+  for (SignedRecord& record : *records) {
+    if (record.record.key != key) co_return Errc::bad_request;
+    server_.accept(std::move(record), Storage::Source::read);
+  }
+  take_contacts(message.contacts);
+  Read read;
+  read.next.instance = message.instance;
+  read.next.since = message.next;
+  read.more = message.more;
+  co_return read;
+}
+
+Task<Result<Client::Written>> Client::put(PeerId server, std::vector<SignedRecord> records, TimePoint deadline) {
+  std::vector<const SignedRecord*> list;
+  for (const SignedRecord& record : records) list.push_back(&record);
+  wire::Put put;
+  put.records = static_cast<std::uint32_t>(records.size());
+  put.servers = server_.servers().hash();
+  Frame request = frame::encode(wire::Header(put), wire::pack_records(list));
+  const net::Answer answer = co_await net_.call(server, "directory.put", std::move(request), deadline);
+
+  auto stored = open<wire::Stored>(answer);
+  if (!stored) co_return stored.error();
+  auto& [message, payload] = *stored;
+  if (message.outcomes.size() != records.size() || message.newer > records.size()) co_return Errc::bad_request;
+  auto newer = wire::take_records(payload, message.newer);
+  if (!newer) co_return newer.error();
+  if (!take_named(server, payload, message.known, message.servers)) co_return Errc::bad_request;
+  answered_at_ = clock_.now();
+  Written written;
+  written.outcomes = std::move(message.outcomes);
+  written.newer = std::move(*newer);
+  co_return written;
+}
+
+bool Client::take_named(const PeerId& server, std::span<const std::byte>& payload, std::uint32_t known,
+                        std::uint64_t its_hash) {
+  if (known > wire::kServersMax) return false;
+  auto records = wire::take_records(payload, known);
+  if (!records || !payload.empty()) return false;
+  if (its_hash == server_.servers().hash()) {
+    lacking_.erase(server);
+    return true;
+  }
+  std::set<PeerId> named;
+  for (SignedRecord& record : *records) {
+    if (record.record.key != kPeerKey) return false;
+    named.insert(record.record.owner);
+    server_.accept(std::move(record), Storage::Source::read);
+  }
+  std::set<PeerId>& lacking = lacking_[server];
+  lacking.clear();
+  for (const SignedRecord* mine : server_.servers().records(server_.storage(), server_.unix_ms())) {
+    if (!named.contains(mine->record.owner)) lacking.insert(mine->record.owner);
+  }
+  if (lacking.empty()) lacking_.erase(server);
+  // only servers and contacts are ever asked: few, but they change over the weeks of a run
+  if (lacking_.size() > 4 * wire::kServersMax) lacking_.erase(lacking_.begin());
+  return true;
+}
+
+std::vector<SignedRecord> Client::take_lacking(const PeerId& server, std::size_t count_max) {
+  std::vector<SignedRecord> records;
+  const auto found = lacking_.find(server);
+  if (found == lacking_.end()) return records;
+  for (const SignedRecord* mine : server_.servers().records(server_.storage(), server_.unix_ms())) {
+    if (found->second.contains(mine->record.owner) && records.size() < count_max) records.push_back(*mine);
+  }
+  lacking_.erase(found);
+  return records;
+}
+
+void Client::take_contacts(const std::vector<wire::KnownPeer>& contacts) {
+  if (contacts.size() > wire::kContactsMax) return;
+  for (const wire::KnownPeer& known : contacts) {
+    Contact contact;
+    contact.id.key = known.id;
+    if (contact.id == net_.self() || !check_key(contact.id)) continue;
+    for (const std::string& text : known.addresses) {
+      if (auto address = net::parse_address(text)) contact.addresses.push_back(std::move(*address));
+    }
+    contact.seen_ms = known.seen_ms;
+    contacts_.saw(std::move(contact), server_.unix_ms());
+  }
+}
+
+}  // namespace collab::directory

@@ -1,0 +1,78 @@
+#pragma once
+// What a node says to servers and learns from their answers, call by call.
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "directory/contacts.hpp"
+#include "directory/server.hpp"
+#include "directory/wire.hpp"
+#include "net/endpoint.hpp"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace collab::directory {
+
+/// Where a reader stands in one server's changes of one key. The default is the beginning.
+struct Cursor {
+  std::uint64_t instance = 0;
+  std::uint64_t since = 0;
+};
+
+/// Everything that is read goes into the node's own `Server` by the same rules as what is put there; servers that an
+/// answer names as well. Thread safety: none; belongs to the node's loop.
+class Client {
+ public:
+  Client(net::Endpoint& net, Clock& clock, Random random, Server& server, Contacts& contacts)
+      : net_(net), clock_(clock), random_(random), server_(server), contacts_(contacts) {}
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// The servers but this node, those that can be reached, in random order.
+  std::vector<PeerId> others();
+
+  struct Read {
+    Cursor next;
+    bool more = false;
+  };
+  struct Question {
+    std::string key;
+    Cursor from;
+    Duration wait{};        ///< for a change; zero: answer at once
+    bool contacts = false;  ///< ask for some too
+  };
+  /// One page. Errors: those of `Endpoint::call`; `bad_request` for an answer that no correct server gives.
+  Task<Result<Read>> read(PeerId server, Question question, TimePoint deadline);
+
+  struct Written {
+    std::vector<wire::Outcome> outcomes;  ///< as many as were put
+    std::vector<SignedRecord> newer;      ///< for outcomes of code 1, in order
+  };
+  /// `records`: 1..kPutRecordsMax. Errors: as `read`.
+  Task<Result<Written>> put(PeerId server, std::vector<SignedRecord> records, TimePoint deadline);
+
+  /// Records of servers that `server` did not name when it last answered, now to be put there; each is given once per
+  /// answer.
+  std::vector<SignedRecord> take_lacking(const PeerId& server, std::size_t count_max);
+  /// When another node last answered.
+  std::optional<TimePoint> answered_at() const noexcept { return answered_at_; }
+
+ private:
+  /// Takes `known` servers off `payload` and finds out which ones `server` lacks. False: malformed.
+  bool take_named(const PeerId& server, std::span<const std::byte>& payload, std::uint32_t known,
+                  std::uint64_t its_hash);
+  void take_contacts(const std::vector<wire::KnownPeer>& contacts);
+
+  net::Endpoint& net_;
+  Clock& clock_;
+  Random random_;
+  Server& server_;
+  Contacts& contacts_;
+  std::map<PeerId, std::set<PeerId>> lacking_;
+  std::optional<TimePoint> answered_at_;
+};
+
+}  // namespace collab::directory

@@ -1,0 +1,32 @@
+#include "directory/introduce_peers.hpp"
+
+#include "directory/peer_record.hpp"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace collab::directory {
+
+Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
+  const auto members = directory.watch(std::string(kPeerKey));
+  std::map<PeerId, std::vector<net::Address>> introduced;
+  for (;;) {
+    std::map<PeerId, std::vector<net::Address>> current;
+    for (const Record& record : members->records()) {
+      if (record.owner == net.self() || !record.subkey.empty()) continue;
+      auto peer = decode_peer_record(record.value);
+      if (!peer) {
+        log.debug("directory.bad_peer_record", {{"peer", record.owner.short_text()}});
+        continue;
+      }
+      const auto known = introduced.find(record.owner);
+      if (known == introduced.end() || known->second != peer->listen) net.introduce(record.owner, peer->listen);
+      current.emplace(record.owner, std::move(peer->listen));
+    }
+    introduced = std::move(current);
+    co_await members->changed_until(TimePoint::max());
+  }
+}
+
+}  // namespace collab::directory

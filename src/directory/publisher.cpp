@@ -1,0 +1,196 @@
+#include "directory/publisher.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace collab::directory {
+
+Publisher::Publisher(Clock& clock, Random random, Log& log, asio::any_io_executor executor, const Identity& identity,
+                     Server& server, Client& client, PublisherOptions options)
+    : clock_(clock),
+      random_(random),
+      log_(log),
+      executor_(executor),
+      identity_(identity),
+      server_(server),
+      client_(client),
+      options_(options),
+      first_sequence_(static_cast<std::uint64_t>(std::max<std::int64_t>(0, server.unix_ms()))),
+      wake_(std::move(executor)) {}
+
+void Publisher::publish(const std::string& key, const std::string& subkey, Bytes value, Duration ttl) {
+  assert(!value.empty() && value.size() <= kValueBytesMax && key.size() <= kKeyBytesMax &&
+         subkey.size() <= kSubkeyBytesMax);
+  const Name name(key, subkey);
+  if (!publications_.contains(name) && publications_.size() >= options_.publications_max) {
+    log_.error("directory.too_many_publications", {{"key", key}, {"publications_max", options_.publications_max}});
+    return;
+  }
+  Publication& publication = publications_[name];
+  publication.withdrawn = false;
+  publication.ttl = std::min(ttl, options_.ttl_max);
+  Record draft;
+  draft.key = key;
+  draft.subkey = subkey;
+  draft.value = std::move(value);
+  sign(publication, std::move(draft));
+  wake_.notify();
+}
+
+void Publisher::withdraw(const std::string& key, const std::string& subkey) {
+  const auto found = publications_.find({key, subkey});
+  if (found == publications_.end() || found->second.withdrawn) return;
+  Publication& publication = found->second;
+  publication.withdrawn = true;
+  // an empty record takes its place until the last full one has expired, so that no server brings that back
+  Record draft = publication.record.record;
+  draft.value.clear();
+  sign(publication, std::move(draft));
+  wake_.notify();
+}
+
+/// Gives the draft the next sequence, and an expiry unless it is a withdrawal; keeps it here.
+void Publisher::sign(Publication& publication, Record draft) {
+  draft.sequence = std::max(first_sequence_, publication.record.record.sequence + 1);
+  const auto ttl_ms = std::chrono::duration_cast<std::chrono::milliseconds>(publication.ttl).count();
+  if (!publication.withdrawn) draft.expires_ms = server_.unix_ms() + ttl_ms;
+  draft.owner = identity_.id();
+  if (const SignedRecord* here = server_.storage().find(slot_of(draft))) {
+    draft.sequence = std::max(draft.sequence, here->record.sequence + 1);
+  }
+  publication.record = sign_record(identity_, server_.rules().run, std::move(draft));
+  publication.renew_at = publication.withdrawn ? TimePoint::max() : clock_.now() + publication.ttl / 3;
+  const auto offered = server_.accept(publication.record, Storage::Source::read);
+  if (offered.outcome == Storage::Outcome::refused) {
+    log_.warn("directory.own_record_refused",
+              {{"key", publication.record.record.key}, {"why", offered.refusal.reason}});
+  }
+}
+
+void Publisher::renew_what_is_due() {
+  const std::int64_t now_ms = server_.unix_ms();
+  for (auto next = publications_.begin(); next != publications_.end();) {
+    Publication& publication = next->second;
+    const bool over = publication.withdrawn && publication.record.record.expires_ms < now_ms;
+    if (over) {
+      for (auto& [server, feed] : feeds_) feed.delivered.erase(next->first);
+      next = publications_.erase(next);
+      continue;
+    }
+    if (clock_.now() >= publication.renew_at) sign(publication, publication.record.record);
+    ++next;
+  }
+}
+
+TimePoint Publisher::next_renewal() const {
+  // every second at the latest: servers come and go, withdrawn records end
+  TimePoint next = clock_.now() + std::chrono::seconds(1);
+  for (const auto& [name, publication] : publications_) next = std::min(next, publication.renew_at);
+  return next;
+}
+
+Task<> Publisher::run() {
+  feeds_.clear();
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    for (;;) {
+      renew_what_is_due();
+      wake_.notify();
+      for (const PeerId& server : client_.others()) {
+        Feed& entry = feeds_[server];
+        if (std::exchange(entry.running, true)) continue;
+        tasks.spawn("directory.feed", feed(server));
+      }
+      const TimePoint next = next_renewal();
+      co_await wake_.wait_until(clock_, next);
+    }
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+Task<> Publisher::feed(PeerId server) {
+  Duration retry = options_.retry_min;
+  while (server_.servers().contains(server)) {
+    std::vector<SignedRecord> records = pending(server);
+    if (records.empty()) {
+      const TimePoint tick = clock_.now() + std::chrono::seconds(1);
+      co_await wake_.wait_until(clock_, tick);
+      continue;
+    }
+    const TimePoint deadline = clock_.now() + options_.put_timeout;
+    const auto written = co_await client_.put(server, records, deadline);
+    Duration pause{};
+    if (written) {
+      retry = options_.retry_min;
+      pause = take_outcomes(server, records, *written);
+    } else {
+      log_.debug("directory.put_failed", {{"server", server.short_text()}, {"why", written.error().message()}});
+      // +- 25 %, so that a server that comes back is not met by all at once
+      const auto spread = static_cast<std::uint64_t>(retry.count() / 2);
+      pause = retry * 3 / 4 + Duration(random_.below(spread + 1));
+      retry = std::min(retry * 2, options_.retry_max);
+    }
+    if (pause > Duration(0)) co_await clock_.sleep_until(clock_.now() + pause);
+  }
+  feeds_.erase(server);
+}
+
+std::vector<SignedRecord> Publisher::pending(const PeerId& server) const {
+  std::vector<SignedRecord> records;
+  const Feed& feed = feeds_.at(server);
+  for (const auto& [name, publication] : publications_) {
+    if (records.size() == wire::kPutRecordsMax) return records;
+    const auto delivered = feed.delivered.find(name);
+    const bool has = delivered != feed.delivered.end() && delivered->second >= publication.record.record.sequence;
+    if (!has) records.push_back(publication.record);
+  }
+  for (SignedRecord& known : client_.take_lacking(server, wire::kPutRecordsMax - records.size())) {
+    if (known.record.owner != identity_.id()) records.push_back(std::move(known));
+  }
+  return records;
+}
+
+Duration Publisher::take_outcomes(const PeerId& server, const std::vector<SignedRecord>& sent,
+                                  const Client::Written& written) {
+  Duration pause{};
+  auto newer = written.newer.begin();
+  Feed& feed = feeds_.at(server);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const Record& record = sent[i].record;
+    const wire::Outcome& outcome = written.outcomes[i];
+    const bool stands_in_the_way = outcome.code == 1 && newer != written.newer.end();
+    const SignedRecord* proof = stands_in_the_way ? &*newer++ : nullptr;
+    if (record.owner != identity_.id()) continue;
+    if (proof != nullptr) go_above(*proof);
+    if (outcome.code == 1 + static_cast<int>(Errc::busy)) {
+      const auto wait = std::chrono::milliseconds(std::clamp<std::uint64_t>(outcome.number, 100, 10'000));
+      pause = std::max<Duration>(pause, wait);
+      continue;
+    }
+    if (outcome.code > 1) {
+      log_.warn("directory.put_refused",
+                {{"server", server.short_text()}, {"key", record.key}, {"why", outcome.reason}});
+    }
+    std::uint64_t& delivered = feed.delivered[{record.key, record.subkey}];
+    delivered = std::max(delivered, record.sequence);
+  }
+  return pause;
+}
+
+/// A server holds a record of ours that it takes for newer: of this node before a restart, when the clock was ahead.
+void Publisher::go_above(const SignedRecord& newer) {
+  const Record& record = newer.record;
+  const auto found = publications_.find({record.key, record.subkey});
+  if (found == publications_.end() || record.owner != identity_.id()) return;
+  if (record.sequence < found->second.record.record.sequence) return;
+  // only our own signature moves us: anybody could name a number
+  if (!check_authorship(newer, server_.rules())) return;
+  Publication& publication = found->second;
+  Record draft = publication.record.record;
+  publication.record.record.sequence = record.sequence;
+  sign(publication, std::move(draft));
+  log_.info("directory.went_above", {{"key", record.key}, {"sequence", publication.record.record.sequence}});
+  wake_.notify();
+}
+
+}  // namespace collab::directory

@@ -1,0 +1,76 @@
+#pragma once
+// Keeps what this node says at every server, for as long as it wants to have it said.
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/signal.hpp"
+#include "base/task_group.hpp"
+#include "directory/client.hpp"
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace collab::directory {
+
+struct PublisherOptions {
+  Duration ttl_max = std::chrono::seconds(100);  ///< longer ones are cut: the window of a record is 120 s
+  std::size_t publications_max = 60;             ///< an owner's quota is 64 records
+  Duration put_timeout = std::chrono::seconds(5);
+  Duration retry_min = std::chrono::milliseconds(500);  ///< of one server, doubled after each failure
+  Duration retry_max = std::chrono::seconds(8);
+};
+
+/// One task per server: a frozen one delays nobody else. Thread safety: none; belongs to the node's loop.
+class Publisher {
+ public:
+  /// `identity` signs; its id is that of the endpoint.
+  Publisher(Clock&, Random, Log&, asio::any_io_executor, const Identity& identity, Server&, Client&, PublisherOptions);
+  Publisher(const Publisher&) = delete;
+  Publisher& operator=(const Publisher&) = delete;
+
+  /// See Directory. Visible to this node's own readers at once.
+  void publish(const std::string& key, const std::string& subkey, Bytes value, Duration ttl);
+  void withdraw(const std::string& key, const std::string& subkey);
+  /// Puts and renews. Until cancelled.
+  Task<> run();
+
+ private:
+  using Name = std::pair<std::string, std::string>;  ///< key, subkey
+  struct Publication {
+    SignedRecord record;
+    Duration ttl{};
+    TimePoint renew_at{};
+    bool withdrawn = false;
+  };
+  struct Feed {
+    std::map<Name, std::uint64_t> delivered;  ///< sequence that the server has, or has refused for good
+    bool running = false;
+  };
+
+  void sign(Publication& publication, Record draft);
+  void renew_what_is_due();
+  TimePoint next_renewal() const;
+  Task<> feed(PeerId server);
+  std::vector<SignedRecord> pending(const PeerId& server) const;
+  /// How long to leave the server alone.
+  Duration take_outcomes(const PeerId& server, const std::vector<SignedRecord>& sent, const Client::Written& written);
+  void go_above(const SignedRecord& newer);
+
+  Clock& clock_;
+  Random random_;
+  Log& log_;
+  asio::any_io_executor executor_;
+  const Identity& identity_;
+  Server& server_;
+  Client& client_;
+  PublisherOptions options_;
+  std::uint64_t first_sequence_;
+  std::map<Name, Publication> publications_;
+  std::map<PeerId, Feed> feeds_;
+  Signal wake_;
+};
+
+}  // namespace collab::directory

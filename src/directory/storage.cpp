@@ -1,0 +1,255 @@
+#include "directory/storage.hpp"
+
+#include "crypto/hash.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace collab::directory {
+namespace {
+
+std::span<const unsigned char> letters(const std::string& text) {
+  return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
+}
+
+std::size_t bucket_of(const SlotId& slot) {
+  return slot[0] / (256 / kBuckets);
+}
+
+Version version_of(const SlotId& slot, const Record& record) {
+  return {slot, record.sequence, record.expires_ms};
+}
+
+/// Summed over a bucket, so that one change costs one addition.
+std::uint64_t hash_of(const Version& version) {
+  Hasher hasher("collab/directory/version/v1");
+  hasher.add(version.slot).add(version.sequence).add(static_cast<std::uint64_t>(version.expires_ms));
+  const Digest digest = hasher.finish();
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < 8; ++i) number |= static_cast<std::uint64_t>(digest[i]) << (8 * i);
+  return number;
+}
+
+Digest digest_of(const SignedRecord& record) {
+  const Bytes bytes = encode(record);
+  Hasher hasher("collab/directory/record/v1");
+  hasher.add({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()});
+  return hasher.finish();
+}
+
+bool is_visible(const Record& record, std::int64_t now_ms) {
+  return record.expires_ms > now_ms && !record.value.empty();
+}
+
+/// The authority may write an expiry near the end of time.
+std::int64_t forget_after(std::int64_t expires_ms) {
+  return std::min(expires_ms, std::numeric_limits<std::int64_t>::max() - kExpiryBehindMsMax) + kExpiryBehindMsMax;
+}
+
+}  // namespace
+
+SlotId slot_of(const Record& record) {
+  Hasher hasher("collab/directory/slot/v1");
+  hasher.add(letters(record.key)).add(record.owner.key).add(letters(record.subkey));
+  const Digest digest = hasher.finish();
+  SlotId slot;
+  std::copy_n(digest.begin(), slot.size(), slot.begin());
+  return slot;
+}
+
+Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source source, const std::string& origin) {
+  const auto refuse = [](Refusal why) {
+    Offered offered;
+    offered.refusal = std::move(why);
+    return offered;
+  };
+  if (const auto fits = check_bounds(record, options_.rules, now_ms); !fits) return refuse(fits.error());
+
+  const SlotId slot = slot_of(record.record);
+  const auto known = entries_.find(slot);
+  Entry* const old = known == entries_.end() ? nullptr : &known->second;
+  bool conflict = false;
+  if (old != nullptr) {
+    const Version here = version_of(slot, old->record.record);
+    const Version there = version_of(slot, record.record);
+    if (newer(here, there)) return {Outcome::older};
+    conflict = here == there;
+    if (conflict && encode(old->record) == encode(record)) return {Outcome::unchanged};
+  }
+
+  const std::size_t bytes = encode(record).size();
+  if (const auto room = check_quotas(record, bytes, old, now_ms, source, origin); !room) return refuse(room.error());
+  if (const auto said = check_authorship(record, options_.rules); !said) return refuse(said.error());
+  // only a record that its owner really made uses up the owner's quota
+  if (source == Source::put) owner(record.record.owner, now_ms).tokens -= 1;
+  if (conflict && !keep_evidence(old->record, record)) return {Outcome::older};
+
+  const bool was_visible = old != nullptr && is_visible(old->record.record, now_ms);
+  const bool same_value = old != nullptr && old->record.record.value == record.record.value;
+  const bool visible = is_visible(record.record, now_ms);
+  Offered offered{Outcome::stored};
+  offered.visible = visible != was_visible || (visible && !same_value);
+  const std::string key = record.record.key;
+  store(slot, std::move(record), bytes, origin);
+  if (offered.visible) shelves_.at(key).visible_version = changes_;
+  return offered;
+}
+
+Verdict Storage::check_quotas(const SignedRecord& record, std::size_t bytes, const Entry* replaced, std::int64_t now_ms,
+                              Source source, const std::string& origin) {
+  const std::size_t more_records = replaced == nullptr ? 1 : 0;
+  const auto grown = [&](std::size_t used) { return used + bytes - (replaced == nullptr ? 0 : replaced->bytes); };
+  if (entries_.size() + more_records > options_.records_max || grown(bytes_) > options_.bytes_max) {
+    return Refusal(Errc::busy, "the storer is full", 10'000);
+  }
+  const auto found = owners_.find(record.record.owner);
+  const Usage used = found == owners_.end() ? Usage() : found->second.usage;
+  if (used.records + more_records > options_.owner_records_max || grown(used.bytes) > options_.owner_bytes_max) {
+    return Refusal(Errc::busy, "the owner's quota is used up", 10'000);
+  }
+  if (source == Source::put && found != owners_.end() && owner(record.record.owner, now_ms).tokens < 1) {
+    return Refusal(Errc::busy, "the owner writes too often",
+                   static_cast<std::uint64_t>(std::ceil(1000 / options_.owner_records_per_s)));
+  }
+  if (origin.empty() || replaced != nullptr) return {};
+  const auto network = origins_.find(origin);
+  const Usage shared = network == origins_.end() ? Usage() : network->second;
+  if (shared.records + 1 > options_.origin_owners * options_.owner_records_max ||
+      shared.bytes + bytes > options_.origin_owners * options_.owner_bytes_max) {
+    return Refusal(Errc::busy, "the network's quota is used up", 10'000);
+  }
+  return {};
+}
+
+Storage::Owner& Storage::owner(const PeerId& id, std::int64_t now_ms) {
+  const auto [found, fresh] = owners_.try_emplace(id);
+  Owner& owner = found->second;
+  if (fresh) {
+    owner.tokens = options_.owner_records_burst;
+    owner.refilled_ms = now_ms;
+  }
+  const double seconds = static_cast<double>(std::max<std::int64_t>(0, now_ms - owner.refilled_ms)) / 1000;
+  owner.tokens = std::min(options_.owner_records_burst, owner.tokens + seconds * options_.owner_records_per_s);
+  owner.refilled_ms = now_ms;
+  return owner;
+}
+
+void Storage::store(const SlotId& slot, SignedRecord record, std::size_t bytes, const std::string& origin) {
+  std::int64_t forget_ms = forget_after(record.record.expires_ms);
+  if (const auto old = entries_.find(slot); old != entries_.end()) {
+    forget_ms = std::max(forget_ms, old->second.forget_ms);
+    erase(old);
+  }
+  const auto entry = entries_.emplace(slot, Entry{std::move(record), bytes, ++changes_, forget_ms, origin}).first;
+  const Record& stored = entry->second.record.record;
+  Shelf& shelf = shelves_[stored.key];
+  shelf.by_owner[{stored.owner, stored.subkey}] = entry;
+  shelf.by_change[entry->second.change] = entry;
+  by_expiry_.emplace(forget_ms, slot);
+  bucket_hashes_[bucket_of(slot)] += hash_of(version_of(slot, stored));
+  count(entry->second, 1);
+}
+
+/// Leaves empty shelves and owners to `expire`: the caller is about to use them again.
+void Storage::erase(Entries::iterator entry) {
+  const Record& record = entry->second.record.record;
+  Shelf& shelf = shelves_.at(record.key);
+  shelf.by_owner.erase({record.owner, record.subkey});
+  shelf.by_change.erase(entry->second.change);
+  by_expiry_.erase({entry->second.forget_ms, entry->first});
+  bucket_hashes_[bucket_of(entry->first)] -= hash_of(version_of(entry->first, record));
+  count(entry->second, -1);
+  entries_.erase(entry);
+}
+
+void Storage::count(const Entry& entry, int sign) {
+  const auto add = [&](Usage& usage) {
+    usage.records += static_cast<std::size_t>(sign);
+    usage.bytes += static_cast<std::size_t>(sign) * entry.bytes;  // modulo 2^64, so -1 subtracts
+  };
+  bytes_ += static_cast<std::size_t>(sign) * entry.bytes;
+  add(owners_[entry.record.record.owner].usage);
+  if (entry.origin.empty()) return;
+  Usage& network = origins_[entry.origin];
+  add(network);
+  if (network.records == 0) origins_.erase(entry.origin);
+}
+
+/// Whether `fresh`, of the same version as `old`, takes its place.
+bool Storage::keep_evidence(const SignedRecord& old, const SignedRecord& fresh) {
+  const bool takes = digest_of(fresh) < digest_of(old);
+  if (evidence_.size() >= options_.evidence_max) evidence_.erase(evidence_.begin());
+  evidence_.push_back(takes ? Evidence{fresh, old} : Evidence{old, fresh});
+  return takes;
+}
+
+Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::int64_t now_ms,
+                            std::size_t bytes_max) const {
+  Page page;
+  page.next = since;
+  const auto shelf = shelves_.find(key);
+  if (shelf == shelves_.end()) return page;
+  std::size_t bytes = 0;
+  const auto& changes = shelf->second.by_change;
+  for (auto next = changes.upper_bound(since); next != changes.end(); ++next) {
+    const Entry& entry = next->second->second;
+    bytes += entry.bytes;
+    page.more = bytes > bytes_max && !page.records.empty();
+    if (page.more) break;
+    page.next = next->first;
+    if (forget_after(entry.record.record.expires_ms) >= now_ms) page.records.push_back(&entry.record);
+  }
+  return page;
+}
+
+std::uint64_t Storage::latest(const std::string& key) const {
+  const auto shelf = shelves_.find(key);
+  if (shelf == shelves_.end() || shelf->second.by_change.empty()) return 0;
+  return shelf->second.by_change.rbegin()->first;
+}
+
+std::uint64_t Storage::visible_version(const std::string& key) const {
+  const auto shelf = shelves_.find(key);
+  return shelf == shelves_.end() ? 0 : shelf->second.visible_version;
+}
+
+std::vector<const SignedRecord*> Storage::records(const std::string& key, std::int64_t now_ms) const {
+  std::vector<const SignedRecord*> records;
+  const auto shelf = shelves_.find(key);
+  if (shelf == shelves_.end()) return records;
+  for (const auto& [owner, entry] : shelf->second.by_owner) {
+    if (is_visible(entry->second.record.record, now_ms)) records.push_back(&entry->second.record);
+  }
+  return records;
+}
+
+const SignedRecord* Storage::find(const SlotId& slot) const {
+  const auto entry = entries_.find(slot);
+  return entry == entries_.end() ? nullptr : &entry->second.record;
+}
+
+std::vector<Version> Storage::versions(std::size_t bucket) const {
+  SlotId first{};
+  first[0] = static_cast<unsigned char>(bucket * (256 / kBuckets));
+  std::vector<Version> versions;
+  for (auto entry = entries_.lower_bound(first); entry != entries_.end() && bucket_of(entry->first) == bucket;
+       ++entry) {
+    versions.push_back(version_of(entry->first, entry->second.record.record));
+  }
+  return versions;
+}
+
+void Storage::expire(std::int64_t now_ms) {
+  while (!by_expiry_.empty() && by_expiry_.begin()->first < now_ms) {
+    const auto entry = entries_.find(by_expiry_.begin()->second);
+    const std::string key = entry->second.record.record.key;
+    const PeerId owner_id = entry->second.record.record.owner;
+    erase(entry);
+    if (shelves_.at(key).by_owner.empty()) shelves_.erase(key);
+    // the rate is forgotten with the last record: by then the burst has long been refilled
+    if (owners_.at(owner_id).usage.records == 0) owners_.erase(owner_id);
+  }
+}
+
+}  // namespace collab::directory

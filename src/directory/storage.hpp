@@ -1,0 +1,150 @@
+#pragma once
+// The records one node keeps: what others put here, and what it has read elsewhere. Pure: time is handed in.
+
+#include "directory/record.hpp"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace collab::directory {
+
+/// Names (key, owner, subkey) in 16 bytes: the start of a BLAKE2b-256.
+using SlotId = std::array<unsigned char, 16>;
+SlotId slot_of(const Record&);
+
+inline constexpr std::size_t kBuckets = 64;
+
+/// Which of the records of a slot: (sequence, expires_ms) decides, the greater wins.
+struct Version {
+  SlotId slot{};
+  std::uint64_t sequence = 0;
+  std::int64_t expires_ms = 0;
+  auto operator<=>(const Version&) const = default;
+};
+/// Whether the first would replace the second, both of one slot.
+inline bool newer(const Version& a, const Version& b) {
+  return std::pair(a.sequence, a.expires_ms) > std::pair(b.sequence, b.expires_ms);
+}
+
+class Storage {
+ public:
+  /// Every bound is for one node; what would pass one is refused as `busy`.
+  struct Options {
+    RecordRules rules;
+    std::size_t records_max = 40'000;
+    std::size_t bytes_max = std::size_t(48) << 20U;  ///< encoded records; about as much again for indices
+    std::size_t owner_records_max = 64;
+    std::size_t owner_bytes_max = std::size_t(256) << 10U;
+    double owner_records_per_s = 5;   ///< that are put by others; not what this node reads
+    double owner_records_burst = 64;  ///< all its slots at once
+    std::size_t origin_owners = 8;    ///< owners' worth of records that one /24 or /48 may keep here
+    std::size_t evidence_max = 64;    ///< pairs; the oldest goes
+  };
+
+  enum class Source : std::uint8_t {
+    put,   ///< somebody brought it
+    read,  ///< this node asked for it, from a server that has applied the rates
+  };
+  enum class Outcome : std::uint8_t {
+    stored,     ///< it is the current record of its slot now
+    unchanged,  ///< it was here already
+    older,      ///< a greater (sequence, expires_ms) is here: `find(slot_of(…))`
+    refused,
+  };
+  struct Offered {
+    Outcome outcome = Outcome::refused;
+    Refusal refusal = Errc::denied;  ///< of `refused`
+    bool visible = false;            ///< readers see another value than before: not for a mere renewal
+  };
+  /// Two records of one owner that should not both exist.
+  struct Evidence {
+    SignedRecord kept, dropped;
+  };
+  struct Page {
+    std::vector<const SignedRecord*> records;  ///< oldest change first; valid until the next change of the storage
+    std::uint64_t next = 0;                    ///< ask again from here
+    bool more = false;                         ///< at once, because the page is full
+  };
+
+  explicit Storage(Options options) : options_(std::move(options)) {}
+
+  /// Applies every rule of the specification in its order: sizes, run, expiry, quotas, signature, policy; and of one
+  /// slot the greatest (sequence, expires_ms) wins, in whatever order they come. Equal with different bytes: the lower
+  /// hash stays, both become evidence. `origin`: network of the owner's address, empty when unknown or local.
+  Offered offer(SignedRecord record, std::int64_t now_ms, Source source, const std::string& origin = {});
+
+  /// What changed under `key` after change number `since`, withdrawn records too; at most `bytes_max`, at least one.
+  Page page(const std::string& key, std::uint64_t since, std::int64_t now_ms, std::size_t bytes_max) const;
+  /// The change number of the newest record of `key`; zero: there is none.
+  std::uint64_t latest(const std::string& key) const;
+  /// Grows whenever readers of `key` see another value. What expires does not count.
+  std::uint64_t visible_version(const std::string& key) const;
+  /// What a reader sees: neither expired nor withdrawn, sorted by (owner, subkey).
+  std::vector<const SignedRecord*> records(const std::string& key, std::int64_t now_ms) const;
+  /// Null: nothing is kept there.
+  const SignedRecord* find(const SlotId&) const;
+
+  /// One number per 64th of all slots; equal for two storages that keep the same versions.
+  const std::array<std::uint64_t, kBuckets>& bucket_hashes() const noexcept { return bucket_hashes_; }
+  /// Sorted by slot.
+  std::vector<Version> versions(std::size_t bucket) const;
+
+  /// Forgets what expired more than `kExpiryBehindMsMax` ago. A record that was replaced by one with an earlier expiry
+  /// keeps its slot until it has expired itself, so that nobody brings it back.
+  void expire(std::int64_t now_ms);
+
+  std::size_t size() const noexcept { return entries_.size(); }
+  std::size_t bytes() const noexcept { return bytes_; }
+  const std::vector<Evidence>& evidence() const noexcept { return evidence_; }
+
+ private:
+  struct Entry {
+    SignedRecord record;
+    std::size_t bytes = 0;
+    std::uint64_t change = 0;
+    std::int64_t forget_ms = 0;
+    std::string origin;
+  };
+  using Entries = std::map<SlotId, Entry>;
+  struct Shelf {
+    std::map<std::pair<PeerId, std::string>, Entries::iterator> by_owner;
+    std::map<std::uint64_t, Entries::iterator> by_change;
+    std::uint64_t visible_version = 0;
+  };
+  struct Usage {
+    std::size_t records = 0;
+    std::size_t bytes = 0;
+  };
+  struct Owner {
+    Usage usage;
+    double tokens = 0;
+    std::int64_t refilled_ms = 0;
+  };
+
+  Verdict check_quotas(const SignedRecord&, std::size_t bytes, const Entry* replaced, std::int64_t now_ms,
+                       Source source, const std::string& origin);
+  Owner& owner(const PeerId&, std::int64_t now_ms);
+  void store(const SlotId&, SignedRecord record, std::size_t bytes, const std::string& origin);
+  void erase(Entries::iterator);
+  void count(const Entry&, int sign);
+  bool keep_evidence(const SignedRecord& old, const SignedRecord& fresh);
+
+  Options options_;
+  Entries entries_;
+  std::map<std::string, Shelf> shelves_;
+  std::map<PeerId, Owner> owners_;
+  std::map<std::string, Usage> origins_;
+  std::set<std::pair<std::int64_t, SlotId>> by_expiry_;
+  std::array<std::uint64_t, kBuckets> bucket_hashes_{};
+  std::vector<Evidence> evidence_;
+  std::uint64_t changes_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace collab::directory

@@ -1,0 +1,375 @@
+#include "directory/swarm_directory.hpp"
+
+#include "base/file.hpp"
+#include "base/offload.hpp"
+#include "base/task_group.hpp"
+#include "directory/peer_record.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+namespace collab::directory {
+namespace {
+
+/// What went wrong; empty: nothing. The node goes on without the file, so its failure stops here.
+std::string save(const std::filesystem::path& file, const std::string& text) {
+  try {
+    write_file(file, text);
+    return {};
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+}
+
+}  // namespace
+
+/// The records of a key as of the last look.
+class SwarmDirectory::View final : public Watch {
+ public:
+  View(SwarmDirectory& directory, std::string key) : directory_(directory), key_(std::move(key)) {
+    directory_.follow(key_);
+  }
+  ~View() override { directory_.unfollow(key_); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+
+  const std::vector<Record>& records() const override {
+    look();
+    changed_ = false;
+    return records_;
+  }
+
+  Task<bool> changed_until(TimePoint deadline) override {
+    for (;;) {
+      look();
+      if (std::exchange(changed_, false)) co_return true;
+      if (directory_.clock_.now() >= deadline) co_return false;
+      const TimePoint until = std::min(deadline, next_expiry());
+      co_await directory_.server_.signals().wait_until(key_, directory_.clock_, until);
+    }
+  }
+
+ private:
+  /// A renewal is no change, an expiry is.
+  void look() const {
+    const std::int64_t now_ms = directory_.server_.unix_ms();
+    const std::uint64_t version = directory_.server_.storage().visible_version(key_);
+    if (version == version_ && now_ms < next_expiry_ms_) return;
+    const std::size_t size_before = records_.size();
+    records_ = directory_.current(key_);
+    next_expiry_ms_ = std::numeric_limits<std::int64_t>::max();
+    for (const Record& record : records_) next_expiry_ms_ = std::min(next_expiry_ms_, record.expires_ms);
+    changed_ = changed_ || version != version_ || records_.size() != size_before;
+    version_ = version;
+  }
+
+  TimePoint next_expiry() const {
+    const std::int64_t wait_ms = next_expiry_ms_ - directory_.server_.unix_ms();
+    if (wait_ms > 3'600'000) return TimePoint::max();
+    return directory_.clock_.now() + std::chrono::milliseconds(std::max<std::int64_t>(wait_ms, 1));
+  }
+
+  SwarmDirectory& directory_;
+  std::string key_;
+  mutable std::vector<Record> records_;
+  mutable std::uint64_t version_ = 0;
+  mutable std::int64_t next_expiry_ms_ = 0;
+  mutable bool changed_ = false;
+};
+
+SwarmDirectory::SwarmDirectory(net::Endpoint& net, Clock& clock, Random random, Log& log, asio::any_io_executor loop,
+                               asio::any_io_executor workers, const Identity& identity, Server& server,
+                               Contacts& contacts, SwarmDirectoryOptions options)
+    : net_(net),
+      clock_(clock),
+      random_(random),
+      log_(log),
+      loop_(loop),
+      workers_(std::move(workers)),
+      server_(server),
+      contacts_(contacts),
+      options_(std::move(options)),
+      client_(net, clock, random.derive("client"), server, contacts),
+      publisher_(clock, random.derive("publisher"), log, loop, identity, server, client_, options_.publisher),
+      followed_changed_(loop),
+      released_(loop),
+      met_(loop) {
+  server_.share(&contacts_);
+  for (Contact& contact : contacts_.all()) net_.introduce(contact.id, std::move(contact.addresses));
+}
+
+Task<> SwarmDirectory::run() {
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("directory.publish", publisher_.run());
+    tasks.spawn("directory.probe", probe_contacts());
+    tasks.spawn("directory.contacts", keep_contacts());
+    tasks.spawn("directory.reachable", tell_when_unreachable());
+    const auto members = watch(std::string(kPeerKey));  // who the servers are follows from it
+    for (;;) {
+      for (auto& [key, followed] : followed_) {
+        if (!std::exchange(followed.running, true)) tasks.spawn("directory.follow", keep_followed(key));
+      }
+      co_await followed_changed_.wait();
+    }
+  };
+  for (auto& [key, followed] : followed_) followed.running = false;
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+void SwarmDirectory::publish(std::string key, std::string subkey, Bytes value, Duration ttl) {
+  publisher_.publish(key, subkey, std::move(value), ttl);
+}
+
+void SwarmDirectory::withdraw(const std::string& key, const std::string& subkey) {
+  publisher_.withdraw(key, subkey);
+}
+
+std::unique_ptr<Watch> SwarmDirectory::watch(std::string key) {
+  return std::make_unique<View>(*this, std::move(key));
+}
+
+bool SwarmDirectory::connected() const {
+  // a bootstrap node is the run, even when nobody else is there
+  if (server_.servers().is_bootstrap(net_.self())) return true;
+  const auto answered = client_.answered_at();
+  return answered && clock_.now() - *answered <= options_.connected_window;
+}
+
+std::vector<Record> SwarmDirectory::current(const std::string& key) const {
+  std::vector<Record> records;
+  for (const SignedRecord* record : server_.storage().records(key, server_.unix_ms())) {
+    records.push_back(record->record);
+  }
+  return records;
+}
+
+Task<Result<std::vector<Record>>> SwarmDirectory::get(std::string key, TimePoint deadline) {
+  std::vector<PeerId> untried = client_.others();
+  bool answered = untried.empty() && connected() && server_.servers().contains(net_.self());
+  while (!answered && !untried.empty() && clock_.now() < deadline) {
+    // a frozen server must not use up the whole deadline while others could answer
+    const TimePoint until = std::min(deadline, clock_.now() + options_.poll_timeout);
+    const auto count = std::min(options_.polled_servers, untried.size());
+    std::vector<PeerId> asked(untried.end() - static_cast<std::ptrdiff_t>(count), untried.end());
+    untried.resize(untried.size() - count);
+    answered = co_await ask(key, std::move(asked), false, until) > 0;
+  }
+  if (!answered) co_return clock_.now() >= deadline ? Errc::late : Errc::gone;
+  co_return current(key);
+}
+
+void SwarmDirectory::follow(const std::string& key) {
+  if (++followed_[key].watches == 1) followed_changed_.notify();
+}
+
+void SwarmDirectory::unfollow(const std::string& key) {
+  const auto found = followed_.find(key);
+  if (--found->second.watches > 0) return;
+  if (!found->second.running) followed_.erase(found);
+  released_.notify(key);
+}
+
+/// Follows one key for as long as somebody watches it.
+Task<> SwarmDirectory::keep_followed(std::string key) {
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("directory.long_poll", long_poll(key));
+    tasks.spawn("directory.poll", poll(key));
+    while (followed_.at(key).watches > 0) co_await released_.wait_until(key, clock_, TimePoint::max());
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  const auto found = followed_.find(key);
+  found->second.running = false;
+  // while the tasks unwound somebody may have come back
+  if (found->second.watches == 0) {
+    followed_.erase(found);
+  } else {
+    followed_changed_.notify();
+  }
+}
+
+Task<> SwarmDirectory::long_poll(std::string key) {
+  std::optional<PeerId> server;
+  for (;;) {
+    const auto others = client_.others();
+    const bool stays = server && std::find(others.begin(), others.end(), *server) != others.end();
+    if (!stays) server = others.empty() ? std::nullopt : std::optional(others.front());
+    if (!server) {
+      co_await clock_.sleep_until(clock_.now() + options_.retry);
+      continue;
+    }
+    Client::Question question;
+    question.key = key;
+    question.from = followed_.at(key).cursors[*server];
+    question.wait = options_.watch_wait;
+    const TimePoint deadline = clock_.now() + options_.watch_wait + options_.watch_grace;
+    const auto read = co_await client_.read(*server, std::move(question), deadline);
+    if (read) {
+      followed_.at(key).cursors[*server] = read->next;
+      continue;
+    }
+    log_.debug("directory.watch_failed", {{"server", server->short_text()}, {"why", read.error().message()}});
+    server.reset();
+    co_await clock_.sleep_until(clock_.now() + options_.retry);
+  }
+}
+
+Task<> SwarmDirectory::poll(std::string key) {
+  for (;;) {
+    std::vector<PeerId> servers = client_.others();
+    if (servers.size() > options_.polled_servers) servers.resize(options_.polled_servers);
+    const bool any = !servers.empty();
+    const bool contacts = any && (!contacts_asked_ || clock_.now() - *contacts_asked_ >= options_.contacts_period);
+    if (contacts) contacts_asked_ = clock_.now();
+    const TimePoint deadline = clock_.now() + options_.poll_timeout;
+    const std::size_t answered = co_await ask(key, std::move(servers), contacts, deadline);
+    // servers that are gone by now are asked from their beginning if they come back
+    auto& cursors = followed_.at(key).cursors;
+    std::erase_if(cursors, [&](const auto& entry) { return !server_.servers().contains(entry.first); });
+    const auto period = static_cast<std::uint64_t>(options_.poll_period.count());
+    const Duration pause =
+        answered > 0 ? Duration(period - period / 10 + random_.below(period / 5 + 1)) : options_.retry;
+    co_await clock_.sleep_until(clock_.now() + pause);
+  }
+}
+
+/// Asks all of them side by side. Returns how many answered.
+Task<std::size_t> SwarmDirectory::ask(std::string key, std::vector<PeerId> servers, bool contacts, TimePoint deadline) {
+  std::size_t answered = 0;
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    for (const PeerId& server : servers) {
+      tasks.spawn("directory.ask", ask_one(key, server, contacts, deadline, answered));
+    }
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  co_return answered;
+}
+
+/// All pages since the last time; from the beginning for a key that nobody watches.
+Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, TimePoint deadline,
+                               std::size_t& answered) {
+  Cursor cursor;
+  if (const auto found = followed_.find(key); found != followed_.end()) cursor = found->second.cursors[server];
+  for (bool more = true; more;) {
+    Client::Question question;
+    question.key = key;
+    question.from = cursor;
+    question.contacts = contacts;
+    const auto read = co_await client_.read(server, std::move(question), deadline);
+    if (!read) {
+      log_.debug("directory.get_failed", {{"server", server.short_text()}, {"why", read.error().message()}});
+      co_return;
+    }
+    cursor = read->next;
+    more = read->more;
+    if (const auto found = followed_.find(key); found != followed_.end()) found->second.cursors[server] = cursor;
+  }
+  ++answered;
+}
+
+void SwarmDirectory::meet(Contact contact) {
+  net_.introduce(contact.id, contact.addresses);
+  tried_.erase(contact.id);
+  contact.seen_ms = server_.unix_ms();
+  contacts_.saw(std::move(contact), server_.unix_ms());
+  met_.notify();
+}
+
+/// Contacts whose record is current are members: what they know, the servers know.
+std::vector<PeerId> SwarmDirectory::next_probes() {
+  std::set<PeerId> members;
+  for (const SignedRecord* record : server_.storage().records(std::string(kPeerKey), server_.unix_ms())) {
+    members.insert(record->record.owner);
+  }
+  std::vector<std::pair<TimePoint, PeerId>> due;
+  for (const Contact& contact : contacts_.all()) {
+    if (contact.id == net_.self() || members.contains(contact.id)) continue;
+    const auto tried = tried_.find(contact.id);
+    const TimePoint last = tried == tried_.end() ? TimePoint::min() : tried->second;
+    if (last == TimePoint::min() || clock_.now() - last >= options_.probe_period) due.emplace_back(last, contact.id);
+  }
+  std::sort(due.begin(), due.end());
+  std::vector<PeerId> probes;
+  for (std::size_t i = 0; i < std::min(options_.probes, due.size()); ++i) probes.push_back(due[i].second);
+  return probes;
+}
+
+Task<> SwarmDirectory::probe_contacts() {
+  for (;;) {
+    const std::vector<PeerId> probes = next_probes();
+    for (const PeerId& contact : probes) tried_[contact] = clock_.now();
+    if (tried_.size() > 4 * contacts_.size() + 16) tried_.clear();
+    const auto body = [&](TaskGroup& tasks) -> Task<> {
+      for (const PeerId& contact : probes) tasks.spawn("directory.probe", probe(contact));
+      co_await tasks.join();
+    };
+    auto scope = task_scope(rethrow, body);
+    co_await std::move(scope);
+    if (!next_probes().empty()) continue;  // met while we waited
+    const TimePoint next = clock_.now() + options_.probe_period;
+    co_await met_.wait_until(clock_, next);
+  }
+}
+
+/// Learns the members and servers it knows, and tells it ours.
+Task<> SwarmDirectory::probe(PeerId contact) {
+  const TimePoint deadline = clock_.now() + options_.poll_timeout;
+  std::size_t answered = 0;
+  co_await ask_one(std::string(kPeerKey), contact, true, deadline, answered);
+  if (answered == 0) co_return;
+  log_.info("directory.contact_answered", {{"peer", contact.short_text()}});
+  std::vector<SignedRecord> lacking = client_.take_lacking(contact, wire::kPutRecordsMax);
+  if (lacking.empty()) co_return;
+  const auto told = co_await client_.put(contact, std::move(lacking), deadline);
+  if (!told) log_.debug("directory.put_failed", {{"server", contact.short_text()}, {"why", told.error().message()}});
+}
+
+Task<> SwarmDirectory::keep_contacts() {
+  Duration pause = options_.contacts_period / 6;  // the first time soon, in case the node does not live long
+  for (;;) {
+    co_await clock_.sleep_until(clock_.now() + pause);
+    pause = options_.contacts_period;
+    const std::int64_t now_ms = server_.unix_ms();
+    for (const Record& record : current(std::string(kPeerKey))) {
+      auto peer = decode_peer_record(record.value);
+      if (!peer || !peer->reachable || record.owner == net_.self()) continue;
+      Contact contact;
+      contact.id = record.owner;
+      contact.addresses = std::move(peer->listen);
+      contact.seen_ms = now_ms;
+      contacts_.saw(std::move(contact), now_ms);
+    }
+    if (options_.contacts_file.empty()) continue;
+    const auto work = [file = options_.contacts_file, text = contacts_.text()] { return save(file, text); };
+    const std::string problem = co_await offload(workers_, work);
+    if (!problem.empty()) {
+      log_.warn("directory.contacts_not_saved", {{"file", options_.contacts_file.string()}, {"why", problem}});
+    }
+  }
+}
+
+/// A node without servers waits and says why: it never founds a swarm of its own.
+Task<> SwarmDirectory::tell_when_unreachable() {
+  bool told = false;
+  Duration pause = options_.connected_window;
+  for (;;) {
+    co_await clock_.sleep_until(clock_.now() + pause);
+    if (!connected()) {
+      log_.warn("directory.unreachable",
+                {{"servers", client_.others().size()},
+                 {"contacts", contacts_.size()},
+                 {"advice", "no server of the run answers; check the bootstrap address and the network; trying on"}});
+    } else if (told) {
+      log_.info("directory.reachable_again");
+    }
+    told = !connected();
+    pause = told ? std::chrono::seconds(60) : options_.connected_window;
+  }
+}
+
+}  // namespace collab::directory

@@ -1,0 +1,83 @@
+#include "directory/wire.hpp"
+
+#include "crypto/fields.hpp"
+
+#include <algorithm>
+
+namespace collab::directory::wire {
+namespace {
+
+constexpr std::size_t kLengthBytes = 4;
+constexpr std::size_t kVersionBytes = sizeof(SlotId) + 8 + 8;
+
+SlotId slot_from(std::span<const std::byte> bytes) {
+  SlotId slot{};
+  std::transform(bytes.begin(), bytes.end(), slot.begin(), [](std::byte b) { return static_cast<unsigned char>(b); });
+  return slot;
+}
+
+}  // namespace
+
+Bytes pack_records(std::span<const SignedRecord* const> records) {
+  FieldWriter fields;
+  for (const SignedRecord* record : records) fields.add_blob(encode(*record));
+  return fields.finish();
+}
+
+Bytes pack_versions(std::span<const Version> versions) {
+  FieldWriter fields;
+  for (const Version& version : versions) {
+    fields.add_raw(std::as_bytes(std::span(version.slot)));
+    fields.add(version.sequence).add(static_cast<std::uint64_t>(version.expires_ms));
+  }
+  return fields.finish();
+}
+
+Bytes pack_slots(std::span<const SlotId> slots) {
+  FieldWriter fields;
+  for (const SlotId& slot : slots) fields.add_raw(std::as_bytes(std::span(slot)));
+  return fields.finish();
+}
+
+Result<std::vector<SignedRecord>> take_records(std::span<const std::byte>& payload, std::size_t count) {
+  std::vector<SignedRecord> records;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (payload.size() < kLengthBytes) return Errc::bad_request;
+    FieldReader prefix(payload.first(kLengthBytes));
+    const std::size_t length = prefix.take<std::uint32_t>();
+    payload = payload.subspan(kLengthBytes);
+    if (length > payload.size()) return Errc::bad_request;
+    auto record = decode_record(payload.first(length));
+    if (!record) return record.error();
+    records.push_back(std::move(*record));
+    payload = payload.subspan(length);
+  }
+  return records;
+}
+
+Result<std::vector<Version>> unpack_versions(std::span<const std::byte> payload, std::size_t count) {
+  if (count > payload.size() || payload.size() != count * kVersionBytes) return Errc::bad_request;
+  std::vector<Version> versions;
+  versions.reserve(count);
+  FieldReader fields(payload);
+  for (std::size_t i = 0; i < count; ++i) {
+    Version version;
+    version.slot = slot_from(fields.take_raw(sizeof(SlotId)));
+    version.sequence = fields.take<std::uint64_t>();
+    version.expires_ms = static_cast<std::int64_t>(fields.take<std::uint64_t>());
+    versions.push_back(version);
+  }
+  return versions;
+}
+
+Result<std::vector<SlotId>> unpack_slots(std::span<const std::byte> payload, std::size_t count) {
+  if (count > payload.size() || payload.size() != count * sizeof(SlotId)) return Errc::bad_request;
+  std::vector<SlotId> slots;
+  slots.reserve(count);
+  for (; !payload.empty(); payload = payload.subspan(sizeof(SlotId))) {
+    slots.push_back(slot_from(payload.first(sizeof(SlotId))));
+  }
+  return slots;
+}
+
+}  // namespace collab::directory::wire

@@ -1,0 +1,137 @@
+#pragma once
+// Every message of the directory protocol, version 1. This file is the protocol's specification; base/frame.hpp has
+// the frame around it and the rules of evolution.
+//
+//   method              claim      request           answer
+//   directory.put       join       Put               Stored
+//   directory.get       join       Get               Page       at once
+//   directory.watch     join       Get               Page       when there is something, or after `wait_ms`
+//   directory.exchange  directory  Compare | Fetch   Differing | Fetched
+//
+// Records travel in the payload, as their owners encoded them: u32 length | record, one after the other. A list is as
+// long as the message says, and nothing follows it.
+//
+// **Servers known.** A request has a hash of the servers its sender knows, a Stored or Page that of the answerer. When
+// they differ, the answer also carries the answerer's servers, each as its own signed record of key "peer"; the asker
+// takes them and puts those that the answerer lacks. So one contact between two halves of a swarm joins them.
+
+#include "base/frame.hpp"
+#include "directory/storage.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace collab::directory::wire {
+
+inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::size_t kPutRecordsMax = 32;
+inline constexpr std::size_t kServersMax = 32;
+inline constexpr std::size_t kContactsMax = 32;
+inline constexpr std::size_t kPageBytesMax = std::size_t(256) << 10U;
+inline constexpr std::size_t kPageRecordsMax = 2048;
+inline constexpr std::size_t kFetchMax = 128;
+inline constexpr std::size_t kVersionsMax = 8192;  ///< of one Differing, unless a single bucket has more
+/// Of any answer: a page, the servers, the contacts, the header.
+inline constexpr std::size_t kAnswerBytesMax = std::size_t(512) << 10U;
+inline constexpr std::size_t kPutBytesMax = std::size_t(64) << 10U;
+
+/// "Keep these." Payload: `records` records, of any owner.
+struct Put {
+  std::uint32_t records = 0;  ///< 1..kPutRecordsMax
+  std::uint64_t servers = 0;  ///< hash of the servers the sender knows
+  MSGPACK_DEFINE_MAP(records, servers)
+};
+
+/// What became of one of them.
+struct Outcome {
+  std::uint8_t code = 0;     ///< 0: kept, or kept already. 1: there is a newer one. Else 1 + the number of an Errc
+  std::uint64_t number = 0;  ///< as in Refusal: for `busy` the milliseconds to wait
+  std::string reason;        ///< for the owner's user
+  MSGPACK_DEFINE_MAP(code, number, reason)
+};
+
+/// Payload: `newer` records that stand in the way of what was put, in the order of their outcomes (proof, signed by the
+/// same owner, that he has to go on above their sequence); then `known` servers.
+struct Stored {
+  std::vector<Outcome> outcomes;  ///< in the order of the records
+  std::uint32_t newer = 0;
+  std::uint32_t known = 0;
+  std::uint64_t servers = 0;
+  MSGPACK_DEFINE_MAP(outcomes, newer, known, servers)
+};
+
+/// "What is under this key?" Changes after (instance, since) only: the cursor of the last page from the same storer.
+struct Get {
+  std::string key;
+  std::uint64_t instance = 0;  ///< of the storer's memory, so that a restarted one is read from its beginning
+  std::uint64_t since = 0;     ///< change number
+  std::uint32_t wait_ms = 0;   ///< directory.watch: how long a change may be awaited; at most 30 s
+  std::uint64_t servers = 0;   ///< hash of the servers the asker knows
+  bool contacts = false;       ///< send some contacts too
+  MSGPACK_DEFINE_MAP(key, instance, since, wait_ms, servers, contacts)
+};
+
+/// Somebody who may know the swarm. Hearsay: TLS shows whether it is him.
+struct KnownPeer {
+  std::array<unsigned char, 32> id{};
+  std::vector<std::string> addresses;  ///< `host:port`; at most 8
+  std::int64_t seen_ms = 0;            ///< Unix milliseconds
+  MSGPACK_DEFINE_MAP(id, addresses, seen_ms)
+};
+
+/// Payload: `records` records of the key, oldest change first; then `known` servers.
+struct Page {
+  std::uint64_t instance = 0;
+  std::uint64_t next = 0;  ///< the cursor to ask from
+  bool more = false;       ///< at once: the page is full
+  std::uint32_t records = 0;
+  std::uint32_t known = 0;
+  std::uint64_t servers = 0;
+  std::vector<KnownPeer> contacts;  ///< at most `kContactsMax`
+  MSGPACK_DEFINE_MAP(instance, next, more, records, known, servers, contacts)
+};
+
+/// Server -> server: "where do we differ, from bucket `first` on?"
+struct Compare {
+  std::uint32_t first = 0;
+  std::vector<std::uint64_t> buckets;  ///< kBuckets hashes
+  MSGPACK_DEFINE_MAP(first, buckets)
+};
+
+/// Payload: the versions in the differing buckets of first..next, sorted: slot (16) | u64 sequence | i64 expires_ms.
+struct Differing {
+  std::uint64_t buckets = 0;  ///< bit b: bucket b differs and is in the payload
+  std::uint32_t next = 0;     ///< compare again from here; kBuckets: that was all
+  std::uint32_t versions = 0;
+  MSGPACK_DEFINE_MAP(buckets, next, versions)
+};
+
+/// "Send me these." Payload: `slots` times a slot (16).
+struct Fetch {
+  std::uint32_t slots = 0;  ///< 1..kFetchMax
+  MSGPACK_DEFINE_MAP(slots)
+};
+
+/// Payload: `records` records: those of the slots that are still there.
+struct Fetched {
+  std::uint32_t records = 0;
+  MSGPACK_DEFINE_MAP(records)
+};
+
+using Header = std::variant<Put, Stored, Get, Page, Compare, Differing, Fetch, Fetched>;
+
+/// What stands in the payloads.
+Bytes pack_records(std::span<const SignedRecord* const> records);
+Bytes pack_versions(std::span<const Version> versions);
+Bytes pack_slots(std::span<const SlotId> slots);
+
+/// Takes `count` records off the front of `payload`. Errors: `bad_request`.
+Result<std::vector<SignedRecord>> take_records(std::span<const std::byte>& payload, std::size_t count);
+/// The whole payload. Errors: `bad_request` unless it is exactly `count` of them.
+Result<std::vector<Version>> unpack_versions(std::span<const std::byte> payload, std::size_t count);
+Result<std::vector<SlotId>> unpack_slots(std::span<const std::byte> payload, std::size_t count);
+
+}  // namespace collab::directory::wire

@@ -1,0 +1,60 @@
+#include "progress/standing.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+namespace collab::progress {
+
+bool is_fresh(const Record& record, std::int64_t unix_ms, std::int64_t slack_ms) {
+  const std::int64_t age_ms = unix_ms - record.unix_ms;
+  return age_ms <= 2 * std::int64_t(record.period_ms) + slack_ms && age_ms >= -60'000;
+}
+
+std::optional<std::uint64_t> global_epoch(const std::vector<Standing>& standings) {
+  std::vector<std::uint64_t> epochs;
+  for (const Standing& standing : standings) epochs.push_back(standing.record.epoch);
+  if (epochs.empty()) return std::nullopt;
+  std::sort(epochs.begin(), epochs.end(), std::greater<>());
+  return epochs.size() <= 2 ? epochs[0] : epochs[1];
+}
+
+std::optional<Digest> majority(const std::vector<Standing>& standings, std::uint64_t epoch) {
+  struct Votes {
+    std::size_t peers = 0;
+    std::uint64_t samples = 0;
+  };
+  std::map<Digest, Votes> votes;
+  for (const Standing& standing : standings) {
+    if (standing.record.epoch != epoch) continue;
+    Votes& of = votes[standing.record.parameters];
+    ++of.peers;
+    of.samples += standing.record.samples;
+  }
+  std::optional<Digest> best;
+  for (const auto& [hash, of] : votes) {  // ascending, so a tie stays with the lower hash
+    const Votes& leading = best ? votes.at(*best) : of;
+    if (!best || std::tie(of.peers, of.samples) > std::tie(leading.peers, leading.samples)) best = hash;
+  }
+  return best;
+}
+
+double gathered(const std::vector<Standing>& standings, std::uint64_t epoch, std::int64_t unix_ms) {
+  double sum = 0;
+  for (const auto& [peer, record] : standings) {
+    if (record.epoch != epoch || !record.taking_part) continue;
+    const auto age_ms = std::clamp<std::int64_t>(unix_ms - record.unix_ms, 0, 2 * std::int64_t(record.period_ms));
+    sum += static_cast<double>(record.samples) + record.samples_per_s * static_cast<double>(age_ms) / 1000;
+  }
+  return sum;
+}
+
+double samples_per_s(const std::vector<Standing>& standings, std::uint64_t epoch) {
+  double sum = 0;
+  for (const auto& [peer, record] : standings) {
+    if (record.taking_part && record.epoch + 1 >= epoch) sum += record.samples_per_s;
+  }
+  return sum;
+}
+
+}  // namespace collab::progress

@@ -1,0 +1,36 @@
+#pragma once
+// What the records of a swarm say together: pure.
+
+#include "crypto/peer_id.hpp"
+#include "progress/wire.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace collab::progress {
+
+/// One peer's record that is fresh: at most two of its periods old.
+struct Standing {
+  PeerId peer;
+  Record record;
+};
+
+/// Whether `record` still speaks for its peer: at most two periods and `slack` old, and not from the future by more.
+bool is_fresh(const Record& record, std::int64_t unix_ms, std::int64_t slack_ms = 2000);
+
+/// The highest epoch that two of them show; of two or one: the highest. Empty: nobody says anything.
+std::optional<std::uint64_t> global_epoch(const std::vector<Standing>& standings);
+
+/// The hash that most of those at `epoch` hold; ties to more samples, then to the lower hash. Empty: nobody is there.
+std::optional<Digest> majority(const std::vector<Standing>& standings, std::uint64_t epoch);
+
+/// Samples gathered for `epoch` by now: what was told, and since then at the told rate, but for no longer than two
+/// periods. `others_only` sums of peers in `standings`.
+double gathered(const std::vector<Standing>& standings, std::uint64_t epoch, std::int64_t unix_ms);
+
+/// Samples per second of all who take part at `epoch` or one before it (their next record will say so).
+double samples_per_s(const std::vector<Standing>& standings, std::uint64_t epoch);
+
+}  // namespace collab::progress

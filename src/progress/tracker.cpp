@@ -1,0 +1,183 @@
+#include "progress/tracker.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace collab::progress {
+namespace {
+
+constexpr std::int64_t kRecordTtlPeriods = 6;  // two make a record stale; the rest bridges a lost server
+
+std::int64_t to_ms(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+}  // namespace
+
+Tracker::Tracker(Needs needs, TrackerOptions options)
+    : needs_(std::move(needs)),
+      options_(options),
+      watch_(needs_.directory.watch(std::string(kProgressKey))),
+      changed_(needs_.loop),
+      due_(needs_.loop) {}
+
+Tracker::~Tracker() = default;
+
+Task<> Tracker::run() {
+  const auto body = [this](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("progress.publish", publish());
+    co_await follow();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+void Tracker::show(Record own) {
+  const bool news =
+      !shown_ || own.epoch != own_.epoch || own.group != own_.group || own.taking_part != own_.taking_part;
+  if (news) {
+    history_[own.epoch] = own.parameters;
+    while (history_.size() > options_.history) history_.erase(history_.begin());
+  }
+  own.unix_ms = needs_.clock.unix_ms();
+  own.period_ms = own_.period_ms;
+  own_ = std::move(own);
+  shown_ = true;
+  if (!news) return;
+  urgent_ = true;
+  due_.notify();
+}
+
+Task<> Tracker::publish() {
+  while (!shown_) co_await due_.wait();
+  for (;;) {
+    // news at most every period_min, so that epochs of a blink do not flood the directory
+    const Duration wait = period();
+    own_.period_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(to_ms(wait), to_ms(options_.period_min)));
+    own_.unix_ms = needs_.clock.unix_ms();
+    urgent_ = false;
+    const Duration ttl =
+        std::clamp<Duration>(kRecordTtlPeriods * wait, std::chrono::seconds(10), std::chrono::seconds(60));
+    needs_.directory.publish(std::string(kProgressKey), "", encode(own_), ttl);
+    if (!first_published_) first_published_ = needs_.clock.now();
+    const TimePoint published = needs_.clock.now();
+    co_await needs_.clock.sleep_until(published + options_.period_min);
+    while (!urgent_ && needs_.clock.now() < published + wait) co_await due_.wait_until(needs_.clock, published + wait);
+  }
+}
+
+Duration Tracker::period() {
+  const double eta = eta_s();
+  const Duration wanted = std::isfinite(eta) ? from_seconds(std::min(eta / 8, 3600.0)) : options_.period_max;
+  const Duration bounded = std::clamp(wanted, options_.period_min, options_.period_max);
+  const double jitter = 0.8 + 0.4 * static_cast<double>(needs_.random.below(1U << 20U)) * 0x1p-20;
+  return from_seconds(to_seconds(bounded) * jitter);
+}
+
+Task<> Tracker::follow() {
+  for (;;) {
+    read_records();
+    // records also go stale by themselves, so look again even when nothing comes
+    co_await watch_->changed_until(needs_.clock.now() + std::chrono::seconds(1));
+  }
+}
+
+void Tracker::read_records() {
+  std::map<PeerId, Record> known;
+  for (const directory::Record& record : watch_->records()) {
+    if (record.owner == needs_.self || !record.subkey.empty()) continue;
+    const auto progress = decode(record.value);
+    if (!progress) {
+      needs_.log.warn("progress.bad_record", {{"peer", record.owner.short_text()}});
+      continue;
+    }
+    known.emplace(record.owner, *progress);
+  }
+  known_ = std::move(known);
+  changed_.notify();
+}
+
+std::vector<Standing> Tracker::others() const {
+  std::vector<Standing> fresh;
+  for (const auto& [peer, record] : known_) {
+    if (is_fresh(record, needs_.clock.unix_ms())) fresh.push_back({peer, record});
+  }
+  return fresh;
+}
+
+std::vector<Standing> Tracker::all() const {
+  auto standings = others();
+  if (shown_) standings.push_back({needs_.self, own_});
+  return standings;
+}
+
+std::size_t Tracker::current_peers() const {
+  const auto standings = others();
+  const auto count =
+      std::count_if(standings.begin(), standings.end(), [](const Standing& s) { return s.record.taking_part; });
+  return static_cast<std::size_t>(count) + 1;
+}
+
+bool Tracker::alone() const {
+  const bool long_known = first_published_ && needs_.clock.now() - *first_published_ >= options_.alone_after;
+  return long_known && needs_.directory.connected() && current_peers() == 1;
+}
+
+double Tracker::samples() const {
+  return gathered(others(), own_.epoch, needs_.clock.unix_ms()) + static_cast<double>(own_.samples);
+}
+
+double Tracker::eta_s() const {
+  const double rate = progress::samples_per_s(all(), own_.epoch);
+  if (rate <= 0) return std::numeric_limits<double>::infinity();
+  return std::max(0.0, static_cast<double>(options_.target_batch) - samples()) / rate;
+}
+
+double Tracker::loss() const {
+  double sum = 0;
+  std::size_t count = 0;
+  for (const auto& [peer, record] : all()) {
+    if (!record.taking_part || !std::isfinite(record.loss)) continue;
+    sum += record.loss;
+    ++count;
+  }
+  return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(count);
+}
+
+std::vector<PeerId> Tracker::donors(std::uint64_t epoch) const {
+  auto standings = others();
+  std::erase_if(standings, [&](const Standing& standing) { return standing.record.epoch < epoch; });
+  std::stable_sort(standings.begin(), standings.end(),
+                   [](const Standing& a, const Standing& b) { return a.record.epoch > b.record.epoch; });
+  std::vector<PeerId> peers;
+  for (const Standing& standing : standings) peers.push_back(standing.peer);
+  return peers;
+}
+
+PeerId Tracker::lowest_of_epoch(std::uint64_t epoch) const {
+  const auto place = [&](const PeerId& peer) { return Hasher("collab turn").add(peer.key).add(epoch).finish(); };
+  PeerId lowest = needs_.self;
+  for (const auto& [peer, record] : others()) {
+    if (record.taking_part && place(peer) < place(lowest)) lowest = peer;
+  }
+  return lowest;
+}
+
+std::optional<std::uint64_t> Tracker::diverged_at() const {
+  const auto fresh = others();
+  for (const auto& [epoch, own] : history_) {
+    auto there = fresh;
+    std::erase_if(there, [&, at = epoch](const Standing& standing) { return standing.record.epoch != at; });
+    if (there.empty()) continue;
+    Record mine = own_;
+    mine.epoch = epoch;
+    mine.parameters = own;
+    there.push_back({needs_.self, mine});
+    if (majority(there, epoch) != own) return epoch;
+  }
+  return std::nullopt;
+}
+
+}  // namespace collab::progress

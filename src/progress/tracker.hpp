@@ -1,0 +1,100 @@
+#pragma once
+// How far is the swarm, and who belongs to it.
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/random.hpp"
+#include "base/signal.hpp"
+#include "base/task_group.hpp"
+#include "directory/directory.hpp"
+#include "progress/standing.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace collab::progress {
+
+struct TrackerOptions {
+  std::uint64_t target_batch = 1;
+  Duration period_min = std::chrono::milliseconds(500);  ///< between two records of this peer
+  Duration period_max = std::chrono::seconds(10);
+  Duration alone_after = std::chrono::seconds(3);  ///< after the first own record: by then others would have shown up
+  std::size_t history = 256;                       ///< own epochs whose hash is remembered
+};
+
+/// Publishes this peer's record, reads everybody's. Thread safety: none; belongs to the node's loop.
+class Tracker {
+ public:
+  struct Needs {
+    directory::Directory& directory;
+    Clock& clock;
+    Log& log;
+    Random random;  ///< jitter of the period
+    asio::any_io_executor loop;
+    PeerId self;
+  };
+
+  Tracker(Needs needs, TrackerOptions options);
+  ~Tracker();
+
+  /// Until cancelled. Publishes nothing before the first `show`.
+  Task<> run();
+
+  /// What this peer says of itself from now on; a new epoch or group is published at once, the rest when it is due.
+  /// `unix_ms` and `period_ms` are filled in here.
+  void show(Record own);
+  const Record& own() const noexcept { return own_; }
+
+  /// Fresh records of the others, sorted by peer; what is not fresh any more is left out.
+  std::vector<Standing> others() const;
+  /// With this peer's own, when it shows one.
+  std::vector<Standing> all() const;
+
+  std::optional<std::uint64_t> global_epoch() const { return progress::global_epoch(all()); }
+  /// Peers that gather samples now, this one included.
+  std::size_t current_peers() const;
+  /// The directory answers, has long known of this peer, and shows nobody else who takes part.
+  bool alone() const;
+  /// Samples of everybody for this peer's epoch.
+  double samples() const;
+  /// Seconds until the target batch; infinite: unknown.
+  double eta_s() const;
+  /// Mean training loss that peers tell; NaN: unknown.
+  double loss() const;
+  /// Others at `epoch` or beyond, the most advanced first: who can give its state or result.
+  std::vector<PeerId> donors(std::uint64_t epoch) const;
+  /// The one who does what one peer must do for `epoch`, such as evaluating: the lowest hash(peer, epoch) of those who
+  /// take part.
+  PeerId lowest_of_epoch(std::uint64_t epoch) const;
+
+  /// An epoch at which the majority holds other parameters than this peer held; empty: none is known.
+  std::optional<std::uint64_t> diverged_at() const;
+  /// Forgets own hashes: they belonged to a state that was replaced.
+  void forget_history() { history_.clear(); }
+
+  /// Notified when a record has come or gone.
+  Signal& changed() noexcept { return changed_; }
+
+ private:
+  Task<> publish();
+  Task<> follow();
+  Duration period();
+  void read_records();
+
+  Needs needs_;
+  TrackerOptions options_;
+  std::unique_ptr<directory::Watch> watch_;
+  std::map<PeerId, Record> known_;
+  std::map<std::uint64_t, Digest> history_;
+  Record own_;
+  bool shown_ = false;
+  bool urgent_ = false;
+  std::optional<TimePoint> first_published_;
+  Signal changed_;
+  Signal due_;
+};
+
+}  // namespace collab::progress

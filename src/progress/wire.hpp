@@ -1,0 +1,41 @@
+#pragma once
+// The progress record: what every peer says of itself, under key "progress" of the directory. This file is its
+// specification; base/frame.hpp has the rules of its evolution. It is signed as a whole by the directory's record.
+
+#include "base/frame.hpp"
+#include "crypto/hash.hpp"
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+namespace collab::progress {
+
+inline constexpr std::string_view kProgressKey = "progress";
+
+namespace wire {
+
+struct ProgressV1 {
+  std::uint64_t epoch = 0;      ///< of the parameters it holds
+  std::uint64_t samples = 0;    ///< gathered for this epoch
+  double samples_per_s = 0;     ///< while it computes
+  std::int64_t unix_ms = 0;     ///< when this was so
+  std::uint32_t period_ms = 0;  ///< until the next record, at most; older than two of them it says nothing any more
+  Digest group{};               ///< of its last committed round; zero: none yet
+  Digest parameters{};          ///< state::parameter_hash
+  double loss = 0;              ///< its training loss of the last epoch; NaN: unknown
+  bool taking_part = false;     ///< it gathers samples for this epoch; else it watches, or catches up
+  MSGPACK_DEFINE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, loss, taking_part)
+};
+using Header = std::variant<ProgressV1>;
+
+}  // namespace wire
+
+using Record = wire::ProgressV1;
+
+Bytes encode(const Record& record);
+/// Errors: `bad_request` for other bytes, or numbers that no correct peer says: a rate or loss out of range, a period
+/// of 0.
+Result<Record> decode(std::span<const std::byte> value);
+
+}  // namespace collab::progress

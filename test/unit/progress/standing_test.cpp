@@ -1,0 +1,94 @@
+#include "progress/rate.hpp"
+#include "progress/standing.hpp"
+
+#include <cmath>
+
+#include "support/doctest.hpp"
+
+namespace collab::progress {
+namespace {
+
+Standing standing(unsigned char number, std::uint64_t epoch, unsigned char hash = 0, std::uint64_t samples = 0) {
+  Standing out;
+  out.peer.key[0] = number;
+  out.record.epoch = epoch;
+  out.record.parameters[0] = hash;
+  out.record.samples = samples;
+  out.record.period_ms = 1000;
+  out.record.taking_part = true;
+  return out;
+}
+
+Digest hash(unsigned char number) {
+  Digest digest{};
+  digest[0] = number;
+  return digest;
+}
+
+}  // namespace
+
+TEST_CASE("standing: the global epoch is the highest that two show, of two or one the highest") {
+  CHECK_FALSE(global_epoch({}));
+  CHECK(global_epoch({standing(1, 5)}) == 5);
+  CHECK(global_epoch({standing(1, 5), standing(2, 9)}) == 9);
+  CHECK(global_epoch({standing(1, 5), standing(2, 9), standing(3, 7)}) == 7);
+  CHECK(global_epoch({standing(1, 900), standing(2, 9), standing(3, 9), standing(4, 8)}) == 9);
+}
+
+TEST_CASE("standing: the majority is by peers, ties by samples, then by the lower hash") {
+  CHECK_FALSE(majority({standing(1, 5)}, 6));
+  CHECK(majority({standing(1, 5, 2), standing(2, 5, 1), standing(3, 5, 2), standing(4, 6, 1)}, 5) == hash(2));
+  CHECK(majority({standing(1, 5, 1, 10), standing(2, 5, 2, 11)}, 5) == hash(2));
+  CHECK(majority({standing(1, 5, 2, 10), standing(2, 5, 1, 10)}, 5) == hash(1));
+}
+
+TEST_CASE("standing: samples go on at the told rate, for two periods at most") {
+  Standing one = standing(1, 3, 0, 100);
+  one.record.samples_per_s = 10;
+  one.record.unix_ms = 1'000'000;
+  CHECK(gathered({one}, 3, 1'000'500) == doctest::Approx(105));
+  CHECK(gathered({one}, 3, 1'060'000) == doctest::Approx(120));
+  CHECK(gathered({one}, 4, 1'000'500) == 0);
+  one.record.taking_part = false;
+  CHECK(gathered({one}, 3, 1'000'500) == 0);
+}
+
+TEST_CASE("standing: a record speaks for two of its periods and a little") {
+  Record record = standing(1, 3).record;
+  record.unix_ms = 1'000'000;
+  CHECK(is_fresh(record, 1'002'000));
+  CHECK(is_fresh(record, 1'004'000));
+  CHECK_FALSE(is_fresh(record, 1'004'001));
+  CHECK_FALSE(is_fresh(record, 1'000'000 - 60'001));
+}
+
+TEST_CASE("progress record: round trip, and numbers that nobody can mean are refused") {
+  Record record = standing(1, 7, 3, 44).record;
+  record.loss = std::nan("");
+  const auto back = decode(encode(record));
+  REQUIRE(back);
+  CHECK(back->epoch == 7);
+  CHECK(back->samples == 44);
+  CHECK(back->parameters == record.parameters);
+  CHECK(std::isnan(back->loss));
+  record.period_ms = 0;
+  CHECK_FALSE(decode(encode(record)));
+  record.period_ms = 1000;
+  record.samples_per_s = std::nan("");
+  CHECK_FALSE(decode(encode(record)));
+  CHECK_FALSE(decode({}));
+}
+
+TEST_CASE("rate: right from the first microbatch, and pauses do not count") {
+  Rate rate;
+  const TimePoint start{};
+  rate.add(16, start);
+  CHECK(rate.samples_per_s() == 0);
+  rate.add(16, start + std::chrono::seconds(2));
+  CHECK(rate.samples_per_s() == doctest::Approx(8));
+  rate.pause(start + std::chrono::seconds(2), start + std::chrono::seconds(60));
+  rate.add(16, start + std::chrono::seconds(62));
+  CHECK(rate.samples_per_s() == doctest::Approx(8));
+}
+
+}  // namespace collab::progress

@@ -55,7 +55,8 @@ bool ServerSet::update(const Storage& storage, std::int64_t now_ms) {
     published.insert(fact.owner);
     if (!peer->reachable) continue;
     // a node's sequence begins at its start, in Unix milliseconds
-    const bool young = static_cast<std::int64_t>(fact.sequence) > now_ms - options_.young_ms;
+    const bool young =
+        fact.sequence > static_cast<std::uint64_t>(std::max<std::int64_t>(0, now_ms - options_.young_ms));
     const Digest rank = rank_of(options_.run, fact.owner);
     if (peer->directory) flagged.push_back({false, rank, fact.owner});
     reachable.push_back({young, rank, fact.owner});

@@ -75,7 +75,7 @@ std::optional<Recipe> preset(std::string_view name) {
                  .intermediate = 512,
                  .positions = 64,
                  .init = 0.04},
-                {.learning_rate = 1e-2, .warmup_epochs = 20, .total_epochs = 600}, 16, 64, 128);
+                {.learning_rate = 7e-3, .warmup_epochs = 10, .total_epochs = 600}, 16, 64, 128);
   Recipe recipe;
   if (name == "tiny")
     recipe = make({.vocabulary = 8000,

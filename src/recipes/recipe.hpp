@@ -35,8 +35,8 @@ struct LambSettings {
 
 /// Learning rate by epoch: linear up to `learning_rate`, then linear down to 0.
 struct Schedule {
-  double learning_rate = 1e-2;
-  std::uint64_t warmup_epochs = 20;  ///< epoch `warmup_epochs - 1` is the first with the full rate
+  double learning_rate = 7e-3;
+  std::uint64_t warmup_epochs = 10;  ///< epoch `warmup_epochs - 1` is the first with the full rate
   std::uint64_t total_epochs = 600;  ///< from here on the rate is 0: the run is over
   /// Only sums, products and quotients of doubles, so every machine gets the same bits.
   double at(std::uint64_t epoch) const noexcept;

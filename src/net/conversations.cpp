@@ -29,6 +29,11 @@ class Conversations::Talk final : public Conversation {
 
   Task<Result<>> send(PeerId to, TrafficClass traffic, Frame frame, TimePoint deadline) override;
   Task<Result<Envelope>> receive(TimePoint deadline) override;
+  void add_member(PeerId peer) override {
+    if (peer == hub_.needs_.self || std::find(members_.begin(), members_.end(), peer) != members_.end()) return;
+    members_.push_back(peer);
+    hub_.needs_.paths.converses(peer, 1);
+  }
 
   Key key;
   Signal arrived;

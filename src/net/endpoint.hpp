@@ -57,6 +57,8 @@ class Conversation {
   virtual Task<Result<>> send(PeerId to, TrafficClass, Frame frame, TimePoint deadline) = 0;
   /// The next frame from anyone, control first, in arrival order. One receiver at a time. Errors: `late`.
   virtual Task<Result<Envelope>> receive(TimePoint deadline) = 0;
+  /// From now on `peer` is a member as those it was opened with: its connection is pinged. Once is enough.
+  virtual void add_member(PeerId peer) = 0;
 };
 
 /// What is known about the way to one peer.

@@ -1,0 +1,104 @@
+#include "support/notice_board.hpp"
+
+#include <algorithm>
+
+namespace collab::test {
+
+class NoticeBoard::Watch final : public directory::Watch {
+ public:
+  Watch(NoticeBoard& board, PeerId reader, std::string key) : board_(board), reader_(reader), key_(std::move(key)) {}
+
+  const std::vector<directory::Record>& records() const override {
+    records_.clear();
+    const TimePoint now = board_.world_.clock().now();
+    const auto cut = board_.cut_.find(reader_);
+    for (const auto& [place, posts] : board_.posts_[key_]) {
+      const Post* newest = nullptr;
+      for (const Post& post : posts) {
+        const bool hidden = cut != board_.cut_.end() && post.seen_from > cut->second;
+        if (!hidden && post.seen_from <= now && post.expires > now) newest = &post;
+      }
+      if (newest != nullptr && !newest->record.value.empty()) records_.push_back(newest->record);
+    }
+    return records_;
+  }
+
+  Task<bool> changed_until(TimePoint deadline) override {
+    if (deadline == TimePoint::max()) {
+      co_await board_.changed_.wait();
+      co_return true;
+    }
+    co_return co_await board_.changed_.wait_until(board_.world_.clock(), deadline);
+  }
+
+ private:
+  NoticeBoard& board_;
+  PeerId reader_;
+  std::string key_;
+  mutable std::vector<directory::Record> records_;
+};
+
+class NoticeBoard::View final : public directory::Directory {
+ public:
+  View(NoticeBoard& board, PeerId self) : board_(board), self_(self) {}
+
+  void publish(std::string key, std::string subkey, Bytes value, Duration ttl) override {
+    const TimePoint now = board_.world_.clock().now();
+    Post post;
+    post.record.key = key;
+    post.record.owner = self_;
+    post.record.subkey = subkey;
+    post.record.sequence = ++board_.sequence_;
+    post.record.value = std::move(value);
+    post.seen_from = now + board_.delay_;
+    post.expires = now + ttl;
+    auto& posts = board_.posts_[key][{self_, subkey}];
+    posts.push_back(std::move(post));
+    if (posts.size() > 2) posts.erase(posts.begin());
+    board_.tasks_.spawn("announce", board_.announce(now + board_.delay_));
+  }
+  void withdraw(const std::string& key, const std::string& subkey) override {
+    publish(key, subkey, Bytes(), std::chrono::seconds(1));
+  }
+  Task<Result<std::vector<directory::Record>>> get(std::string key, TimePoint) override {
+    co_return NoticeBoard::Watch(board_, self_, std::move(key)).records();
+  }
+  std::unique_ptr<directory::Watch> watch(std::string key) override {
+    return std::make_unique<NoticeBoard::Watch>(board_, self_, std::move(key));
+  }
+  bool connected() const override { return !board_.cut_.contains(self_); }
+
+ private:
+  NoticeBoard& board_;
+  PeerId self_;
+};
+
+NoticeBoard::NoticeBoard(sim::Simulation& world, Duration delay)
+    : world_(world), delay_(delay), changed_(world.executor()), tasks_(world.executor(), rethrow) {}
+
+NoticeBoard::~NoticeBoard() {
+  const auto stop = [this]() -> Task<> { co_await tasks_.stop(); };
+  world_.run(stop());
+}
+
+directory::Directory& NoticeBoard::view_of(const PeerId& peer) {
+  auto& view = views_[peer];
+  if (!view) view = std::make_unique<View>(*this, peer);
+  return *view;
+}
+
+void NoticeBoard::cut_off(const PeerId& peer, bool cut) {
+  if (cut) {
+    cut_.emplace(peer, world_.clock().now());
+  } else {
+    cut_.erase(peer);
+    changed_.notify();
+  }
+}
+
+Task<> NoticeBoard::announce(TimePoint when) {
+  co_await world_.clock().sleep_until(when);
+  changed_.notify();
+}
+
+}  // namespace collab::test

@@ -35,9 +35,11 @@ using GroupId = Digest;
 struct Group {
   GroupId id{};  ///< hash of everything below
   std::uint64_t epoch = 0;
-  std::uint32_t round = 1;     ///< 1.. within the epoch
-  std::uint32_t attempt = 0;   ///< counts the tries of one (epoch, round), so a failed group is never met again
-  std::vector<Member> roster;  ///< 2..kGroupSizeMax, sorted by id; a peer's index is its rank
+  std::uint32_t round = 1;    ///< 1.. within the epoch
+  std::uint32_t attempt = 0;  ///< counts the tries of one (epoch, round), so a failed group is never met again
+  /// 2..kGroupSizeMax, sorted by id; a peer's index is its rank. One only for a peer that is the whole swarm: such a
+  /// group never travels, so `check` refuses it.
+  std::vector<Member> roster;
   std::uint32_t chunk_units = 16;
   std::uint64_t weight_min = 0;  ///< samples below which the round must not commit
   Digest codec_map{};
@@ -50,8 +52,9 @@ struct Group {
 Group seal(Group group);
 /// The id of what is there, whoever computed it.
 GroupId compute_id(const Group& group);
-/// Errors: `bad_request` for a roster that is unsorted, too small or large or without `self`; units that do not add up
-/// to a vector of `values`, or given to a client; an `order` that is no permutation; an id that does not fit.
+/// What a plan must keep, whoever sent it. Errors: `bad_request` for a roster that is unsorted, too small or large or
+/// without `self`; units that do not add up to a vector of `values`, or given to a client; chunks of no unit or of more
+/// than 16; an `order` that is no permutation; a node or client that may bring nothing; an id that does not fit.
 Result<> check(const Group& group, const PeerId& self, std::size_t values);
 
 }  // namespace collab::matchmaking

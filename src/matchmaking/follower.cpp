@@ -1,0 +1,68 @@
+#include "matchmaking/follower.hpp"
+
+#include <algorithm>
+
+namespace collab::matchmaking {
+
+wire::Join Follower::ask(const PeerId& leader, std::uint64_t own_samples, TimePoint now) {
+  leader_ = leader;
+  accepted_ = false;
+  asked_at_ = now;
+  leader_deadline_ = TimePoint::max();
+  ask_again_at_.reset();
+
+  wire::Join join;
+  join.key = terms_.options.key;
+  join.epoch = terms_.wanted.epoch;
+  join.round = terms_.wanted.round;
+  join.attempt = terms_.wanted.attempt;
+  join.schema = terms_.options.schema;
+  join.codec_map = terms_.options.codec_map;
+  join.role = static_cast<std::uint8_t>(terms_.options.role);
+  join.up = terms_.up_bytes_per_s;
+  join.down = terms_.down_bytes_per_s;
+  join.samples = own_samples;
+  join.previous = terms_.previous;
+  join.incarnation = terms_.options.incarnation;
+  return join;
+}
+
+void Follower::on_accepted(const wire::Accepted& accepted, TimePoint now) {
+  accepted_ = true;
+  ask_again_at_.reset();
+  leader_deadline_ = now + std::chrono::milliseconds(accepted.deadline_ms);
+}
+
+Follower::Next Follower::on_time(const Links& links, TimePoint now, std::string_view& why) const {
+  if (!leader_) return Next::wait;
+  const Patience& patience = terms_.options.patience;
+  const net::LinkState link = links.state(*leader_);
+  why = "silent";
+  if (accepted_) {
+    if (is_lost(link, asked_at_, now, patience)) return Next::strike;
+    why = "never began";
+    return now >= leader_deadline_ + silence_limit(link, patience) ? Next::strike : Next::wait;
+  }
+  if (is_lost(link, asked_at_, now, patience)) return Next::strike;
+  if (ask_again_at_) return now >= *ask_again_at_ ? Next::ask_again : Next::wait;
+  why = "no answer";
+  return now - asked_at_ >= std::max(patience.absent_max, 4 * link.rtt) ? Next::strike : Next::wait;
+}
+
+std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& begin) {
+  const Wanted& wanted = terms.wanted;
+  if (begin.epoch != wanted.epoch || begin.round != wanted.round) return RefusalReason::other_round;
+  if (begin.schema != terms.options.schema) return RefusalReason::schema_differs;
+  if (begin.codec_map != terms.options.codec_map) return RefusalReason::codec_map_differs;
+  auto group = wire::from_wire(begin);
+  if (!group || !check(*group, terms.self, terms.options.values)) return RefusalReason::bad_plan;
+  if (group->weight_min != wanted.weight_min) return RefusalReason::bad_plan;
+  if (group->roster[*group->rank_of(terms.self)].role != terms.options.role) return RefusalReason::bad_plan;
+  const auto beyond = [&](const Member& member) {
+    return wanted.target_samples > 0 && member.weight_max > kTargetsPerPeer * wanted.target_samples;
+  };
+  if (std::any_of(group->roster.begin(), group->roster.end(), beyond)) return RefusalReason::weight_refused;
+  return std::move(*group);
+}
+
+}  // namespace collab::matchmaking

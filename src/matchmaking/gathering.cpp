@@ -1,0 +1,391 @@
+#include "matchmaking/gathering.hpp"
+
+#include <algorithm>
+
+namespace collab::matchmaking {
+
+Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, TimePoint now)
+    : terms_(std::move(terms)),
+      links_(std::move(links)),
+      start_(std::move(start)),
+      carried_(std::move(carried)),
+      candidates_(terms_, links_),
+      leader_(terms_),
+      follower_(terms_),
+      own_samples_(start_.own_samples),
+      may_presume_(start_.direct && terms_.wanted.attempt == 0),
+      last_time_(now) {
+  for (const PeerId& peer : carried_.distrusted) candidates_.strike(peer, "distrusted");
+  const Sureness sureness = start_.direct ? Sureness::standing : Sureness::contact;
+  for (const auto& [id, role] : start_.last_group) candidates_.add({id, role != Role::client, sureness});
+  for (const Candidate& candidate : start_.candidates) candidates_.add(candidate);
+  choose(now);
+  may_presume_ = false;  // the promise of a standing group is to its first leader only
+  for (const auto& [from, join] : std::exchange(carried_.early, {})) on(from, join, now);
+  maybe_begin(now);
+}
+
+void Gathering::on_message(const PeerId& from, const wire::Header& message, TimePoint now) {
+  if (from == terms_.self) return;
+  std::visit([&](const auto& body) { on(from, body, now); }, message);
+  maybe_begin(now);
+}
+
+void Gathering::on_unreachable(const PeerId& peer, TimePoint now) {
+  if (outcome_) return;
+  strike(peer, "unreachable", now);
+  maybe_begin(now);
+}
+
+void Gathering::on_candidates(const std::vector<Candidate>& candidates, TimePoint now) {
+  if (outcome_) return;
+  for (const Candidate& candidate : candidates) candidates_.add(candidate);
+  choose(now);
+  maybe_begin(now);
+}
+
+void Gathering::on_samples(std::uint64_t own_total, TimePoint now) {
+  if (outcome_) return;
+  own_samples_ = own_total;
+  if (follower_.leader()) {
+    wire::Samples samples;
+    samples.total = own_total;
+    send(*follower_.leader(), samples);
+  }
+  maybe_begin(now);
+}
+
+void Gathering::on_current_peers(std::size_t count, TimePoint now) {
+  terms_.wanted.current_peers = count;
+  maybe_begin(now);
+}
+
+void Gathering::on_time(TimePoint now) {
+  const Patience& patience = terms_.options.patience;
+  // when our own loop stood still, everybody looks silent
+  if (now - last_time_ > patience.blocked) lenient_until_ = now + patience.silence_min;
+  last_time_ = now;
+  if (outcome_ || now < lenient_until_) return;
+  check_follower(now);
+  check_followers(now);
+  choose(now);
+  maybe_begin(now);
+}
+
+void Gathering::expire(TimePoint now) {
+  if (outcome_) return;
+  maybe_begin(now);
+  if (outcome_) return;
+  fail(refused_for_ ? *refused_for_ : leading_ ? leader_.lacking() : NoGroup::late);
+}
+
+void Gathering::leave() {
+  wire::Leave leave;
+  leave.for_good = true;
+  std::set<PeerId> told;
+  for (const auto& [id, candidate] : candidates_.known()) {
+    if (candidate.sureness != Sureness::contact && !candidates_.struck(id)) told.insert(id);
+  }
+  for (const PeerId& id : leader_.followers()) told.insert(id);
+  if (follower_.leader()) told.insert(*follower_.leader());
+  for (const PeerId& id : told) send(id, leave);
+  follower_.forget();
+  leader_.resign();
+  leading_ = false;
+  if (!outcome_) outcome_ = Result<Group>(NoGroup::left);
+}
+
+// ---- choosing a side
+
+void Gathering::choose(TimePoint now) {
+  if (outcome_) return;
+  if (follower_.leader()) return hint();
+  // a standing group does not run after old acquaintances, nor does a leader whom others trust
+  const bool settled = start_.direct || (leading_ && leader_.has_joined_followers());
+  const auto best = candidates_.smallest(settled ? Sureness::declared : Sureness::contact);
+  if (best == terms_.self) {
+    if (!leading_) lead(now);
+    return invite(now);
+  }
+  if (leading_) resign(*best);
+  if (best) ask(*best, now);
+}
+
+void Gathering::hint() {
+  const auto best = candidates_.smallest(Sureness::declared);
+  const PeerId leader = *follower_.leader();
+  if (!best || *best == terms_.self || best == hinted_ || !candidates_.before(*best, leader)) return;
+  hinted_ = best;
+  redirect(leader, *best);
+}
+
+void Gathering::lead(TimePoint now) {
+  leading_ = true;
+  if (!may_presume_) return;
+  for (const auto& [id, role] : start_.last_group) {
+    if (links_.state(id).connected && !candidates_.struck(id)) leader_.presume(id, role, now);
+  }
+}
+
+void Gathering::invite(TimePoint now) {
+  for (const auto& [id, candidate] : candidates_.known()) {
+    if (candidates_.struck(id) || leader_.has(id) || invited_.contains(id)) continue;
+    if (start_.direct && candidate.sureness == Sureness::contact) continue;
+    invited_.emplace(id, now);
+    redirect(id, terms_.self);
+  }
+}
+
+void Gathering::resign(const PeerId& to) {
+  for (const PeerId& id : leader_.followers()) {
+    if (id != to) redirect(id, to);
+  }
+  leader_.resign();
+  invited_.clear();
+  leading_ = false;
+}
+
+void Gathering::ask(const PeerId& leader, TimePoint now) {
+  send(leader, follower_.ask(leader, own_samples_, now));
+}
+
+// ---- what others say
+
+void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
+  if (join.key.size() > wire::kKeyBytesMax) return refuse(from, RefusalReason::other_round);
+  if (outcome_) return answer_after_outcome(from, join);
+  const bool can_lead = join.role != static_cast<std::uint8_t>(Role::client);
+  if (!leading_ || (can_lead && candidates_.before(from, terms_.self))) {
+    // every wait points to a smaller place
+    const auto& leader = follower_.leader();
+    if (leader && *leader != from && candidates_.before(*leader, terms_.self)) return redirect(from, *leader);
+    return refuse(from, RefusalReason::not_leading);
+  }
+  if (const auto reason = leader_.on_join(from, join, now)) {
+    refuse(from, *reason);
+    if (*reason == RefusalReason::full || *reason == RefusalReason::former_life) return;
+    note(*reason);
+    strike(from, sentence(*reason), now);
+    return give_up_if_hopeless();
+  }
+  if (!carried_.distrusted.contains(from)) candidates_.forgive(from);
+  candidates_.add({from, can_lead, Sureness::declared});
+  invited_.erase(from);
+  const auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(terms_.wanted.deadline - now).count();
+  wire::Accepted accepted;
+  accepted.deadline_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(left_ms, 0, 0xFFFFFFFF));
+  send(from, accepted);
+}
+
+void Gathering::answer_after_outcome(const PeerId& from, const wire::Join& join) {
+  if (!*outcome_) return send(from, wire::Leave());
+  if (const auto reason = unfit(terms_, join)) return refuse(from, *reason);
+  const Group& group = outcome_->value();
+  if (join.attempt <= group.attempt) return refuse(from, RefusalReason::begun);
+  // our round may fail for us too; then our next try answers
+  if (carried_.early.size() < kGroupSizeMax || carried_.early.contains(from)) carried_.early[from] = join;
+}
+
+void Gathering::on(const PeerId& from, const wire::Samples& samples, TimePoint) {
+  const auto early = carried_.early.find(from);
+  if (early != carried_.early.end()) early->second.samples = samples.total;
+  if (leading_) leader_.on_samples(from, samples.total);
+}
+
+void Gathering::on(const PeerId& from, const wire::Accepted& accepted, TimePoint now) {
+  if (outcome_) return;
+  if (follower_.leader() == from) return follower_.on_accepted(accepted, now);
+  send(from, wire::Leave());  // it counts on us, but we have gone elsewhere
+}
+
+void Gathering::on(const PeerId& from, const wire::Redirect& message, TimePoint now) {
+  const PeerId named{message.leader};
+  if (named == terms_.self) return;
+  if (outcome_) {
+    if (from != named) return;
+    return *outcome_ ? refuse(from, RefusalReason::begun) : send(from, wire::Leave());
+  }
+  if (follower_.leader() == from && from != named) return follow_redirect(from, named, now);
+  // hearsay costs us a wait when it is wrong, so nobody has many words
+  if (from != named &&
+      (hearsay_.size() > Candidates::kCandidatesMax || ++hearsay_[from] > terms_.options.patience.redirects_max))
+    return;
+  if (from == named && !carried_.distrusted.contains(from)) candidates_.forgive(from);
+  candidates_.add({named, true, Sureness::declared});
+  const auto mine = leading_ ? std::optional<PeerId>(terms_.self) : follower_.leader();
+  if (from == named && mine == named && follower_.is_to_ask_again()) return ask(named, now);  // it leads by now
+  if (from == named && mine && *mine != named && candidates_.before(*mine, named)) redirect(from, *mine);
+  choose(now);
+}
+
+void Gathering::follow_redirect(const PeerId& leader, const PeerId& to, TimePoint now) {
+  if (!candidates_.before(to, leader)) return distrust(leader, "redirects to a larger place", now);
+  if (!follower_.count_redirect()) return strike(leader, "too many redirects", now);
+  candidates_.add({to, true, Sureness::declared});
+  if (candidates_.struck(to) || !links_.can_reach(to)) return follower_.ask_later(now);
+  ask(to, now);
+}
+
+void Gathering::on(const PeerId& from, const wire::Refused& refused, TimePoint now) {
+  if (outcome_) return;
+  const auto reason = static_cast<RefusalReason>(refused.reason);
+  const bool by_leader = follower_.leader() == from;
+  if (!by_leader && !invited_.contains(from)) return;
+  note(reason);
+  strike(from, sentence(reason), now);
+  give_up_if_hopeless();
+}
+
+void Gathering::on(const PeerId& from, const wire::Leave& leave, TimePoint now) {
+  carried_.early.erase(from);
+  if (leave.for_good && (left_.size() < Candidates::kCandidatesMax)) left_.insert(from);
+  if (outcome_) return;
+  leader_.drop(from);
+  invited_.erase(from);
+  if (leave.for_good || follower_.leader() == from) strike(from, "left", now);
+}
+
+void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) {
+  if (begin.attempt < terms_.wanted.attempt || (outcome_ && !*outcome_)) return;
+  if (outcome_) {
+    const auto again = wire::from_wire(begin);
+    if (!again || again->id != outcome_->value().id) refuse(from, RefusalReason::joined_elsewhere);
+    return;
+  }
+  const bool promised = follower_.leader() && *follower_.leader() != from && follower_.accepted();
+  if (promised || (leading_ && leader_.has_joined_followers())) return refuse(from, RefusalReason::joined_elsewhere);
+
+  const auto verdict = judge(terms_, begin);
+  if (const auto* reason = std::get_if<RefusalReason>(&verdict)) {
+    refuse(from, *reason);
+    return distrust(from, sentence(*reason), now);
+  }
+  take_group(from, std::get<Group>(verdict));
+}
+
+void Gathering::take_group(const PeerId& from, Group group) {
+  if (follower_.leader() && *follower_.leader() != from) send(*follower_.leader(), wire::Leave());
+  if (leading_) {
+    leader_.resign();
+    leading_ = false;
+  }
+  follower_.forget();
+  outcome_ = Result<Group>(std::move(group));
+}
+
+// ---- leading
+
+void Gathering::maybe_begin(TimePoint now) {
+  if (!leading_ || outcome_) return;
+  auto group = leader_.begin(own_samples_, waiting_for_others(), now);
+  if (!group) return;
+  const wire::Begin begin = wire::to_wire(*group);
+  for (const Member& member : group->roster) {
+    if (member.id != terms_.self) send(member.id, begin);
+  }
+  outcome_ = Result<Group>(std::move(*group));
+}
+
+bool Gathering::waiting_for_others() const {
+  // contacts are invited, but they have not said that they come
+  return std::any_of(invited_.begin(), invited_.end(), [this](const auto& entry) {
+    const auto known = candidates_.known().find(entry.first);
+    return known != candidates_.known().end() && known->second.sureness != Sureness::contact;
+  });
+}
+
+void Gathering::check_followers(TimePoint now) {
+  if (!leading_) return;
+  for (const PeerId& id : leader_.lost(links_, now)) strike(id, "silent", now);
+  const Patience& patience = terms_.options.patience;
+  for (const auto& [id, since] : std::map(invited_)) {
+    const net::LinkState link = links_.state(id);
+    const auto known = candidates_.known().find(id);
+    const bool standing = known != candidates_.known().end() && known->second.sureness == Sureness::standing;
+    const Duration limit = standing ? std::max(patience.absent_max, 4 * link.rtt) : silence_limit(link, patience);
+    if (is_lost(link, since, now, patience)) {
+      strike(id, "silent", now);
+    } else if (now - since >= limit) {
+      strike(id, "did not join", now);
+    }
+  }
+}
+
+// ---- following
+
+void Gathering::spread_the_word(TimePoint now) {
+  if (spread_ || !follower_.accepted() || now < follower_.asked_at() + terms_.options.patience.silence_min) return;
+  spread_ = true;
+  const PeerId leader = *follower_.leader();
+  const auto& known = candidates_.known();
+  auto next = known.upper_bound(terms_.self);  // each tells its successors, so together they reach everybody
+  unsigned told = 0;
+  for (std::size_t seen = 0; seen < known.size() && told < terms_.options.patience.redirects_max; ++seen, ++next) {
+    if (next == known.end()) next = known.begin();
+    const auto& [id, candidate] = *next;
+    if (id == leader || candidate.sureness != Sureness::declared || candidates_.struck(id)) continue;
+    if (!candidates_.before(leader, id)) continue;
+    redirect(id, leader);
+    ++told;
+  }
+}
+
+void Gathering::check_follower(TimePoint now) {
+  spread_the_word(now);
+  std::string_view why;
+  switch (follower_.on_time(links_, now, why)) {
+    case Follower::Next::wait: return;
+    case Follower::Next::ask_again: return ask(*follower_.leader(), now);
+    case Follower::Next::strike: return strike(*follower_.leader(), why, now);
+  }
+}
+
+void Gathering::strike(const PeerId& peer, std::string_view why, TimePoint now) {
+  if (!candidates_.struck(peer)) struck_.emplace_back(peer, why);
+  candidates_.strike(peer, why);
+  leader_.drop(peer);
+  invited_.erase(peer);
+  if (follower_.leader() != peer) return;
+  send(peer, wire::Leave());  // should it live after all, it must not count on us
+  follower_.forget();
+  choose(now);
+}
+
+void Gathering::distrust(const PeerId& peer, std::string_view why, TimePoint now) {
+  if (carried_.distrusted.size() < Candidates::kCandidatesMax) carried_.distrusted.insert(peer);
+  strike(peer, why, now);
+}
+
+void Gathering::note(RefusalReason reason) {
+  if (reason == RefusalReason::begun && !refused_for_) refused_for_ = NoGroup::begun;
+  if (reason == RefusalReason::schema_differs) refused_for_ = NoGroup::schema_differs;
+  if (reason == RefusalReason::codec_map_differs) refused_for_ = NoGroup::codec_map_differs;
+}
+
+void Gathering::give_up_if_hopeless() {
+  if (!outcome_ && refused_for_ && 2 * candidates_.possible() <= terms_.wanted.current_peers) fail(*refused_for_);
+}
+
+void Gathering::fail(NoGroup reason) {
+  if (follower_.leader()) send(*follower_.leader(), wire::Leave());
+  for (const PeerId& id : leader_.followers()) send(id, wire::Leave());
+  follower_.forget();
+  leader_.resign();
+  leading_ = false;
+  outcome_ = Result<Group>(reason);
+}
+
+void Gathering::refuse(const PeerId& to, RefusalReason reason) {
+  wire::Refused refused;
+  refused.reason = static_cast<std::uint8_t>(reason);
+  refused.detail = sentence(reason);
+  send(to, refused);
+}
+
+void Gathering::redirect(const PeerId& to, const PeerId& leader) {
+  wire::Redirect message;
+  message.leader = leader.key;
+  send(to, message);
+}
+
+}  // namespace collab::matchmaking

@@ -1,0 +1,137 @@
+#pragma once
+// One peer's whole part in one search, pure: it leads or follows, and changes between the two as candidates come and
+// go.
+
+#include "matchmaking/candidates.hpp"
+#include "matchmaking/follower.hpp"
+#include "matchmaking/leader.hpp"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace collab::matchmaking {
+
+/// A member of the group that committed last.
+struct Standing {
+  PeerId id;
+  Role role = Role::node;
+};
+
+/// What a search starts from.
+struct Start {
+  std::vector<Standing> last_group;   ///< who held its result, without self
+  bool direct = false;                ///< this round follows directly: they count as joined to its first leader
+  std::vector<Candidate> candidates;  ///< from the directory
+  std::uint64_t own_samples = 0;
+};
+
+/// Frames and time in, frames and an outcome out.
+///
+/// Whoever has the smallest place among the candidates it knows leads; the others ask the smallest they know, and are
+/// sent on to a smaller one if there is one. A peer is promised to one leader at a time: only that leader, its silence
+/// or its refusal releases it. So the rosters of two leaders overlap only while one of them is taken for dead.
+/// After the outcome it still answers: late askers hear at once that the group has begun.
+/// Thread safety: none. Memory: bounded by Candidates::kCandidatesMax entries in each table.
+class Gathering {
+ public:
+  using Outgoing = std::pair<PeerId, wire::Header>;
+  /// What a failed try hands to the next: who asked for it already, and who is not to be trusted.
+  struct Carried {
+    std::map<PeerId, wire::Join> early;
+    std::set<PeerId> distrusted;
+  };
+
+  Gathering(Terms terms, Links links, Start start, Carried carried, TimePoint now);
+  Gathering(const Gathering&) = delete;  // its halves refer to its terms
+  Gathering& operator=(const Gathering&) = delete;
+
+  void on_message(const PeerId& from, const wire::Header&, TimePoint now);
+  /// A frame to it could not be sent.
+  void on_unreachable(const PeerId&, TimePoint now);
+  /// The directory changed: all it shows under the key.
+  void on_candidates(const std::vector<Candidate>&, TimePoint now);
+  void on_samples(std::uint64_t own_total, TimePoint now);
+  void on_current_peers(std::size_t count, TimePoint now);
+  /// To be called every 100 ms or so: silence makes no noise of its own.
+  void on_time(TimePoint now);
+  /// The deadline passed, or the caller does not want a group any more.
+  void expire(TimePoint now);
+  /// The peer leaves the run: whoever might wait for it is told.
+  void leave();
+
+  /// Once set it stays. A group: everybody in its roster has been sent it, or sent it to us.
+  const std::optional<Result<Group>>& outcome() const noexcept { return outcome_; }
+  bool leading() const noexcept { return leading_; }
+  const std::optional<PeerId>& following() const noexcept { return follower_.leader(); }
+  /// Peers that said they leave the run.
+  const std::set<PeerId>& left() const noexcept { return left_; }
+
+  std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+  /// Who was struck since the last call, and why: for the log.
+  std::vector<std::pair<PeerId, std::string_view>> take_struck() { return std::exchange(struck_, {}); }
+  Carried take_carried() { return std::exchange(carried_, {}); }
+
+ private:
+  void on(const PeerId&, const wire::Join&, TimePoint);
+  void on(const PeerId&, const wire::Samples&, TimePoint);
+  void on(const PeerId&, const wire::Accepted&, TimePoint);
+  void on(const PeerId&, const wire::Redirect&, TimePoint);
+  void on(const PeerId&, const wire::Refused&, TimePoint);
+  void on(const PeerId&, const wire::Leave&, TimePoint);
+  void on(const PeerId&, const wire::Begin&, TimePoint);
+
+  void choose(TimePoint now);
+  void hint();
+  void lead(TimePoint now);
+  void invite(TimePoint now);
+  void resign(const PeerId& to);
+  void ask(const PeerId& leader, TimePoint now);
+  void follow_redirect(const PeerId& leader, const PeerId& to, TimePoint now);
+  void answer_after_outcome(const PeerId& from, const wire::Join&);
+  void take_group(const PeerId& from, Group group);
+  void maybe_begin(TimePoint now);
+  void check_follower(TimePoint now);
+  /// A leader that does not begin may not know everybody: newcomers that we see are told of it.
+  void spread_the_word(TimePoint now);
+  void check_followers(TimePoint now);
+  bool waiting_for_others() const;
+  /// Not asked and not waited for any more; if it was our leader, the next is chosen.
+  void strike(const PeerId&, std::string_view why, TimePoint now);
+  void distrust(const PeerId&, std::string_view why, TimePoint now);
+  /// A refusal, ours or theirs, may tell why there will be no group.
+  void note(RefusalReason reason);
+  void give_up_if_hopeless();
+  void fail(NoGroup reason);
+
+  void send(const PeerId& to, wire::Header message) { outgoing_.emplace_back(to, std::move(message)); }
+  void refuse(const PeerId& to, RefusalReason reason);
+  void redirect(const PeerId& to, const PeerId& leader);
+
+  Terms terms_;
+  Links links_;
+  Start start_;
+  Carried carried_;
+  Candidates candidates_;
+  Leader leader_;
+  Follower follower_;
+  std::uint64_t own_samples_ = 0;
+  bool leading_ = false;
+  bool may_presume_ = false;             // until the first leader is known
+  std::map<PeerId, TimePoint> invited_;  // who has not joined yet, while we lead
+  std::optional<PeerId> hinted_;
+  bool spread_ = false;
+  std::map<PeerId, unsigned> hearsay_;  // redirects to third peers, by who sent them
+  std::optional<NoGroup> refused_for_;  // what the last refusal that matters means for us
+  std::set<PeerId> left_;
+  TimePoint last_time_{};
+  TimePoint lenient_until_{};
+  std::optional<Result<Group>> outcome_;
+  std::vector<Outgoing> outgoing_;
+  std::vector<std::pair<PeerId, std::string_view>> struck_;
+};
+
+}  // namespace collab::matchmaking

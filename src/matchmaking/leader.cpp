@@ -1,0 +1,125 @@
+#include "matchmaking/leader.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace collab::matchmaking {
+
+Leader::Leader(const Terms& terms) : terms_(terms), attempt_(terms.wanted.attempt) {}
+
+void Leader::presume(const PeerId& peer, Role role, TimePoint now) {
+  if (peer == terms_.self || full()) return;
+  Follower follower;
+  follower.applicant.id = peer;
+  follower.applicant.role = role;
+  follower.applicant.previous = terms_.previous;
+  follower.since = now;
+  members_.emplace(peer, follower);
+}
+
+std::optional<RefusalReason> unfit(const Terms& terms, const wire::Join& join) {
+  const Wanted& wanted = terms.wanted;
+  if (join.key != terms.options.key || join.epoch != wanted.epoch || join.round != wanted.round)
+    return RefusalReason::other_round;
+  if (join.schema != terms.options.schema) return RefusalReason::schema_differs;
+  if (join.codec_map != terms.options.codec_map) return RefusalReason::codec_map_differs;
+  if (join.role > static_cast<std::uint8_t>(Role::auxiliary)) return RefusalReason::bad_plan;
+  return std::nullopt;
+}
+
+std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Join& join, TimePoint now) {
+  assert(from != terms_.self);
+  if (const auto reason = unfit(terms_, join)) return reason;
+  const auto known = members_.find(from);
+  if (known == members_.end() && full()) return RefusalReason::full;
+  if (known != members_.end() && join.incarnation < known->second.incarnation) return RefusalReason::former_life;
+
+  Follower follower;
+  follower.applicant = {from, static_cast<Role>(join.role), join.up, join.down, join.samples, join.previous};
+  follower.joined = true;
+  follower.since = now;
+  follower.incarnation = join.incarnation;
+  members_[from] = follower;
+  attempt_ = std::max(attempt_, join.attempt);
+  return std::nullopt;
+}
+
+void Leader::on_samples(const PeerId& from, std::uint64_t total) {
+  const auto member = members_.find(from);
+  if (member != members_.end()) member->second.applicant.samples = total;
+}
+
+std::vector<PeerId> Leader::followers() const {
+  std::vector<PeerId> ids;
+  for (const auto& [id, member] : members_) ids.push_back(id);
+  return ids;
+}
+
+bool Leader::has_joined_followers() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& entry) { return entry.second.joined; });
+}
+
+std::vector<PeerId> Leader::lost(const Links& links, TimePoint now) const {
+  std::vector<PeerId> ids;
+  for (const auto& [id, member] : members_) {
+    if (is_lost(links.state(id), member.since, now, terms_.options.patience)) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::uint64_t Leader::bound_of(const PeerId& peer) const {
+  const std::uint64_t bound = std::max<std::uint64_t>(1, terms_.options.weight_max(peer));
+  if (terms_.wanted.target_samples == 0) return bound;
+  return std::min(bound, kTargetsPerPeer * terms_.wanted.target_samples);
+}
+
+std::uint64_t Leader::samples(std::uint64_t own) const {
+  std::uint64_t sum = own;
+  for (const auto& [id, member] : members_) {
+    if (member.applicant.role != Role::auxiliary) sum += std::min(member.applicant.samples, bound_of(id));
+  }
+  return sum;
+}
+
+std::size_t Leader::senders() const {
+  const auto sends = [](const auto& entry) { return entry.second.applicant.role != Role::auxiliary; };
+  const auto others = std::count_if(members_.begin(), members_.end(), sends);
+  return static_cast<std::size_t>(others) + (terms_.options.role == Role::auxiliary ? 0 : 1);
+}
+
+std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_others, TimePoint now) const {
+  if (samples(own_samples) < terms_.wanted.target_samples || !has_quorum()) return std::nullopt;
+  if (waiting_for_others && !full() && now < gather_deadline()) return std::nullopt;
+  if (members_.empty() && (waiting_for_others || !terms_.wanted.alone)) return std::nullopt;
+
+  std::vector<Applicant> roster;
+  for (const auto& [id, member] : members_) roster.push_back(member.applicant);
+  Applicant self{terms_.self, terms_.options.role, terms_.up_bytes_per_s, terms_.down_bytes_per_s,
+                 own_samples, terms_.previous};
+  const auto before = [](const Applicant& a, const Applicant& b) { return a.id < b.id; };
+  roster.insert(std::upper_bound(roster.begin(), roster.end(), self, before), self);
+
+  const Plan plan = terms_.options.plan(roster);
+  assert(plan.units.size() == roster.size());
+  Group group;
+  group.epoch = terms_.wanted.epoch;
+  group.round = terms_.wanted.round;
+  group.attempt = attempt_;
+  group.chunk_units = plan.chunk_units;
+  group.weight_min = terms_.wanted.weight_min;
+  group.codec_map = terms_.options.codec_map;
+  group.schema = terms_.options.schema;
+  for (std::size_t rank = 0; rank < roster.size(); ++rank) {
+    const Applicant& peer = roster[rank];
+    const std::uint64_t weight_max = peer.role == Role::auxiliary ? 0 : bound_of(peer.id);
+    group.roster.push_back({peer.id, peer.role, weight_max, peer.previous, plan.units[rank], 0});
+  }
+  return seal(std::move(group));
+}
+
+NoGroup Leader::lacking() const {
+  if (members_.empty()) return NoGroup::alone;
+  return has_quorum() ? NoGroup::late : NoGroup::no_quorum;
+}
+
+}  // namespace collab::matchmaking

@@ -1,0 +1,66 @@
+#pragma once
+// A leader's half of a search, pure: who has joined, and whether the group may begin.
+
+#include "matchmaking/no_group.hpp"
+#include "matchmaking/terms.hpp"
+
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace collab::matchmaking {
+
+/// Why who sent it can have no place in a group on these terms, whoever leads.
+std::optional<RefusalReason> unfit(const Terms&, const wire::Join&);
+
+/// Frames and time go in, answers come out; the owner sends them. Memory: one Applicant per member of the group.
+class Leader {
+ public:
+  explicit Leader(const Terms& terms);
+
+  /// A member of the standing group: joined without a word. `now`: silence counts from here.
+  void presume(const PeerId&, Role, TimePoint now);
+  /// Nothing: it is in. A second Join of a member replaces what the first told.
+  std::optional<RefusalReason> on_join(const PeerId& from, const wire::Join&, TimePoint now);
+  /// Ignored from who is no member.
+  void on_samples(const PeerId& from, std::uint64_t total);
+  void drop(const PeerId& peer) { members_.erase(peer); }
+  /// Nobody counts on us any more, and nobody is presumed again.
+  void resign() { members_.clear(); }
+
+  bool has(const PeerId& peer) const { return members_.contains(peer); }
+  std::vector<PeerId> followers() const;
+  /// Whether somebody asked to be led; presumed members did not.
+  bool has_joined_followers() const;
+  /// Members whose connection broke or is silent.
+  std::vector<PeerId> lost(const Links&, TimePoint now) const;
+  bool full() const { return members_.size() + 1 >= terms_.options.group_size_max; }
+  /// Own and told samples; of nobody more than its bound.
+  std::uint64_t samples(std::uint64_t own) const;
+
+  /// The sealed group, when it may begin: the batch is full; nobody else is waited for, or there is no room, or no time
+  /// left; it has more than half of the current peers; and it has company, or its peer is alone.
+  std::optional<Group> begin(std::uint64_t own_samples, bool waiting_for_others, TimePoint now) const;
+  /// What a search that ends now lacked.
+  NoGroup lacking() const;
+  /// From here on the group begins without those who are still waited for.
+  TimePoint gather_deadline() const { return terms_.wanted.deadline - terms_.options.patience.silence_min; }
+
+ private:
+  struct Follower {
+    Applicant applicant;
+    bool joined = false;  ///< by a Join; else presumed
+    TimePoint since{};
+    std::uint64_t incarnation = 0;
+  };
+
+  std::uint64_t bound_of(const PeerId&) const;
+  std::size_t senders() const;
+  bool has_quorum() const { return 2 * senders() > terms_.wanted.current_peers; }
+
+  const Terms& terms_;
+  std::map<PeerId, Follower> members_;  // without self
+  std::uint32_t attempt_;               // the highest that anybody here has tried
+};
+
+}  // namespace collab::matchmaking

@@ -1,0 +1,97 @@
+#pragma once
+// What a peer brings to a group, what it asks of one, and what it accepts.
+
+#include "base/clock.hpp"
+#include "matchmaking/group.hpp"
+#include "matchmaking/wire.hpp"
+#include "net/endpoint.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace collab::matchmaking {
+
+/// What a leader knows of one peer when it plans.
+struct Applicant {
+  PeerId id;
+  Role role = Role::node;
+  std::uint64_t up_bytes_per_s = 0;    ///< 0: unknown
+  std::uint64_t down_bytes_per_s = 0;  ///< 0: unknown
+  std::uint64_t samples = 0;           ///< told so far
+  Digest previous{};                   ///< the group it committed with before
+};
+
+struct Plan {
+  std::vector<std::uint32_t> units;  ///< by rank; as many as the vector has, none for a client
+  std::uint32_t chunk_units = 16;
+};
+
+/// Segments for a roster sorted by id, of 1..kGroupSizeMax peers. Must keep what check() asks.
+using Planner = std::function<Plan(const std::vector<Applicant>& roster)>;
+/// Samples that a peer can honestly bring now: what its progress records allow, and one microbatch.
+using WeightMax = std::function<std::uint64_t(const PeerId&)>;
+
+inline constexpr std::uint64_t kTargetsPerPeer = 4;  ///< nobody's weight may exceed so many target batches
+
+/// How long one waits for others. Silence is measured on the connection, so a busy peer is not a silent one.
+struct Patience {
+  Duration silence_min = std::chrono::milliseconds(500);  ///< or 4 x rtt if longer: then a silent peer is struck
+  Duration ping_period = std::chrono::milliseconds(500);  ///< connections are this quiet in good health
+  Duration absent_max = std::chrono::seconds(2);          ///< then a live peer that does not answer a Join is struck
+  Duration ask_again = std::chrono::milliseconds(100);    ///< after a redirect to a peer that is struck here
+  Duration blocked = std::chrono::milliseconds(350);      ///< own loop stood still for longer: nobody is struck for it
+  unsigned redirects_max = 8;                             ///< of one search; then who redirects is struck
+};
+
+struct MatchmakerOptions {
+  std::string key;  ///< run/bundle/grid/digits, at most wire::kKeyBytesMax
+  Digest schema{};
+  Digest codec_map{};
+  std::size_t values = 0;                      ///< length of the flat vector
+  Role role = Role::node;                      ///< a client never leads
+  std::uint64_t incarnation = 0;               ///< grows with every start of this peer
+  std::size_t group_size_max = kGroupSizeMax;  ///< 2..64
+  Patience patience;
+  Planner plan;
+  WeightMax weight_max;
+};
+
+/// One search: a group for one round.
+struct Wanted {
+  std::uint64_t epoch = 0;
+  std::uint32_t round = 1;
+  std::uint32_t attempt = 0;         ///< tries of this round that failed; the group of a failed try is never met again
+  std::uint64_t target_samples = 0;  ///< the leader begins when it knows of so many; 0: at once
+  std::uint64_t weight_min = 0;      ///< the round must not commit with fewer
+  std::size_t current_peers = 1;     ///< senders of the swarm, this one included: a group has more than half of them
+  bool alone = false;                ///< the directory answers and shows nobody else: a group of one is the swarm
+  TimePoint deadline{};
+};
+
+/// Everything that stays the same during one search.
+struct Terms {
+  PeerId self;
+  MatchmakerOptions options;
+  Wanted wanted;
+  Digest previous{};  ///< the group this peer committed with before
+  std::uint64_t up_bytes_per_s = 0;
+  std::uint64_t down_bytes_per_s = 0;
+
+  Digest place_of(const PeerId& peer) const { return place(options.key, wanted.epoch, wanted.round, peer); }
+};
+
+/// What the protocol may ask about connections. Test fakes and net::Endpoint answer it.
+struct Links {
+  std::function<net::LinkState(const PeerId&)> state;
+  std::function<bool(const PeerId&)> can_reach;
+};
+
+/// 4 x rtt, or `silence_min` where that is more.
+Duration silence_limit(const net::LinkState&, const Patience&);
+/// The connection broke after `since`; or nothing came over it for a ping period and the silence limit, counted from
+/// `since` at the earliest; or there is still none after `absent_max`.
+bool is_lost(const net::LinkState&, TimePoint since, TimePoint now, const Patience&);
+
+}  // namespace collab::matchmaking

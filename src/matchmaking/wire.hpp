@@ -1,0 +1,125 @@
+#pragma once
+// Every message of matchmaking, version 1. This file is the protocol's specification; base/frame.hpp has the frame
+// around it and the rules of evolution. No message has a payload.
+//
+// All frames of one (key, epoch, round) travel in one conversation, "matchmaking.group" with topic() below. Places:
+// each peer has one per (key, epoch, round), the hash place() below; whoever waits, waits for a smaller place, so
+// nobody waits in a circle.
+
+#include "base/frame.hpp"
+#include "matchmaking/group.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace collab::matchmaking {
+
+inline constexpr std::string_view kProtocol = "matchmaking.group";
+
+Digest topic(std::string_view key, std::uint64_t epoch, std::uint32_t round);
+/// The reachable candidate with the smallest place leads.
+Digest place(std::string_view key, std::uint64_t epoch, std::uint32_t round, const PeerId&);
+
+/// Why a Join or a Begin is refused. Numbers are wire values.
+enum class RefusalReason : std::uint8_t {
+  other_round = 1,  ///< another key, epoch or round than the conversation's
+  schema_differs,
+  codec_map_differs,
+  full,
+  begun,
+  not_leading,
+  former_life,
+  bad_plan,
+  weight_refused,
+  joined_elsewhere,
+};
+/// One sentence for a person.
+std::string_view sentence(RefusalReason) noexcept;
+
+}  // namespace collab::matchmaking
+
+namespace collab::matchmaking::wire {
+
+inline constexpr std::size_t kKeyBytesMax = 128;
+inline constexpr std::size_t kDetailBytesMax = 200;
+
+/// Asker -> who it believes leads: "count me in". A promise to nobody else until redirected, refused or withdrawn.
+struct Join {
+  std::string key;  ///< run/bundle/grid/digits, at most kKeyBytesMax
+  std::uint64_t epoch = 0;
+  std::uint32_t round = 1;
+  std::uint32_t attempt = 0;  ///< tries of this round that failed for the asker
+  Digest schema{};
+  Digest codec_map{};
+  std::uint8_t role = 0;  ///< a Role
+  std::uint64_t up = 0;   ///< measured bytes per second; 0: unknown
+  std::uint64_t down = 0;
+  std::uint64_t samples = 0;      ///< accumulated for this epoch so far
+  Digest previous{};              ///< the group it committed with before; zero: none
+  std::uint64_t incarnation = 0;  ///< grows with every start of the peer
+  MSGPACK_DEFINE_MAP(key, epoch, round, attempt, schema, codec_map, role, up, down, samples, previous, incarnation)
+};
+
+/// Follower -> leader, after every microbatch.
+struct Samples {
+  std::uint64_t total = 0;  ///< replaces what was told before
+  MSGPACK_DEFINE_MAP(total)
+};
+
+/// Leader -> follower: "you are in, stay with me".
+struct Accepted {
+  std::uint32_t deadline_ms = 0;  ///< milliseconds until the leader begins with whoever is there, or gives up
+  MSGPACK_DEFINE_MAP(deadline_ms)
+};
+
+/// "This one leads." From the peer that was asked: go there, it has a smaller place. From a peer that names itself: an
+/// invitation. From a follower to its leader, or about a third peer: there is a smaller one than you, give way to it.
+struct Redirect {
+  std::array<unsigned char, 32> leader{};
+  MSGPACK_DEFINE_MAP(leader)
+};
+
+/// The answer to a Join, an invitation or a Begin.
+struct Refused {
+  std::uint8_t reason = 0;  ///< a RefusalReason; unknown numbers are refusals too
+  std::string detail;       ///< at most kDetailBytesMax; for the log
+  MSGPACK_DEFINE_MAP(reason, detail)
+};
+
+/// "Do not count on me": I wait elsewhere, my search ended, or I leave the run.
+struct Leave {
+  bool for_good = false;  ///< leaves the run: not of the standing group any more
+  MSGPACK_DEFINE_MAP(for_good)
+};
+
+/// Leader -> roster: the whole group. Its id is the hash of this body, so it is not sent. Lists have one entry per
+/// rank.
+struct Begin {
+  std::uint64_t epoch = 0;
+  std::uint32_t round = 1;
+  std::uint32_t attempt = 0;
+  std::vector<std::array<unsigned char, 32>> roster;  ///< sorted
+  std::vector<std::uint8_t> roles;
+  std::vector<std::uint8_t> order;
+  std::vector<std::uint64_t> weights;  ///< bounds, in samples
+  std::vector<Digest> previous;
+  std::vector<std::uint32_t> units;
+  std::uint32_t chunk_units = 0;
+  std::uint64_t weight_min = 0;
+  Digest codec_map{};
+  Digest schema{};
+  MSGPACK_DEFINE_MAP(epoch, round, attempt, roster, roles, order, weights, previous, units, chunk_units, weight_min,
+                     codec_map, schema)
+};
+
+using Header = std::variant<Join, Samples, Accepted, Redirect, Refused, Leave, Begin>;
+
+Begin to_wire(const Group&);
+/// With the id that follows from the body. Errors: `bad_request` when the lists differ in length, are empty or longer
+/// than kGroupSizeMax, or hold a role that does not exist. What remains is for matchmaking::check().
+Result<Group> from_wire(const Begin&);
+
+}  // namespace collab::matchmaking::wire

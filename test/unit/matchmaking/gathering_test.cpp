@@ -1,0 +1,229 @@
+#include "matchmaking/gathering.hpp"
+
+#include "unit/matchmaking/terms.hpp"
+
+#include "support/doctest.hpp"
+
+namespace collab::matchmaking {
+namespace {
+
+const std::vector<unsigned> kPlaces = by_place();
+
+std::vector<Candidate> declared(std::initializer_list<unsigned> numbers) {
+  std::vector<Candidate> candidates;
+  for (const unsigned number : numbers) candidates.push_back({peer(number), true, Sureness::declared});
+  return candidates;
+}
+
+struct One {
+  explicit One(unsigned self, Start start = {}, std::size_t current_peers = 3)
+      : gathering(terms_of(self, current_peers), world.links(), std::move(start), {}, kStart) {}
+
+  template <class Message>
+  void hears(unsigned from, const Message& message, TimePoint now = kStart) {
+    gathering.on_message(peer(from), wire::Header(message), now);
+  }
+  /// The last message to `to`, if it is of this kind.
+  template <class Message>
+  std::optional<Message> said_to(unsigned to) {
+    std::optional<Message> last;
+    for (auto& [receiver, message] : gathering.take_outgoing()) {
+      if (receiver != peer(to)) continue;
+      last.reset();
+      if (auto* body = std::get_if<Message>(&message)) last = std::move(*body);
+    }
+    return last;
+  }
+
+  FakeLinks world;
+  Gathering gathering;
+};
+
+Start knowing(std::initializer_list<unsigned> numbers) {
+  Start start;
+  start.candidates = declared(numbers);
+  return start;
+}
+
+wire::Redirect redirect_to(unsigned number) {
+  wire::Redirect redirect;
+  redirect.leader = peer(number).key;
+  return redirect;
+}
+
+RefusalReason reason_in(const std::optional<wire::Refused>& refused) {
+  return refused ? static_cast<RefusalReason>(refused->reason) : RefusalReason(0);
+}
+
+}  // namespace
+
+TEST_CASE("gathering: the smallest place leads, the others ask it") {
+  One first(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
+  CHECK(first.gathering.leading());
+  One second(kPlaces[1], knowing({kPlaces[0], kPlaces[2]}));
+  CHECK(second.gathering.following() == peer(kPlaces[0]));
+  CHECK(second.said_to<wire::Join>(kPlaces[0]));
+}
+
+TEST_CASE(
+    "gathering: who is asked and does not lead answers at once with a smaller place, before its own join is answered") {
+  One middle(kPlaces[3], knowing({kPlaces[1]}));
+  middle.hears(kPlaces[5], join_of(kPlaces[5], 1));
+  const auto answer = middle.said_to<wire::Redirect>(kPlaces[5]);
+  REQUIRE(answer);
+  CHECK(PeerId{answer->leader} == peer(kPlaces[1]));
+}
+
+TEST_CASE("gathering: a leader that learns of a smaller place sends its followers there and joins") {
+  One leader(kPlaces[1]);
+  leader.hears(kPlaces[4], join_of(kPlaces[4], 1));
+  CHECK(leader.said_to<wire::Accepted>(kPlaces[4]));
+  leader.gathering.on_candidates(declared({kPlaces[0]}), kStart);
+  CHECK(leader.gathering.following() == peer(kPlaces[0]));
+  const auto sent = leader.gathering.take_outgoing();
+  REQUIRE(sent.size() == 2);
+  CHECK(PeerId{std::get<wire::Redirect>(sent[0].second).leader} == peer(kPlaces[0]));
+  CHECK(std::holds_alternative<wire::Join>(sent[1].second));
+}
+
+TEST_CASE("gathering: a smaller place never joins a larger one") {
+  One leader(kPlaces[4]);
+  leader.hears(kPlaces[2], join_of(kPlaces[2], 1));
+  CHECK(reason_in(leader.said_to<wire::Refused>(kPlaces[2])) == RefusalReason::not_leading);
+}
+
+TEST_CASE("gathering: a redirect upwards is distrusted, nine downwards are too many") {
+  One follower(kPlaces[12], knowing({kPlaces[10]}));
+  follower.hears(kPlaces[10], redirect_to(kPlaces[11]));
+  CHECK(follower.gathering.leading());
+  CHECK(follower.gathering.take_struck().at(0).second == "redirects to a larger place");
+
+  One patient(kPlaces[12], knowing({kPlaces[10]}));
+  for (unsigned i = 10; i > 2; --i) {
+    CHECK(patient.gathering.following() == peer(kPlaces[i]));
+    patient.hears(kPlaces[i], redirect_to(kPlaces[i - 1]));
+  }
+  CHECK(patient.gathering.following() == peer(kPlaces[2]));
+  patient.hears(kPlaces[2], redirect_to(kPlaces[1]));
+  CHECK(patient.gathering.take_struck().at(0).second == "too many redirects");
+}
+
+TEST_CASE("gathering: hearsay from one peer makes it wander eight times at most") {
+  One leader(kPlaces[19]);
+  for (unsigned i = 18; i > 0; --i) leader.hears(kPlaces[0], redirect_to(kPlaces[i]));
+  CHECK(leader.gathering.following().has_value());
+  const auto sent = leader.gathering.take_outgoing();
+  CHECK(sent.size() <= 2 * 8);
+}
+
+TEST_CASE("gathering: a bad plan strikes its leader for all tries of the round") {
+  One follower(kPlaces[2], knowing({kPlaces[0], kPlaces[1]}));
+  wire::Begin begin;
+  begin.epoch = 5;
+  begin.schema[0] = 1;
+  begin.codec_map[0] = 2;
+  follower.hears(kPlaces[0], begin);
+  CHECK(follower.gathering.following() == peer(kPlaces[1]));
+  auto carried = follower.gathering.take_carried();
+  CHECK(carried.distrusted == std::set<PeerId>{peer(kPlaces[0])});
+
+  Gathering again(terms_of(kPlaces[2]), follower.world.links(), knowing({kPlaces[0], kPlaces[1]}), std::move(carried),
+                  kStart);
+  CHECK(again.following() == peer(kPlaces[1]));
+  again.on_message(peer(kPlaces[0]), wire::Header(redirect_to(kPlaces[0])), kStart);
+  CHECK(again.following() == peer(kPlaces[1]));
+}
+
+TEST_CASE("gathering: one is promised to one leader: the Begin of another is refused") {
+  One follower(kPlaces[5], knowing({kPlaces[0]}));
+  follower.hears(kPlaces[0], wire::Accepted());
+  const Terms terms = terms_of(kPlaces[1]);
+  Leader other(terms);
+  (void)other.on_join(peer(kPlaces[5]), join_of(kPlaces[5], kTarget), kStart);
+  const wire::Begin begin = wire::to_wire(*other.begin(0, false, kStart));
+  follower.hears(kPlaces[1], begin);
+  CHECK(reason_in(follower.said_to<wire::Refused>(kPlaces[1])) == RefusalReason::joined_elsewhere);
+  CHECK(!follower.gathering.outcome());
+}
+
+TEST_CASE("gathering: a standing group begins on the samples that fill the batch, without a Join") {
+  Start start;
+  start.direct = true;
+  start.last_group = {{peer(kPlaces[1]), Role::node}, {peer(kPlaces[2]), Role::node}};
+  One leader(kPlaces[0], start);
+  leader.gathering.on_samples(kTarget / 2, kStart);
+  CHECK(!leader.gathering.outcome());
+  wire::Samples samples;
+  samples.total = kTarget / 2;
+  leader.hears(kPlaces[1], samples);
+  REQUIRE(leader.gathering.outcome());
+  CHECK(leader.gathering.outcome()->value().roster.size() == 3);
+  CHECK(leader.said_to<wire::Begin>(kPlaces[2]));
+}
+
+TEST_CASE("gathering: a standing group is presumed by its first leader only, and not in a second try") {
+  Start start;
+  start.direct = true;
+  start.own_samples = kTarget;
+  start.last_group = {{peer(kPlaces[0]), Role::node}, {peer(kPlaces[2]), Role::node}};
+  One second(kPlaces[1], start);
+  second.gathering.on_unreachable(peer(kPlaces[0]), kStart);
+  CHECK(second.gathering.leading());
+  CHECK(!second.gathering.outcome());
+  second.hears(kPlaces[2], join_of(kPlaces[2], 0));
+  CHECK(second.gathering.outcome());
+
+  Terms terms = terms_of(kPlaces[0]);
+  terms.wanted.attempt = 1;
+  FakeLinks world;
+  const Gathering again(terms, world.links(), start, {}, kStart);
+  CHECK(again.leading());
+  CHECK(!again.outcome());
+}
+
+TEST_CASE("gathering: late askers hear that it has begun; who retries is kept for our own retry") {
+  One leader(kPlaces[0], Start(), 2);
+  leader.gathering.on_samples(kTarget, kStart);
+  leader.hears(kPlaces[1], join_of(kPlaces[1], 0));
+  REQUIRE(leader.gathering.outcome());
+  leader.hears(kPlaces[3], join_of(kPlaces[3], 0));
+  CHECK(reason_in(leader.said_to<wire::Refused>(kPlaces[3])) == RefusalReason::begun);
+  wire::Join stranger = join_of(kPlaces[3], 0);
+  stranger.schema[0] = 77;
+  leader.hears(kPlaces[3], stranger);
+  CHECK(reason_in(leader.said_to<wire::Refused>(kPlaces[3])) == RefusalReason::schema_differs);
+
+  wire::Join retry = join_of(kPlaces[1], 3);
+  retry.attempt = 1;
+  leader.hears(kPlaces[1], retry);
+  Terms terms = terms_of(kPlaces[0], 2);
+  terms.wanted.attempt = 1;
+  Start start;
+  start.own_samples = kTarget;
+  const Gathering again(terms, leader.world.links(), start, leader.gathering.take_carried(), kStart);
+  REQUIRE(again.outcome());
+  CHECK(again.outcome()->value().attempt == 1);
+}
+
+TEST_CASE("gathering: told that the round began, a peer gives up once the rest is no majority") {
+  One late(kPlaces[3], knowing({kPlaces[0], kPlaces[1]}), 4);
+  wire::Refused refused;
+  refused.reason = static_cast<std::uint8_t>(RefusalReason::begun);
+  late.hears(kPlaces[0], refused);
+  REQUIRE(late.gathering.outcome());
+  CHECK(late.gathering.outcome()->error() == NoGroup::begun);
+}
+
+TEST_CASE("gathering: when the own loop stood still nobody is struck for the silence") {
+  One follower(kPlaces[2], knowing({kPlaces[0]}));
+  follower.hears(kPlaces[0], wire::Accepted());
+  follower.world.frozen.insert(peer(kPlaces[0]));
+  follower.gathering.on_time(kStart + 5s);
+  CHECK(follower.gathering.following() == peer(kPlaces[0]));
+  follower.gathering.on_time(kStart + 5300ms);
+  CHECK(follower.gathering.following() == peer(kPlaces[0]));
+  follower.gathering.on_time(kStart + 5500ms);
+  CHECK(follower.gathering.leading());
+}
+
+}  // namespace collab::matchmaking

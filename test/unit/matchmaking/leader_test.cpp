@@ -1,0 +1,107 @@
+#include "matchmaking/leader.hpp"
+
+#include "unit/matchmaking/terms.hpp"
+
+#include "support/doctest.hpp"
+
+namespace collab::matchmaking {
+
+TEST_CASE("leader: it begins when the batch is full, and not on a sample less") {
+  const Terms terms = terms_of(1);
+  Leader leader(terms);
+  CHECK(!leader.on_join(peer(2), join_of(2, 30), kStart));
+  CHECK(!leader.on_join(peer(3), join_of(3, 30), kStart));
+  CHECK(!leader.begin(39, false, kStart));
+  CHECK(!leader.begin(39, false, terms.wanted.deadline));
+  leader.on_samples(peer(3), 31);
+  leader.on_samples(peer(9), 1000);  // no member
+  const auto group = leader.begin(39, false, kStart);
+  REQUIRE(group);
+  CHECK(group->roster.size() == 3);
+  CHECK(group->weight_min == terms.wanted.weight_min);
+  CHECK(check(*group, peer(2), terms.options.values));
+}
+
+TEST_CASE("leader: it waits for who is expected until it is full or out of time") {
+  Terms terms = terms_of(1, 2);
+  terms.options.group_size_max = 3;
+  Leader leader(terms);
+  CHECK(!leader.on_join(peer(2), join_of(2, kTarget), kStart));
+  CHECK(!leader.begin(0, true, kStart));
+  CHECK(leader.begin(0, true, leader.gather_deadline()));
+  CHECK(!leader.on_join(peer(3), join_of(3, 0), kStart));
+  CHECK(leader.begin(0, true, kStart));
+  CHECK(leader.on_join(peer(4), join_of(4, 0), kStart) == RefusalReason::full);
+  CHECK(!leader.on_join(peer(3), join_of(3, 5), kStart));  // a member may join again
+}
+
+TEST_CASE("leader: half of the current peers are too few, auxiliaries do not count") {
+  const Terms terms = terms_of(1, 4);
+  Leader leader(terms);
+  CHECK(!leader.on_join(peer(2), join_of(2, kTarget), kStart));
+  wire::Join auxiliary = join_of(3, kTarget);
+  auxiliary.role = static_cast<std::uint8_t>(Role::auxiliary);
+  CHECK(!leader.on_join(peer(3), auxiliary, kStart));
+  CHECK(!leader.begin(0, false, kStart));
+  CHECK(leader.lacking() == NoGroup::no_quorum);
+  CHECK(!leader.on_join(peer(4), join_of(4, 0), kStart));
+  CHECK(leader.begin(0, false, kStart));
+}
+
+TEST_CASE("leader: nobody is believed more samples than its bound") {
+  Terms terms = terms_of(1, 2);
+  terms.options.weight_max = [](const PeerId&) { return 7; };
+  Leader leader(terms);
+  CHECK(!leader.on_join(peer(2), join_of(2, ~std::uint64_t(0)), kStart));
+  CHECK(leader.samples(10) == 17);
+  terms.options.weight_max = [](const PeerId&) { return ~std::uint64_t(0); };
+  CHECK(leader.samples(10) == 10 + kTargetsPerPeer * kTarget);
+}
+
+TEST_CASE("leader: each reason to refuse a Join") {
+  const Terms terms = terms_of(1);
+  Leader leader(terms);
+  const auto answer = [&](auto change) {
+    wire::Join join = join_of(2, 1);
+    join.incarnation = 5;
+    change(join);
+    return leader.on_join(peer(2), join, kStart);
+  };
+  CHECK(answer([](wire::Join& j) { j.key = "run/other/0/-"; }) == RefusalReason::other_round);
+  CHECK(answer([](wire::Join& j) { j.epoch = 6; }) == RefusalReason::other_round);
+  CHECK(answer([](wire::Join& j) { j.round = 2; }) == RefusalReason::other_round);
+  CHECK(answer([](wire::Join& j) { j.schema[9] = 1; }) == RefusalReason::schema_differs);
+  CHECK(answer([](wire::Join& j) { j.codec_map[9] = 1; }) == RefusalReason::codec_map_differs);
+  CHECK(answer([](wire::Join& j) { j.role = 3; }) == RefusalReason::bad_plan);
+  CHECK(!leader.has(peer(2)));
+  CHECK(!answer([](wire::Join&) {}));
+  CHECK(answer([](wire::Join& j) { j.incarnation = 4; }) == RefusalReason::former_life);
+  for (int reason = 1; reason <= 10; ++reason) {
+    CHECK(!sentence(static_cast<RefusalReason>(reason)).starts_with("a reason that"));
+  }
+}
+
+TEST_CASE("leader: a group has the highest attempt that one of its members has tried") {
+  const Terms terms = terms_of(1, 2);
+  Leader leader(terms);
+  wire::Join join = join_of(2, kTarget);
+  join.attempt = 4;
+  CHECK(!leader.on_join(peer(2), join, kStart));
+  CHECK(leader.begin(0, false, kStart)->attempt == 4);
+}
+
+TEST_CASE("leader: alone it begins only when its peer is the whole swarm and nobody is expected") {
+  Terms terms = terms_of(1, 1);
+  {
+    const Leader leader(terms);
+    CHECK(!leader.begin(kTarget, false, kStart));
+    CHECK(leader.lacking() == NoGroup::alone);
+  }
+  terms.wanted.alone = true;
+  const Leader leader(terms);
+  CHECK(!leader.begin(kTarget - 1, false, kStart));
+  CHECK(!leader.begin(kTarget, true, terms.wanted.deadline));
+  CHECK(leader.begin(kTarget, false, kStart)->roster.size() == 1);
+}
+
+}  // namespace collab::matchmaking

@@ -1,0 +1,199 @@
+#include "matchmaking/matchmaker.hpp"
+
+#include "matchmaking/declaration.hpp"
+#include "matchmaking/search.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace collab::matchmaking {
+namespace {
+
+constexpr Duration kRedeclare = std::chrono::seconds(2);  // a standing group needs no record; newcomers look for one
+constexpr Duration kDeclaredMin = std::chrono::seconds(5);
+constexpr Duration kLeaveMax = std::chrono::seconds(1);
+
+/// A search whose caller was cancelled must not begin a group that nobody waits for.
+class AbandonUnlessDone {
+ public:
+  explicit AbandonUnlessDone(Search& search) : search_(search) {}
+  ~AbandonUnlessDone() {
+    if (!done) search_.abandon();
+  }
+  AbandonUnlessDone(const AbandonUnlessDone&) = delete;
+  AbandonUnlessDone& operator=(const AbandonUnlessDone&) = delete;
+  bool done = false;
+
+ private:
+  Search& search_;
+};
+
+Task<> tell(net::Conversation& conversation, PeerId to, Frame frame, TimePoint deadline) {
+  (void)co_await conversation.send(to, net::TrafficClass::control, std::move(frame), deadline);  // silence tells it too
+}
+
+}  // namespace
+
+net::Method row() {
+  net::Method method;
+  method.name = kProtocol;
+  method.claim = Claim::contribute;
+  method.traffic = net::TrafficClass::control;
+  return method;
+}
+
+Matchmaker::Matchmaker(Context context, MatchmakerOptions options)
+    : context_(context), options_(std::move(options)), watch_(context.directory.watch(options_.key)) {
+  assert(options_.plan && options_.weight_max && options_.key.size() <= wire::kKeyBytesMax);
+  assert(options_.group_size_max >= 2 && options_.group_size_max <= kGroupSizeMax);
+}
+
+Matchmaker::~Matchmaker() = default;
+
+void Matchmaker::samples(std::uint64_t epoch, std::uint64_t own_total) {
+  samples_ = own_total;
+  samples_epoch_ = epoch;
+  if (search_ && search_->epoch() == epoch) search_->samples(own_total);
+}
+
+void Matchmaker::current_peers(std::size_t count) {
+  if (search_) search_->current_peers(count);
+}
+
+void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s) {
+  up_bytes_per_s_ = up_bytes_per_s;
+  down_bytes_per_s_ = down_bytes_per_s;
+}
+
+bool Matchmaker::follows_directly(const Wanted& wanted) const {
+  if (!last_) return false;
+  const bool next_round = wanted.epoch == last_->epoch && wanted.round == last_->round + 1;
+  return next_round || (wanted.epoch == last_->epoch + 1 && wanted.round == 1);
+}
+
+Terms Matchmaker::terms_for(const Wanted& wanted) const {
+  Terms terms;
+  terms.self = context_.net.self();
+  terms.options = options_;
+  terms.wanted = wanted;
+  if (last_) terms.previous = last_->id;
+  terms.up_bytes_per_s = up_bytes_per_s_;
+  terms.down_bytes_per_s = down_bytes_per_s_;
+  return terms;
+}
+
+void Matchmaker::declare(const Wanted& wanted) {
+  const TimePoint now = context_.clock.now();
+  const bool expected = follows_directly(wanted) && wanted.attempt == 0;
+  if (expected && declared_at_ && now < *declared_at_ + kRedeclare) return;
+  declared_at_ = now;
+  Declaration declaration;
+  declaration.epoch = wanted.epoch;
+  declaration.round = wanted.round;
+  declaration.reachable = options_.role != Role::client;
+  declaration.up_bytes_per_s = up_bytes_per_s_;
+  declaration.down_bytes_per_s = down_bytes_per_s_;
+  declaration.role = options_.role;
+  context_.directory.publish(options_.key, std::string(kDeclarationSubkey), encode(declaration),
+                             std::max(wanted.deadline - now, kDeclaredMin));
+}
+
+void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executor) {
+  if (search_ && last_) {
+    const auto has_left = [this](const Member& member) { return search_->left(member.id); };
+    std::erase_if(last_->members, has_left);
+  }
+  Start start;
+  start.direct = follows_directly(wanted);
+  start.own_samples = samples_epoch_ == wanted.epoch ? samples_ : 0;
+  start.candidates = candidates_in(watch_->records(), wanted);
+  if (last_) {
+    for (const Member& member : last_->members) start.last_group.push_back({member.id, member.role});
+  }
+  if (search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round)
+    return search_->retry(terms_for(wanted), std::move(start));
+  retired_ = std::exchange(search_, nullptr);
+  search_ = std::make_shared<Search>(context_, *watch_, executor, terms_for(wanted), std::move(start));
+}
+
+Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
+  const auto executor = co_await asio::this_coro::executor;
+  // one that was cancelled while it waited below may have left something behind
+  co_await close_retired();
+  if (stopped_) co_return NoGroup::left;
+  declare(wanted);
+  open(wanted, executor);
+  const auto search = search_;
+  AbandonUnlessDone guard(*search);
+  co_await close_retired();
+  auto outcome = co_await search->outcome();
+  guard.done = true;
+  report(wanted, outcome);
+  co_return outcome;
+}
+
+Task<> Matchmaker::close_retired() {
+  const auto retired = retired_;  // several may wait for it at the same time
+  if (!retired) co_return;
+  co_await retired->stop();
+  if (retired_ == retired) retired_.reset();  // closes its conversation: who still asks there is told that it is stale
+}
+
+void Matchmaker::report(const Wanted& wanted, const Result<Group>& outcome) {
+  if (outcome) {
+    context_.log.info("matchmaking.begun", {{"epoch", wanted.epoch},
+                                            {"round", wanted.round},
+                                            {"attempt", outcome->attempt},
+                                            {"peers", outcome->roster.size()}});
+  } else {
+    context_.log.info("matchmaking.no_group", {{"epoch", wanted.epoch},
+                                               {"round", wanted.round},
+                                               {"attempt", wanted.attempt},
+                                               {"reason", outcome.error().message()}});
+  }
+}
+
+void Matchmaker::committed(const Group& group, std::uint64_t held) {
+  Last last{group.epoch, group.round, group.id, {}};
+  for (std::size_t rank = 0; rank < group.roster.size(); ++rank) {
+    const bool has_it = ((held >> rank) & 1U) != 0;
+    if (has_it && group.roster[rank].id != context_.net.self()) last.members.push_back(group.roster[rank]);
+  }
+  last_ = std::move(last);
+}
+
+Task<> Matchmaker::leave() {
+  context_.directory.withdraw(options_.key, std::string(kDeclarationSubkey));
+  stopped_ = true;
+  const auto search = search_;
+  const TimePoint deadline = context_.clock.now() + kLeaveMax;
+  if (search) co_await search->leave(deadline);
+  co_await say_farewell(deadline);
+  co_await stop();
+}
+
+Task<> Matchmaker::say_farewell(TimePoint deadline) {
+  if (!last_ || (search_ && search_->epoch() > last_->epoch)) co_return;
+  // the others may have gone on to the epoch where they count on us
+  std::vector<PeerId> members;
+  for (const Member& member : last_->members) members.push_back(member.id);
+  const auto next = context_.net.converse(kProtocol, topic(options_.key, last_->epoch + 1, 1), members);
+  wire::Leave leave;
+  leave.for_good = true;
+  const Frame frame = frame::encode(wire::Header(leave));
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    for (const PeerId& to : members) tasks.spawn("matchmaking.farewell", tell(*next, to, frame, deadline));
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+Task<> Matchmaker::stop() {
+  stopped_ = true;
+  const auto search = search_;
+  co_await close_retired();
+  if (search) co_await search->stop();
+}
+
+}  // namespace collab::matchmaking

@@ -1,0 +1,86 @@
+#pragma once
+// Finds a group for each round of one key: the coroutine around a Gathering.
+
+#include "matchmaking/context.hpp"
+#include "matchmaking/no_group.hpp"
+#include "matchmaking/terms.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace collab::matchmaking {
+
+/// The row that guards "matchmaking.group"; given to Endpoint::allow_conversation before the node starts.
+net::Method row();
+
+class Search;
+
+/// One key's matchmaker. Between two searches it remembers who committed together: they begin the next epoch with one
+/// message, without the directory.
+///
+/// Thread safety: none; belongs to the node's loop; one find_group() at a time. `leave()` or `stop()` must have
+/// returned before it is destroyed, unless find_group() was never called.
+class Matchmaker {
+ public:
+  /// `options.plan` and `options.weight_max` are set; `key` is at most wire::kKeyBytesMax long.
+  Matchmaker(Context context, MatchmakerOptions options);
+  ~Matchmaker();
+  Matchmaker(const Matchmaker&) = delete;
+  Matchmaker& operator=(const Matchmaker&) = delete;
+
+  /// Samples accumulated for `epoch` so far, after each microbatch and at any time; the leader of that epoch is told at
+  /// once. An epoch of which nothing was said has none.
+  void samples(std::uint64_t epoch, std::uint64_t own_total);
+  /// The tracker's count changed while find_group() waits.
+  void current_peers(std::size_t count);
+  /// Measured bytes per second of this peer; 0: unknown. Told with the next Join.
+  void bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s);
+
+  /// Declares this peer, waits for a group, and returns it at the moment that is the signal to hand over. `wanted` is
+  /// at least as new as in the calls before. The group has one peer only when `wanted.alone` says so, else 2..64.
+  /// Errors: a NoGroup; nothing has changed then, and the caller may try again with the next attempt after a pause.
+  /// When cancelled, the others are told not to wait.
+  Task<Result<Group>> find_group(Wanted wanted);
+
+  /// `group` committed; bit i of `held`: roster[i] holds its result. They stand together for the round that follows.
+  void committed(const Group& group, std::uint64_t held);
+
+  /// Tells leader, followers and standing group that this peer leaves the run, withdraws its record, stops. Takes at
+  /// most a second. A search that waits ends with NoGroup::left.
+  Task<> leave();
+  /// Stops without a word, as when the node is torn down.
+  Task<> stop();
+
+ private:
+  struct Last {
+    std::uint64_t epoch = 0;
+    std::uint32_t round = 0;
+    Digest id{};
+    std::vector<Member> members;
+  };
+
+  void open(const Wanted& wanted, const asio::any_io_executor& executor);
+  Terms terms_for(const Wanted& wanted) const;
+  bool follows_directly(const Wanted& wanted) const;
+  Task<> close_retired();
+  void declare(const Wanted& wanted);
+  Task<> say_farewell(TimePoint deadline);
+  void report(const Wanted& wanted, const Result<Group>& outcome);
+
+  Context context_;
+  MatchmakerOptions options_;
+  std::uint64_t up_bytes_per_s_ = 0;
+  std::uint64_t down_bytes_per_s_ = 0;
+  std::uint64_t samples_ = 0;
+  std::uint64_t samples_epoch_ = 0;
+  std::optional<Last> last_;
+  std::optional<TimePoint> declared_at_;
+  std::unique_ptr<directory::Watch> watch_;
+  std::shared_ptr<Search> search_;
+  std::shared_ptr<Search> retired_;  // of the round before, until its tasks have unwound
+  bool stopped_ = false;
+};
+
+}  // namespace collab::matchmaking

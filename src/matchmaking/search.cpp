@@ -1,0 +1,161 @@
+#include "matchmaking/search.hpp"
+
+#include <utility>
+
+namespace collab::matchmaking {
+namespace {
+
+Links links_of(net::Endpoint& net) {
+  Links links;
+  links.state = [&net](const PeerId& peer) { return net.link(peer); };
+  links.can_reach = [&net](const PeerId& peer) { return net.can_reach(peer); };
+  return links;
+}
+
+std::vector<PeerId> members_of(const Start& start) {
+  std::vector<PeerId> ids;
+  for (const Standing& standing : start.last_group) ids.push_back(standing.id);
+  for (const Candidate& candidate : start.candidates) ids.push_back(candidate.id);
+  return ids;
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates_in(const std::vector<directory::Record>& records, const Wanted& wanted) {
+  std::vector<Candidate> candidates;
+  for (const directory::Record& record : records) {
+    if (record.subkey != kDeclarationSubkey) continue;
+    const auto declaration = decode_declaration(record.value);
+    if (!declaration) continue;  // whoever wrote it only hides itself
+    const bool this_round = declaration->epoch == wanted.epoch && declaration->round == wanted.round;
+    const bool ahead = declaration->epoch > wanted.epoch;
+    if (ahead) continue;  // it has what we look for behind it
+    candidates.push_back({record.owner, declaration->reachable, this_round ? Sureness::declared : Sureness::contact});
+  }
+  return candidates;
+}
+
+Search::Search(Context context, directory::Watch& watch, asio::any_io_executor executor, Terms terms, Start start)
+    : context_(context),
+      watch_(watch),
+      wanted_(terms.wanted),
+      links_(links_of(context.net)),
+      conversation_(
+          context.net.converse(kProtocol, topic(terms.options.key, wanted_.epoch, wanted_.round), members_of(start))),
+      gathering_(std::make_unique<Gathering>(std::move(terms), links_, std::move(start), Gathering::Carried(),
+                                             context.clock.now())),
+      changed_(executor),
+      tasks_(executor, rethrow) {
+  flush();
+  tasks_.spawn("matchmaking.receive", receive_frames());
+  tasks_.spawn("matchmaking.watch", watch_directory());
+}
+
+void Search::retry(Terms terms, Start start) {
+  wanted_ = terms.wanted;
+  auto carried = gathering_->take_carried();
+  gathering_ =
+      std::make_unique<Gathering>(std::move(terms), links_, std::move(start), std::move(carried), context_.clock.now());
+  flush();
+}
+
+Task<Result<Group>> Search::outcome() {
+  while (!gathering_->outcome()) {
+    const bool in_time = co_await changed_.wait_until(context_.clock, wanted_.deadline);
+    if (in_time || gathering_->outcome()) continue;
+    gathering_->expire(context_.clock.now());
+    flush();
+  }
+  co_return *gathering_->outcome();
+}
+
+void Search::samples(std::uint64_t own_total) {
+  gathering_->on_samples(own_total, context_.clock.now());
+  flush();
+}
+
+void Search::current_peers(std::size_t count) {
+  gathering_->on_current_peers(count, context_.clock.now());
+  flush();
+}
+
+void Search::abandon() {
+  gathering_->expire(context_.clock.now());
+  flush();
+}
+
+Task<> Search::leave(TimePoint deadline) {
+  gathering_->leave();
+  flush();
+  leaving_ = true;
+  while (!outbox_.empty()) {
+    const bool in_time = co_await changed_.wait_until(context_.clock, deadline);
+    if (!in_time) break;
+  }
+}
+
+Task<> Search::stop() {
+  gathering_->expire(context_.clock.now());
+  stopping_ = true;
+  changed_.notify();
+  co_await tasks_.stop();
+}
+
+Task<> Search::receive_frames() {
+  for (;;) {
+    const auto envelope = co_await conversation_->receive(context_.clock.now() + kTick);
+    const TimePoint now = context_.clock.now();
+    if (envelope) {
+      const auto message = frame::decode<wire::Header>(*envelope->frame);
+      if (message && message->payload.empty()) {
+        gathering_->on_message(envelope->from, message->header, now);
+      } else {
+        context_.log.warn("matchmaking.malformed", {{"peer", envelope->from.short_text()}});
+      }
+    } else if (envelope.error() != Errc::late) {
+      co_return;  // the node's network is closing
+    }
+    gathering_->on_time(now);
+    flush();
+  }
+}
+
+Task<> Search::watch_directory() {
+  for (;;) {
+    (void)co_await watch_.changed_until(TimePoint::max());  // a spurious wake-up costs a look
+    gathering_->on_candidates(candidates_in(watch_.records(), wanted_), context_.clock.now());
+    flush();
+  }
+}
+
+Task<> Search::send_frames(PeerId to) {
+  // one sender per peer: its frames stay in order, and it delays nobody else's
+  while (!outbox_.at(to).empty()) {
+    Frame next = std::move(outbox_.at(to).front());
+    outbox_.at(to).pop_front();
+    const TimePoint deadline = context_.clock.now() + kSendMax;
+    const auto sent = co_await conversation_->send(to, net::TrafficClass::control, std::move(next), deadline);
+    if (sent) continue;
+    outbox_.at(to).clear();
+    gathering_->on_unreachable(to, context_.clock.now());
+  }
+  outbox_.erase(to);
+  flush();
+}
+
+void Search::flush() {
+  if (stopping_) return;
+  for (const auto& [peer, why] : gathering_->take_struck()) {
+    context_.log.info("matchmaking.struck", {{"epoch", wanted_.epoch}, {"peer", peer.short_text()}, {"why", why}});
+  }
+  for (auto& [to, message] : gathering_->take_outgoing()) {
+    const auto [entry, idle] = outbox_.try_emplace(to);
+    if (heeded_.size() < Candidates::kCandidatesMax && heeded_.insert(to).second) conversation_->add_member(to);
+    if (entry->second.size() >= kOutboxMax) entry->second.pop_front();
+    entry->second.push_back(frame::encode(message));
+    if (idle) tasks_.spawn("matchmaking.send", send_frames(to));
+  }
+  if (gathering_->outcome() || leaving_) changed_.notify();
+}
+
+}  // namespace collab::matchmaking

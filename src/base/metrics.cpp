@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 namespace collab {
 namespace {
@@ -13,10 +14,11 @@ double bucket_limit(std::size_t i) {
   return 0.001 * static_cast<double>(1U << i);
 }
 
-std::string escaped(std::string_view text) {
+/// Of a label; a line of help keeps its quotation marks.
+std::string escaped(std::string_view text, bool quotes = true) {
   std::string out;
   for (const char c : text) {
-    if (c == '\\' || c == '"') out += '\\';
+    if (c == '\\' || (c == '"' && quotes)) out += '\\';
     if (c == '\n') {
       out += "\\n";
     } else {
@@ -24,6 +26,12 @@ std::string escaped(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  return fmt::format("{}", value);
 }
 
 std::string label_text(std::string_view run, const Metrics::Labels& labels, std::string_view more = {}) {
@@ -61,6 +69,11 @@ void Metrics::observe(std::string_view name, double value, const Labels& labels)
   for (std::size_t i = 0; i < kBuckets; ++i) into.buckets[i] += value <= bucket_limit(i) ? 1 : 0;
 }
 
+void Metrics::describe(std::string_view name, std::string_view help) {
+  const std::lock_guard lock(mutex_);
+  help_.insert_or_assign(std::string(name), std::string(help));
+}
+
 double Metrics::value(std::string_view name, const Labels& labels) const {
   const std::lock_guard lock(mutex_);
   const auto family = families_.find(name);
@@ -74,10 +87,12 @@ std::string Metrics::prometheus(std::string_view run) const {
   const std::lock_guard lock(mutex_);
   std::string out;
   for (const auto& [name, family] : families_) {
+    const auto help = help_.find(name);
+    if (help != help_.end()) out += fmt::format("# HELP {} {}\n", name, escaped(help->second, false));
     out += fmt::format("# TYPE {} {}\n", name, kKinds[static_cast<std::size_t>(family.kind)]);
     for (const auto& [labels, series] : family.series) {
       if (family.kind != Kind::histogram) {
-        out += fmt::format("{}{} {}\n", name, label_text(run, labels), series.value);
+        out += fmt::format("{}{} {}\n", name, label_text(run, labels), number(series.value));
         continue;
       }
       for (std::size_t i = 0; i < kBuckets; ++i) {
@@ -85,7 +100,7 @@ std::string Metrics::prometheus(std::string_view run) const {
         out += fmt::format("{}_bucket{} {}\n", name, label_text(run, labels, limit), series.buckets[i]);
       }
       out += fmt::format("{}_bucket{} {}\n", name, label_text(run, labels, "le=\"+Inf\""), series.count);
-      out += fmt::format("{}_sum{} {}\n", name, label_text(run, labels), series.value);
+      out += fmt::format("{}_sum{} {}\n", name, label_text(run, labels), number(series.value));
       out += fmt::format("{}_count{} {}\n", name, label_text(run, labels), series.count);
     }
   }

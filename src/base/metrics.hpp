@@ -22,6 +22,8 @@ class Metrics {
   void set(std::string_view name, double value, const Labels& labels = {});
   /// Counts `value` in the histogram's buckets (powers of two from 1 ms, in seconds).
   void observe(std::string_view name, double value, const Labels& labels = {});
+  /// One line that says what `name` means, shown above its series.
+  void describe(std::string_view name, std::string_view help);
   /// Zero for a series nobody has touched.
   double value(std::string_view name, const Labels& labels = {}) const;
 
@@ -44,6 +46,7 @@ class Metrics {
 
   mutable std::mutex mutex_;
   std::map<std::string, Family, std::less<>> families_;
+  std::map<std::string, std::string, std::less<>> help_;
 };
 
 }  // namespace collab

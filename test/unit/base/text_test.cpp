@@ -4,6 +4,7 @@
 #include "sim/simulation.hpp"
 
 #include <array>
+#include <limits>
 
 #include "support/doctest.hpp"
 
@@ -47,6 +48,17 @@ TEST_CASE("metrics: counters add, gauges replace, and the text has one type line
   const std::string text = metrics.prometheus("x");
   CHECK(text.find("# TYPE collab_epoch gauge\ncollab_epoch{run=\"x\"} 7\n") != std::string::npos);
   CHECK(text.find("collab_rtt_seconds_bucket{run=\"x\",le=\"0.002\"} 1\n") != std::string::npos);
+}
+
+TEST_CASE("metrics: help stands above the type, and what is no number is written as Prometheus reads it") {
+  Metrics metrics;
+  metrics.describe("collab_eta_seconds", "Until \"full\"\nor not \\.");
+  metrics.describe("collab_never_set", "Nobody sees this.");
+  metrics.set("collab_eta_seconds", std::numeric_limits<double>::infinity());
+  metrics.set("collab_loss", std::numeric_limits<double>::quiet_NaN());
+  CHECK(metrics.prometheus("x") ==
+        "# HELP collab_eta_seconds Until \"full\"\\nor not \\\\.\n# TYPE collab_eta_seconds gauge\n"
+        "collab_eta_seconds{run=\"x\"} +Inf\n# TYPE collab_loss gauge\ncollab_loss{run=\"x\"} NaN\n");
 }
 
 TEST_CASE("channel: full is an answer, and what was pushed before the close is still there") {

@@ -1,0 +1,51 @@
+#include "monitor/api.hpp"
+
+#include "monitor/json.hpp"
+#include "monitor/metric_table.hpp"
+
+#include <utility>
+
+namespace collab::monitor {
+namespace {
+
+SwarmView current_view(const Watched& watched) {
+  SwarmView view = watched.view();
+  view.run.last_event_id = watched.events.last_id();
+  return view;
+}
+
+HttpAnswer metrics_page(const Watched& watched) {
+  const SwarmView view = watched.view();
+  set_swarm_gauges(watched.metrics, view);
+  set_process_gauges(watched.metrics);
+  HttpAnswer answer;
+  answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  answer.body = watched.metrics.prometheus(view.run.run_id);
+  return answer;
+}
+
+HttpAnswer json_page(std::string body) {
+  HttpAnswer answer;
+  answer.body = std::move(body);
+  return answer;
+}
+
+}  // namespace
+
+std::string current_state_json(const Watched& watched) {
+  return state_json(current_view(watched), watched.rounds.kept());
+}
+
+HttpRoutes api_routes(Watched watched) {
+  describe_metrics(watched.metrics);
+  HttpRoutes routes;
+  routes.pages["/api/v1/state"] = [watched](const HttpRequest&) { return json_page(current_state_json(watched)); };
+  routes.pages["/metrics"] = [watched](const HttpRequest&) { return metrics_page(watched); };
+  routes.pages["/healthz"] = [watched](const HttpRequest&) {
+    return json_page(health_json(watched.clock.unix_ms(), watched.view().run.connected));
+  };
+  routes.streams["/api/v1/events"] = &watched.events;
+  return routes;
+}
+
+}  // namespace collab::monitor

@@ -1,0 +1,29 @@
+#pragma once
+// The interfaces of the dashboard as rows of the route table.
+
+#include "base/clock.hpp"
+#include "base/metrics.hpp"
+#include "monitor/events.hpp"
+#include "monitor/http_routes.hpp"
+#include "monitor/swarm_view.hpp"
+
+#include <functional>
+
+namespace collab::monitor {
+
+/// What the interfaces show. Everything outlives the server; `view` runs on the loop, for each request anew.
+struct Watched {
+  std::function<SwarmView()> view;
+  const Rounds& rounds;
+  const Events& events;
+  Metrics& metrics;
+  Clock& clock;
+};
+
+/// The whole state as JSON: what `/api/v1/state` answers and the status socket sends.
+std::string current_state_json(const Watched& watched);
+
+/// `/api/v1/state`, `/api/v1/events`, `/metrics`, `/healthz`. Pages are added to the result by whoever has some.
+HttpRoutes api_routes(Watched watched);
+
+}  // namespace collab::monitor

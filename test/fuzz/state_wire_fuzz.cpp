@@ -1,0 +1,20 @@
+// Any bytes as a message of the state protocol: an index is whole and within bounds, or refused; never a crash.
+#include "state/wire.hpp"
+
+#include <cstdlib>
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  using namespace collab;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  (void)frame::decode<state::wire::Message>(bytes);  // what a donor does with a request
+  const auto index = state::wire::read_index(bytes);
+  if (!index) return 0;
+  if (index->bytes() > state::kIndexedBytesMax) std::abort();
+  for (std::size_t chunk = 0; chunk < index->chunks(); ++chunk) {
+    const auto place = index->place(chunk);
+    if (place.bytes == 0 || place.offset + place.bytes > index->sections[place.section].bytes) std::abort();
+  }
+  const auto again = state::wire::read_index(*state::wire::show(*index));
+  if (!again || *again != *index) std::abort();
+  return 0;
+}

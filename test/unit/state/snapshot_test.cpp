@@ -1,0 +1,89 @@
+#include "state/snapshot.hpp"
+
+#include "state/result_keeper.hpp"
+
+#include <cstring>
+#include <numeric>
+
+#include "support/doctest.hpp"
+
+namespace collab::state {
+namespace {
+
+Bytes numbered(std::size_t count) {
+  Bytes bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 251);
+  return bytes;
+}
+
+Snapshot example() {
+  Snapshot snapshot{7, {}};
+  snapshot.sections.push_back({"parameters", numbered(2 * kChunkBytes + 100)});
+  snapshot.sections.push_back({"schedule", {}});
+  snapshot.sections.push_back({"optimizer", numbered(kChunkBytes)});
+  return snapshot;
+}
+
+}  // namespace
+
+TEST_CASE("snapshot: the hash of the parameters is that of their section") {
+  std::vector<float> parameters(100'000);
+  std::iota(parameters.begin(), parameters.end(), 0.5F);
+  Bytes bytes(parameters.size() * sizeof(float));
+  std::memcpy(bytes.data(), parameters.data(), bytes.size());
+  const SectionIndex section = index_section("parameters", bytes);
+  CHECK(section.chunks.size() == 2);
+  CHECK(section.hash() == parameter_hash(parameters));
+  CHECK(content_hash(bytes) == parameter_hash(parameters));
+  parameters.back() += 1;
+  CHECK(section.hash() != parameter_hash(parameters));
+}
+
+TEST_CASE("snapshot: chunks cover every section, and places say where they lie") {
+  const Index index = index_snapshot(example());
+  REQUIRE(index.chunks() == 4);
+  CHECK(index.bytes() == 3 * kChunkBytes + 100);
+  CHECK(index.place(0).section == 0);
+  CHECK(index.place(2).offset == 2 * kChunkBytes);
+  CHECK(index.place(2).bytes == 100);
+  CHECK(index.place(3).section == 2);  // the empty section in between has no chunk
+  CHECK(index.place(3).offset == 0);
+  CHECK(index.place(3).hash == chunk_hash(example().sections[2].bytes));
+}
+
+TEST_CASE("snapshot: the root changes with the epoch, a name, the order and any byte") {
+  const Digest root = index_snapshot(example()).root();
+  CHECK(index_snapshot(example()).root() == root);
+  Snapshot other = example();
+  other.epoch = 8;
+  CHECK(index_snapshot(other).root() != root);
+  other = example();
+  other.sections[1].name = "ledger";
+  CHECK(index_snapshot(other).root() != root);
+  other = example();
+  std::swap(other.sections[1], other.sections[2]);
+  CHECK(index_snapshot(other).root() != root);
+  other = example();
+  other.sections[2].bytes.back() ^= std::byte(1);
+  CHECK(index_snapshot(other).root() != root);
+  other = example();
+  other.sections[1].bytes.push_back({});
+  CHECK(index_snapshot(other).root() != root);
+}
+
+TEST_CASE("result keeper: old results go when the budget is spent, two stay whatever their size") {
+  ResultKeeper keeper(100);
+  const auto result = [](std::size_t bytes) { return std::make_shared<const Bytes>(bytes); };
+  for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) keeper.keep(epoch, result(30));
+  CHECK(keeper.epochs() == 3);
+  CHECK(keeper.find(2) == nullptr);
+  CHECK(keeper.find(3) != nullptr);
+  keeper.keep(6, result(500));
+  keeper.keep(7, result(500));
+  CHECK(keeper.epochs() == 2);
+  CHECK(keeper.bytes() == 1000);
+  keeper.keep(7, result(10));
+  CHECK(keeper.bytes() == 510);
+}
+
+}  // namespace collab::state

@@ -1,0 +1,106 @@
+#include "state/download.hpp"
+
+#include "base/offload.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace collab::state {
+namespace {
+
+using wire::Kind;
+
+/// Whether it is one section of that name; results and files are.
+bool is_single(const Index& index, std::string_view name) {
+  return index.sections.size() == 1 && index.sections.front().name == name;
+}
+
+wire::AskIndex question(Kind kind, std::uint64_t epoch) {
+  wire::AskIndex ask;
+  ask.kind = static_cast<std::uint8_t>(kind);
+  ask.epoch = epoch;
+  return ask;
+}
+
+}  // namespace
+
+Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedState wanted, std::vector<PeerId> donors,
+                                                        OnProgress on_progress, FetchOptions options) {
+  const auto acceptable = [&wanted](const Index& index) {
+    if (index.epoch != wanted.epoch || index.bytes() > wanted.bytes_max) return false;
+    if (wanted.root && index.root() != *wanted.root) return false;
+    const SectionIndex& first = index.sections.front();
+    return !wanted.parameters || (first.name == "parameters" && first.hash() == *wanted.parameters);
+  };
+  wire::AskIndex ask = question(Kind::snapshot, wanted.epoch);
+  const auto wait_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wanted.wait).count();
+  ask.wait_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(wait_ms, 0, 60'000));
+  ShelfOptions shelf_options;
+  shelf_options.folder = wanted.folder;
+  shelf_options.have = wanted.have;
+  Shelf shelf(std::move(shelf_options));
+  Fetch fetch(context, ask, acceptable, std::move(on_progress), options);
+  auto index = co_await fetch.run(std::move(donors), shelf, wanted.deadline);
+  if (!index) co_return index.error();
+  co_return shelf.take();
+}
+
+Task<boost::system::result<Bytes, Refusal>> download_result(Context context, WantedResult wanted,
+                                                            std::vector<PeerId> donors, FetchOptions options) {
+  std::set<Digest> refused;
+  Refusal why(Errc::gone);
+  for (;;) {
+    const auto acceptable = [&](const Index& index) {
+      return index.epoch == wanted.epoch && is_single(index, "result") && index.bytes() <= wanted.bytes_max &&
+             !refused.contains(index.root());
+    };
+    Shelf shelf{ShelfOptions()};
+    Fetch fetch(context, question(Kind::result, wanted.epoch), acceptable, {}, options);
+    auto index = co_await fetch.run(donors, shelf, wanted.deadline);
+    if (!index) co_return refused.empty() ? index.error() : Refusal(Errc::bad_request, "no donor's bytes are right");
+    Snapshot whole = shelf.take();
+    Bytes& bytes = whole.sections.front().bytes;
+    const auto work = [&] { return !wanted.check || wanted.check(bytes); };
+    const bool good = co_await offload(context.workers, work);
+    if (good) co_return std::move(bytes);
+    context.log.warn("state.bad_result", {{"epoch", wanted.epoch}, {"bytes", bytes.size()}});
+    refused.insert(index->root());
+  }
+}
+
+Task<boost::system::result<void, Refusal>> download_file(Context context, WantedFile wanted, std::vector<PeerId> donors,
+                                                         OnProgress on_progress, FetchOptions options) {
+  wire::AskIndex ask = question(Kind::file, 0);
+  ask.name = wanted.name;
+  std::set<Digest> refused;
+  for (;;) {
+    const auto acceptable = [&](const Index& index) {
+      if (!is_single(index, "file") || index.bytes() > wanted.bytes_max || refused.contains(index.root())) return false;
+      return wanted.check || index.sections.front().hash() == wanted.name;
+    };
+    ShelfOptions shelf_options;
+    shelf_options.memory = false;
+    shelf_options.folder = wanted.target.string() + ".parts";
+    Shelf shelf(shelf_options);
+    Fetch fetch(context, ask, acceptable, on_progress, options);
+    auto index = co_await fetch.run(donors, shelf, wanted.deadline);
+    if (!index) co_return refused.empty() ? index.error() : Refusal(Errc::bad_request, "no donor's file is right");
+    const auto work = [&] {
+      if (wanted.check && !wanted.check(shelf.file())) {
+        shelf.remove_file();
+        return false;
+      }
+      shelf.name_file(wanted.target);
+      std::error_code ignored;  // an empty folder that stays harms nobody
+      std::filesystem::remove(shelf_options.folder, ignored);
+      return true;
+    };
+    const bool good = co_await offload(context.workers, work);
+    if (good) co_return boost::system::result<void, Refusal>();
+    context.log.warn("state.bad_file", {{"file", wanted.target.filename().string()}});
+    refused.insert(index->root());
+  }
+}
+
+}  // namespace collab::state

@@ -1,0 +1,260 @@
+#include "state/fetch.hpp"
+
+#include "base/offload.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace collab::state {
+
+Fetch::Fetch(Context context, wire::AskIndex ask, Acceptable acceptable, OnProgress on_progress, FetchOptions options)
+    : context_(std::move(context)),
+      ask_(ask),
+      acceptable_(std::move(acceptable)),
+      on_progress_(std::move(on_progress)),
+      options_(options) {}
+
+Task<boost::system::result<Index, Refusal>> Fetch::run(std::vector<PeerId> donors, Shelf& shelf, TimePoint deadline) {
+  shelf_ = &shelf;
+  deadline_ = deadline;
+  changed_.emplace(co_await asio::this_coro::executor);
+  choose_donors(std::move(donors));
+  const auto on_failure = [this](std::string_view, std::exception_ptr failure) {
+    if (!failure_) failure_ = std::move(failure);
+    changed_->notify();
+  };
+  const auto body = [this](TaskGroup& tasks) -> Task<> { co_await manage(tasks); };
+  auto scope = task_scope(on_failure, body);
+  co_await std::move(scope);
+  if (failure_) std::rethrow_exception(failure_);
+  if (failed_) co_return *failed_;
+  co_return std::move(*index_);
+}
+
+void Fetch::choose_donors(std::vector<PeerId> donors) {
+  std::sort(donors.begin(), donors.end());
+  donors.erase(std::unique(donors.begin(), donors.end()), donors.end());
+  std::erase(donors, context_.net.self());
+  for (std::size_t left = donors.size(); left > 1; --left)
+    std::swap(donors[left - 1], donors[context_.random.below(left)]);
+  if (donors.size() > options_.candidates_max) donors.resize(options_.candidates_max);
+  for (const PeerId& peer : donors) donors_.push_back(Donor{peer, {}, {}, {}, 0, false});
+}
+
+/// Sees to it that enough donors are asked, that an index is chosen, and that there is an end.
+Task<> Fetch::manage(TaskGroup& tasks) {
+  struct Ending {  // a donor's task that was woken before it is cancelled starts nothing more
+    bool& ended;
+    ~Ending() { ended = true; }
+  };
+  const Ending ending{ended_};
+  for (;;) {
+    start_donors(tasks);
+    if (plan_ && plan_->complete()) co_return;
+    if (failure_) co_return;
+    if (!somebody_left()) failed_ = why_nobody();
+    if (context_.clock.now() >= deadline_) failed_ = Refusal(Errc::late);
+    if (failed_) co_return;
+    if (!index_) {
+      if (const Donor* shown = choose_index()) {
+        co_await open_shelf(*shown->index);
+        continue;
+      }
+    }
+    const bool grace = !index_ && first_shown_ != TimePoint::max();
+    const TimePoint until = grace ? std::min(deadline_, first_shown_ + options_.grace) : deadline_;
+    (void)co_await changed_->wait_until(context_.clock, until);  // either way everything is looked at again
+  }
+}
+
+void Fetch::start_donors(TaskGroup& tasks) {
+  auto active = std::count_if(donors_.begin(), donors_.begin() + static_cast<std::ptrdiff_t>(started_),
+                              [](const Donor& donor) { return !donor.left; });
+  while (started_ < donors_.size() && static_cast<std::size_t>(active) < options_.donors_max) {
+    tasks.spawn("donor", talk(tasks, started_++));
+    ++active;
+  }
+}
+
+bool Fetch::somebody_left() const noexcept {
+  return std::any_of(donors_.begin(), donors_.end(), [](const Donor& donor) { return !donor.left; });
+}
+
+/// One who showed the index to take; null while it is too early to tell.
+const Fetch::Donor* Fetch::choose_index() const {
+  struct Votes {
+    std::size_t count = 0;
+    const Donor* first = nullptr;
+  };
+  std::map<Digest, Votes> shown;
+  std::size_t silent = 0;
+  std::size_t asked = 0;
+  for (std::size_t i = 0; i < started_; ++i) {
+    const Donor& donor = donors_[i];
+    if (donor.left) continue;
+    ++asked;
+    if (!donor.index) {
+      ++silent;
+      continue;
+    }
+    Votes& votes = shown[donor.root];
+    ++votes.count;
+    if (votes.first == nullptr) votes.first = &donor;
+  }
+  if (shown.empty()) return nullptr;
+  const auto best = std::max_element(shown.begin(), shown.end(),  // the first of equals: the lower root
+                                     [](const auto& a, const auto& b) { return a.second.count < b.second.count; });
+  const bool patience_over = context_.clock.now() >= first_shown_ + options_.grace;
+  return silent == 0 || 2 * best->second.count > asked || patience_over ? best->second.first : nullptr;
+}
+
+Task<> Fetch::open_shelf(Index index) {
+  index_ = std::move(index);
+  root_ = index_->root();
+  const auto work = [this] { return shelf_->open(*index_); };
+  const std::vector<bool> here = co_await offload(context_.workers, work);
+  progress_.bytes_total = index_->bytes();
+  for (std::size_t chunk = 0; chunk < here.size(); ++chunk)
+    if (here[chunk]) progress_.bytes += index_->place(chunk).bytes;
+  began_ = context_.clock.now();
+  plan_.emplace(here);
+  report();
+  changed_->notify();
+}
+
+/// The way of one donor: its index, then as many chunks as it likes to give.
+Task<> Fetch::talk(TaskGroup& tasks, std::size_t donor) {
+  auto index = co_await ask_index(donors_[donor].peer);
+  if (!index) {
+    leave(donor, index.error());
+    co_return;
+  }
+  if (!acceptable_(*index)) {
+    leave(donor, Refusal(Errc::bad_request, "shows another state"));
+    co_return;
+  }
+  donors_[donor].root = index->root();
+  donors_[donor].index = std::move(*index);
+  first_shown_ = std::min(first_shown_, context_.clock.now());
+  changed_->notify();
+  while (!plan_) co_await changed_->wait();
+  donors_[donor].index.reset();
+  if (donors_[donor].root != root_) {
+    leave(donor, Refusal(Errc::bad_request, "shows another state than most"));
+    co_return;
+  }
+  if (ended_) co_return;
+  for (std::size_t i = 1; i < options_.chunks_per_donor; ++i) tasks.spawn("donor", fetch_chunks(donor));
+  co_await fetch_chunks(donor);
+}
+
+Task<boost::system::result<Index, Refusal>> Fetch::ask_index(PeerId peer) {
+  const Duration wait = std::chrono::milliseconds(ask_.wait_ms);
+  for (;;) {
+    const TimePoint deadline = std::min(deadline_, context_.clock.now() + wait + options_.index_patience);
+    const wire::Message ask(ask_);
+    const net::Answer answer = co_await context_.net.call(peer, wire::kIndexMethod, frame::encode(ask), deadline);
+    if (answer) {
+      auto index = wire::read_index(**answer);
+      if (!index) co_return Refusal(Errc::bad_request, "an index that makes no sense");
+      co_return std::move(*index);
+    }
+    if (answer.error().code != Errc::busy) co_return answer.error();
+    const Duration asked = std::chrono::milliseconds(std::clamp<std::uint64_t>(answer.error().number, 100, 60'000));
+    const TimePoint again = context_.clock.now() + std::min(asked, options_.busy_pause_max);
+    if (again >= deadline_) co_return answer.error();
+    co_await context_.clock.sleep_until(again);
+  }
+}
+
+Task<> Fetch::fetch_chunks(std::size_t donor) {
+  while (!donors_[donor].left && !plan_->complete()) {
+    if (const auto chunk = plan_->take(donor, context_.clock.now())) {
+      const bool more = co_await fetch_chunk(donor, *chunk);
+      if (!more) co_return;
+    } else {
+      (void)co_await changed_->wait_until(context_.clock, plan_->next_repeat(donor));  // the plan is asked again
+    }
+  }
+}
+
+Task<bool> Fetch::fetch_chunk(std::size_t donor, std::size_t chunk) {
+  const PeerId peer = donors_[donor].peer;
+  const TimePoint deadline = std::min(deadline_, context_.clock.now() + options_.chunk_patience);
+  wire::AskChunk ask;
+  ask.root = root_;
+  ask.chunk = static_cast<std::uint32_t>(chunk);
+  const wire::Message message(ask);
+  net::Answer answer = co_await context_.net.call(peer, wire::kChunkMethod, frame::encode(message), deadline);
+  if (answer) co_return co_await accept_chunk(donor, chunk, std::move(*answer));
+  plan_->give_back(chunk, donor);
+  changed_->notify();
+  if (answer.error().code != Errc::busy) {
+    leave(donor, answer.error());
+    co_return false;
+  }
+  const Duration asked = std::chrono::milliseconds(std::clamp<std::uint64_t>(answer.error().number, 100, 60'000));
+  const TimePoint again = context_.clock.now() + std::min(asked, options_.busy_pause_max);
+  co_await context_.clock.sleep_until(std::min(again, deadline_));
+  co_return true;
+}
+
+Task<bool> Fetch::accept_chunk(std::size_t donor, std::size_t chunk, Frame frame) {
+  if (!plan_->arrived(chunk, donor, context_.clock.now())) co_return true;
+  const ChunkPlace place = index_->place(chunk);
+  const auto work = [shelf = shelf_, chunk, place, frame = std::move(frame)] {
+    const auto message = frame::decode<wire::Message>(*frame);
+    const auto* head = message ? std::get_if<wire::Chunk>(&message->header) : nullptr;
+    return head != nullptr && head->chunk == chunk && shelf->put(place, message->payload);
+  };
+  const bool good = co_await offload(context_.workers, work);
+  plan_->checked(chunk, good);
+  changed_->notify();
+  Donor& from = donors_[donor];
+  if (!good) {
+    if (!from.lied) ++progress_.liars;
+    from.lied = true;
+    context_.log.warn("state.bad_chunk", {{"peer", from.peer.short_text()}, {"chunk", chunk}});
+    leave(donor, Refusal(Errc::bad_request, "gave wrong bytes"));
+    co_return false;
+  }
+  if (from.chunks++ == 0) ++progress_.donors;
+  fetched_bytes_ += place.bytes;
+  progress_.bytes += place.bytes;
+  report();
+  co_return true;
+}
+
+/// Ends what we have with a donor; the next one takes its place.
+void Fetch::leave(std::size_t donor, Refusal why) {
+  if (donors_[donor].left) return;  // its other chunk told us before
+  const std::string code = make_error_code(why.code).message();
+  context_.log.debug("state.donor_left",
+                     {{"peer", donors_[donor].peer.short_text()}, {"why", code}, {"detail", why.reason}});
+  donors_[donor].left = std::move(why);
+  changed_->notify();
+}
+
+void Fetch::report() {
+  const double seconds = to_seconds(context_.clock.now() - began_);
+  progress_.bytes_per_s = seconds > 0 ? static_cast<double>(fetched_bytes_) / seconds : 0;
+  if (on_progress_) on_progress_(progress_);
+}
+
+/// What most donors said; of those who said `stale` the epoch in the middle, so that one liar does not send us far
+/// away.
+Refusal Fetch::why_nobody() const {
+  if (donors_.empty()) return Refusal(Errc::gone, "there is nobody to ask");
+  std::map<Errc, std::vector<const Refusal*>> reasons;
+  for (const Donor& donor : donors_) reasons[donor.left->code].push_back(&*donor.left);
+  const auto most = std::max_element(reasons.begin(), reasons.end(),
+                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  auto& same = most->second;
+  const auto middle = same.begin() + static_cast<std::ptrdiff_t>(same.size() / 2);
+  std::nth_element(same.begin(), middle, same.end(),
+                   [](const auto* a, const auto* b) { return a->number < b->number; });
+  return **middle;
+}
+
+}  // namespace collab::state

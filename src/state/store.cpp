@@ -1,0 +1,275 @@
+#include "state/store.hpp"
+
+#include "base/offload.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::state {
+
+using wire::Kind;
+
+namespace {
+
+net::Method index_method() {
+  net::Method method;
+  method.name = wire::kIndexMethod;
+  method.request_bytes_max = 1024;
+  method.answer_bytes_max = frame::kFrameBytesMax;
+  method.requests_per_s = 10;
+  method.requests_burst = 20;
+  return method;
+}
+
+net::Method chunk_method() {
+  net::Method method;
+  method.name = wire::kChunkMethod;
+  method.traffic = net::TrafficClass::bulk;
+  method.request_bytes_max = 1024;
+  method.answer_bytes_max = kChunkBytes + 1024;
+  method.requests_per_s = 4000;  // 1 GB/s: what bounds a download is the line, and two chunks in flight
+  method.requests_burst = 4000;
+  return method;
+}
+
+}  // namespace
+
+Store::Store(net::Endpoint& net, Clock& clock, asio::any_io_executor loop, asio::any_io_executor workers, Log& log,
+             Source source, StoreOptions options)
+    : clock_(clock),
+      workers_(std::move(workers)),
+      log_(log),
+      source_(std::move(source)),
+      options_(options),
+      results_(options.result_bytes_max),
+      changed_(std::move(loop)) {
+  net.handle(index_method(), [this](PeerId from, Frame request, TimePoint deadline) {
+    return give_index(from, std::move(request), deadline);
+  });
+  net.handle(chunk_method(),
+             [this](PeerId from, Frame request, TimePoint) { return give_chunk(from, std::move(request)); });
+}
+
+// ---- what the owner tells ----
+
+void Store::advance(std::uint64_t epoch) {
+  epoch_ = epoch;
+  changed_.notify();
+}
+
+void Store::keep_result(std::uint64_t epoch, std::shared_ptr<const Bytes> result) {
+  results_.keep(epoch, std::move(result));
+  std::erase_if(kept_, [&](const auto& entry) {
+    const bool over =
+        entry.first.kind == Kind::result && (entry.first.epoch == epoch || results_.find(entry.first.epoch) == nullptr);
+    if (over) by_root_.erase(entry.second.offer->root);
+    return over;
+  });
+  changed_.notify();
+}
+
+Task<Result<>> Store::add_file(Digest name, std::filesystem::path file) {
+  const auto files =
+      std::count_if(kept_.begin(), kept_.end(), [](const auto& entry) { return entry.first.kind == Kind::file; });
+  if (static_cast<std::size_t>(files) >= options_.files_max) co_return Errc::busy;
+  const auto work = [file = std::move(file)] { return offer_file(file); };
+  auto offer = co_await offload(workers_, work);
+  const Key key{Kind::file, 0, name};
+  by_root_[offer->root] = key;
+  kept_[key] = Kept{std::move(offer), clock_.now()};
+  co_return Result<>();
+}
+
+std::size_t Store::snapshots_kept() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(kept_.begin(), kept_.end(), [](const auto& entry) { return entry.first.kind == Kind::snapshot; }));
+}
+
+// ---- what others ask ----
+
+Task<net::Answer> Store::give_index(PeerId from, Frame request, TimePoint deadline) {
+  const auto message = frame::decode<wire::Message>(*request);
+  const auto* ask = message ? std::get_if<wire::AskIndex>(&message->header) : nullptr;
+  if (ask == nullptr || ask->kind > static_cast<std::uint8_t>(Kind::file)) co_return Refusal(Errc::bad_request);
+  const auto kind = static_cast<Kind>(ask->kind);
+  const Key key{kind, kind == Kind::file ? 0 : ask->epoch, kind == Kind::file ? ask->name : Digest()};
+  if (auto refused = take_place(from, kind)) co_return *refused;
+  const Duration patience = std::min<Duration>(std::chrono::milliseconds(ask->wait_ms), options_.wait_max);
+  net::Answer answer = co_await wait_for(key, std::min(deadline, clock_.now() + patience), deadline);
+  // a long wait is no reason to lose the place; a refusal is one to free it
+  Places& places = kind == Kind::result ? catch_ups_ : downloads_;
+  if (answer) {
+    places[from] = clock_.now();
+  } else {
+    places.erase(from);
+  }
+  co_return answer;
+}
+
+Task<net::Answer> Store::wait_for(Key key, TimePoint until, TimePoint deadline) {
+  std::shared_ptr<Wish> mine;
+  for (;;) {
+    if (const auto found = kept_.find(key); found != kept_.end()) {
+      found->second.used = clock_.now();
+      co_return wire::show(found->second.offer->index);
+    }
+    if (mine && mine->refusal) co_return *mine->refusal;
+    if (auto refused = cannot_have(key)) co_return *refused;
+    const bool ahead = key.kind == Kind::snapshot && key.epoch > epoch_;
+    if (clock_.now() >= (ahead ? until : deadline)) co_return Refusal(Errc::late, "not reached yet", epoch_);
+    if (!mine) mine = wish(key);
+    if (!mine) co_return Refusal(Errc::busy, "too much is asked for", 1000);
+    (void)co_await changed_.wait_until(clock_, ahead ? until : deadline);  // what has happened is looked up above
+  }
+}
+
+Task<net::Answer> Store::give_chunk(PeerId from, Frame request) {
+  const auto message = frame::decode<wire::Message>(*request);
+  const auto* ask = message ? std::get_if<wire::AskChunk>(&message->header) : nullptr;
+  if (ask == nullptr) co_return Refusal(Errc::bad_request);
+  const auto found = by_root_.find(ask->root);
+  if (found == by_root_.end()) co_return Refusal(Errc::stale, "not kept any more", epoch_);
+  if (auto refused = take_place(from, found->second.kind)) co_return *refused;
+  Kept& kept = kept_.at(found->second);
+  if (ask->chunk >= kept.offer->index.chunks()) co_return Refusal(Errc::bad_request, "no such chunk");
+  kept.used = clock_.now();
+  const wire::Message answer(wire::Chunk{ask->chunk});
+  co_return frame::encode(answer, kept.offer->chunk(kept.offer->index.place(ask->chunk)));
+}
+
+/// Whether `peer` is among those who are served; what it is told if not.
+Store::Refused Store::take_place(const PeerId& peer, Kind kind) {
+  Places& places = kind == Kind::result ? catch_ups_ : downloads_;
+  const std::size_t places_max = kind == Kind::result ? options_.catch_ups_max : options_.downloads_max;
+  const TimePoint now = clock_.now();
+  std::erase_if(places, [&](const auto& place) { return now - place.second > options_.idle; });
+  if (places.size() >= places_max && !places.contains(peer)) {
+    const auto oldest = std::min_element(places.begin(), places.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    const Duration free_in = oldest->second + options_.idle - now;
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(free_in).count();
+    return Refusal(Errc::busy, "others are being served", static_cast<std::uint64_t>(std::max<std::int64_t>(ms, 200)));
+  }
+  places[peer] = now;
+  return std::nullopt;
+}
+
+/// Why waiting for it is no use.
+Store::Refused Store::cannot_have(const Key& key) const {
+  const Refusal over(Errc::stale, "that epoch is over", epoch_);
+  switch (key.kind) {
+    case Kind::snapshot:
+      if (key.epoch >= epoch_ || making_ == key) return std::nullopt;
+      return over;
+    case Kind::result:
+      if (results_.find(key.epoch) != nullptr) return std::nullopt;
+      if (key.epoch < epoch_) return over;
+      return Refusal(Errc::gone, "no such round yet", epoch_);
+    case Kind::file: break;
+  }
+  return Refusal(Errc::gone, "this peer does not have it");
+}
+
+/// One wish per thing, shared by all who wait for it. Null when too many are open.
+std::shared_ptr<Store::Wish> Store::wish(const Key& key) {
+  std::erase_if(wishes_, [](const auto& open) { return open.expired(); });
+  for (const auto& open : wishes_) {
+    if (auto same = open.lock(); same->key == key && !same->refusal) return same;
+  }
+  if (wishes_.size() >= options_.wishes_max) return nullptr;
+  auto made = std::make_shared<Wish>(Wish{key, std::nullopt});
+  wishes_.push_back(made);
+  changed_.notify();
+  return made;
+}
+
+// ---- making what is asked for ----
+
+Task<> Store::run() {
+  for (;;) {
+    const TimePoint next = tidy();
+    if (auto ready = next_wish()) {
+      co_await grant(std::move(ready));
+    } else {
+      (void)co_await changed_.wait_until(clock_, next);  // either way everything is looked at again
+    }
+  }
+}
+
+std::shared_ptr<Store::Wish> Store::next_wish() {
+  for (const auto& open : wishes_) {
+    auto one = open.lock();
+    if (!one || one->refusal || kept_.contains(one->key)) continue;
+    if (one->key.kind == Kind::result || one->key.epoch == epoch_) return one;
+  }
+  return nullptr;
+}
+
+Task<> Store::grant(std::shared_ptr<Wish> wish) {
+  struct Making {  // also when run() is cancelled meanwhile
+    std::optional<Key>& key;
+    ~Making() { key.reset(); }
+  };
+  const Making making{making_};
+  const Key key = wish->key;
+  making_ = key;
+  auto made = co_await make(key);
+  if (made && key.kind == Kind::result && results_.find(key.epoch) == nullptr) made = Refusal(Errc::stale, "", epoch_);
+  if (made) {
+    by_root_[(*made)->root] = key;
+    kept_[key] = Kept{*made, clock_.now()};
+    log_.debug("state.offered", {{"epoch", key.epoch}, {"bytes", (*made)->index.bytes()}});
+  } else {
+    wish->refusal = made.error();
+  }
+  changed_.notify();
+}
+
+Task<boost::system::result<std::shared_ptr<const Offer>, Refusal>> Store::make(Key key) {
+  if (key.kind == Kind::result) {
+    auto result = results_.find(key.epoch);
+    if (!result) co_return Refusal(Errc::stale, "that epoch is over", epoch_);
+    const auto work = [epoch = key.epoch, result = std::move(result)] { return offer_result(epoch, result); };
+    co_return co_await offload(workers_, work);
+  }
+  if (auto refused = make_room()) co_return *refused;
+  auto snapshot = co_await source_(key.epoch);
+  if (!snapshot) co_return Refusal(snapshot.error() == Errc::stale ? Errc::stale : Errc::gone, "", epoch_);
+  const std::uint64_t taken = (*snapshot)->epoch;
+  if (taken != key.epoch) co_return Refusal(Errc::stale, "that epoch is over", std::max(taken, epoch_));
+  const auto work = [snapshot = std::move(*snapshot)] { return offer_snapshot(snapshot); };
+  co_return co_await offload(workers_, work);
+}
+
+/// Lets the oldest snapshot go when there are as many as may be; `busy` while even that one is being fetched.
+Store::Refused Store::make_room() {
+  if (snapshots_kept() < options_.snapshots_max) return std::nullopt;
+  auto oldest = kept_.end();
+  for (auto at = kept_.begin(); at != kept_.end(); ++at) {
+    if (at->first.kind != Kind::snapshot) continue;
+    if (oldest == kept_.end() || at->second.used < oldest->second.used) oldest = at;
+  }
+  if (clock_.now() - oldest->second.used < options_.idle) return Refusal(Errc::busy, "others are being served", 1000);
+  by_root_.erase(oldest->second.offer->root);
+  kept_.erase(oldest);
+  return std::nullopt;
+}
+
+/// Drops snapshots whose lease is over. Returns when there will be something to drop.
+TimePoint Store::tidy() {
+  TimePoint next = TimePoint::max();
+  for (auto at = kept_.begin(); at != kept_.end();) {
+    const bool leased = at->first.kind == Kind::snapshot;
+    const TimePoint end = at->second.used + options_.lease;
+    if (leased && end <= clock_.now()) {
+      by_root_.erase(at->second.offer->root);
+      at = kept_.erase(at);
+      continue;
+    }
+    if (leased) next = std::min(next, end);
+    ++at;
+  }
+  return next;
+}
+
+}  // namespace collab::state

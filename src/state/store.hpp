@@ -1,0 +1,107 @@
+#pragma once
+// What this node gives to joiners: snapshots of its state, results of the last rounds, files of the run.
+
+#include "base/log.hpp"
+#include "base/signal.hpp"
+#include "net/endpoint.hpp"
+#include "state/offer.hpp"
+#include "state/result_keeper.hpp"
+#include "state/wire.hpp"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace collab::state {
+
+struct StoreOptions {
+  std::size_t downloads_max = 4;                 ///< peers that fetch snapshots or files at a time; more are `busy`
+  std::size_t catch_ups_max = 8;                 ///< the same for results, so that joiners never delay who is 1 behind
+  Duration idle = std::chrono::seconds(5);       ///< a peer that asked for nothing so long gives its place away
+  Duration lease = std::chrono::seconds(30);     ///< a snapshot is kept so long after its last chunk was fetched
+  std::size_t snapshots_max = 2;                 ///< kept at a time; then the oldest goes, unless it is being fetched
+  std::size_t result_bytes_max = 64U << 20U;     ///< of the last results, but at least 2 epochs
+  std::size_t files_max = 16;                    ///< of the run
+  Duration wait_max = std::chrono::seconds(60);  ///< for an epoch that is not reached yet
+  std::size_t wishes_max = 16;                   ///< things not ready yet that somebody waits for
+};
+
+/// Registers `state.index` and `state.chunk`. A snapshot is taken only when somebody asks, once per epoch, and hashed
+/// on `workers`. Memory: `snapshots_max` states, and the results.
+/// Thread safety: none; belongs to the node's loop. Outlives the endpoint's service of its two methods.
+class Store {
+ public:
+  /// A copy of the state at the begin of `epoch`; another epoch or a refusal when training has moved on. Called from
+  /// `run()`, one call at a time.
+  using Source = std::function<Task<Result<std::shared_ptr<const Snapshot>>>(std::uint64_t epoch)>;
+
+  /// `net`, `clock` and `log` outlive it. A node that holds no state gives a source that answers `gone`.
+  Store(net::Endpoint& net, Clock& clock, asio::any_io_executor loop, asio::any_io_executor workers, Log& log,
+        Source source, StoreOptions options = {});
+
+  /// Takes and hashes what is asked for, and lets go of what nobody fetches any more. Until cancelled.
+  Task<> run();
+
+  /// The state is now that of `epoch`: who waits for it is served, who asks for an older one is told.
+  void advance(std::uint64_t epoch);
+  std::uint64_t epoch() const noexcept { return epoch_; }
+
+  /// `result`: what the round of `epoch` committed.
+  void keep_result(std::uint64_t epoch, std::shared_ptr<const Bytes> result);
+  const ResultKeeper& results() const noexcept { return results_; }
+
+  /// Offers a file of the run under `name`, for as long as the store lives; hashes it on `workers` first.
+  /// Throws `Failure(machine)` when it cannot be read. Errors: `busy` when there are `files_max` already.
+  Task<Result<>> add_file(Digest name, std::filesystem::path file);
+
+  std::size_t snapshots_kept() const noexcept;
+
+ private:
+  struct Key {
+    wire::Kind kind = wire::Kind::snapshot;
+    std::uint64_t epoch = 0;
+    Digest name{};
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Kept {
+    std::shared_ptr<const Offer> offer;
+    TimePoint used{};
+  };
+  struct Wish {
+    Key key;
+    std::optional<Refusal> refusal;  // set by run()
+  };
+  using Places = std::map<PeerId, TimePoint>;
+  using Refused = std::optional<Refusal>;
+
+  Task<net::Answer> give_index(PeerId from, Frame request, TimePoint deadline);
+  Task<net::Answer> give_chunk(PeerId from, Frame request);
+  Task<net::Answer> wait_for(Key key, TimePoint until, TimePoint deadline);
+  Refused take_place(const PeerId& peer, wire::Kind kind);
+  Refused cannot_have(const Key& key) const;
+  std::shared_ptr<Wish> wish(const Key& key);
+  std::shared_ptr<Wish> next_wish();
+  Task<> grant(std::shared_ptr<Wish> wish);
+  Task<boost::system::result<std::shared_ptr<const Offer>, Refusal>> make(Key key);
+  Refused make_room();
+  TimePoint tidy();
+
+  Clock& clock_;
+  asio::any_io_executor workers_;
+  Log& log_;
+  Source source_;
+  StoreOptions options_;
+  std::uint64_t epoch_ = 0;
+  ResultKeeper results_;
+  std::map<Key, Kept> kept_;
+  std::map<Digest, Key> by_root_;
+  std::vector<std::weak_ptr<Wish>> wishes_;  // each is kept alive by those who wait for it
+  std::optional<Key> making_;
+  Places downloads_;
+  Places catch_ups_;
+  Signal changed_;
+};
+
+}  // namespace collab::state

@@ -1,0 +1,85 @@
+#pragma once
+// What a round did, for the log, the progress record and the dashboard.
+
+#include "averaging/members.hpp"
+#include "averaging/segment_reducer.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace collab::averaging {
+
+/// Why a peer's values are missing from some chunk, as far as this peer can tell.
+enum class LeftOut : std::uint8_t {
+  no,
+  elsewhere,  ///< by another owner, who knows why
+  dead,       ///< its connection broke
+  frozen,     ///< it answered no pings, or moved none of the bytes it owed
+  slow,       ///< it moved far less than planned
+  refused,    ///< what it sent was bad: see `fault`
+};
+
+struct PeerReport {
+  PeerId id;
+  matchmaking::Role role = matchmaking::Role::node;
+  double counted = 0;        ///< share of the values that its part is in
+  std::uint64_t weight = 0;  ///< as it told this peer; 0: unknown, or it listened only
+  LeftOut left_out = LeftOut::no;
+  SegmentReducer::Fault fault = SegmentReducer::Fault::none;
+  std::uint64_t bytes_up = 0;    ///< frames sent to it in this round
+  std::uint64_t bytes_down = 0;  ///< frames received from it
+  double up_bytes_per_s = 0;     ///< over the exchange
+  double down_bytes_per_s = 0;
+};
+
+struct SegmentReport {
+  Rank owner = 0;            ///< who reduced or served it in the last view
+  Ranks senders = 0;         ///< whose parts are in all of it
+  std::uint64_t weight = 0;  ///< the smallest of its chunks
+};
+
+/// Values from the previous run's end up to `end` were averaged over this many samples.
+struct WeightRun {
+  std::uint64_t end = 0;
+  std::uint64_t weight = 0;
+  bool operator==(const WeightRun&) const = default;
+};
+
+struct RoundReport {
+  enum class Outcome : std::uint8_t {
+    failed,  ///< nothing changed here; others may have committed
+    committed,
+    behind,  ///< the group committed, and this peer could not get the result in time
+  };
+  /// Why it failed.
+  enum class Reason : std::uint8_t {
+    none,
+    no_quorum,
+    weight_low,
+    no_weight,
+    deadline,
+    nobody_reachable,
+    does_not_fit,  ///< the group and the vector
+    not_held,      ///< nobody could give us the committed result
+  };
+
+  matchmaking::GroupId group{};
+  std::uint64_t epoch = 0;
+  std::uint32_t round = 0;
+  Outcome outcome = Outcome::failed;
+  Reason reason = Reason::none;
+  std::uint32_t views = 1;              ///< plans that this peer followed
+  std::vector<PeerReport> peers;        ///< by rank
+  std::vector<SegmentReport> segments;  ///< in the order of the manifest
+  std::uint64_t weight = 0;             ///< the smallest behind a value
+  std::vector<WeightRun> weight_runs;   ///< one entry when nobody was lost half-way
+  double exchange_s = 0;                ///< until all results were here
+  double commit_s = 0;                  ///< from then until the commit
+  double apply_s = 0;                   ///< to decode the result
+  double predicted_s = 0;               ///< of the exchange, from measured rates
+  std::uint64_t bad_frames = 0;         ///< refused as no honest peer's
+  std::uint64_t dropped_frames = 0;     ///< of views to come, beyond the bound
+  Digest result{};                      ///< hash of the manifest; zero unless committed
+};
+
+}  // namespace collab::averaging

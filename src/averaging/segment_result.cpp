@@ -1,0 +1,82 @@
+#include "averaging/segment_result.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+namespace collab::averaging {
+namespace {
+
+Digest hash_payload(std::span<const std::byte> payload) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(payload.data());
+  return Hasher("collab chunk").add(std::span(bytes, payload.size())).finish();
+}
+
+/// Whether the bytes decode: a unit at a time, so the values never leave the cache.
+bool decodes(const CodecMap& codecs, Range range, std::span<const std::byte> payload) {
+  if (payload.size() != codecs.encoded_bytes(range)) return false;
+  std::array<float, kUnitValues> values;
+  for (std::size_t begin = range.begin; begin < range.end(); begin += kUnitValues) {
+    const Range unit{begin, std::min(kUnitValues, range.end() - begin)};
+    const std::size_t bytes = codecs.encoded_bytes(unit);
+    if (!codecs.decode(payload.first(bytes), unit.begin, std::span(values).first(unit.size))) return false;
+    payload = payload.subspan(bytes);
+  }
+  return true;
+}
+
+}  // namespace
+
+SegmentResult::SegmentResult(const Shape& shape, Rank segment)
+    : shape_(&shape), segment_(segment), chunks_(shape.partition.chunks(segment)), missing_(chunks_.size()) {}
+
+Result<> SegmentResult::add(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload) {
+  assert(average.segment == segment_);
+  if (average.chunk >= chunks_.size()) return Errc::bad_request;
+  if ((average.senders & ~shape_->members.voters) != 0) return Errc::bad_request;
+  if ((average.senders == 0) != (average.weight == 0)) return Errc::bad_request;
+  if (average.weight == 0 && !payload.empty()) return Errc::bad_request;
+  Chunk& chunk = chunks_[average.chunk];
+  const Digest digest = hash_payload(payload);
+  if (chunk.frame) {
+    const bool same = chunk.digest == digest && chunk.senders == average.senders && chunk.weight == average.weight;
+    return same ? Errc::stale : Errc::bad_request;
+  }
+  const Range range = shape_->partition.chunk(segment_, average.chunk);
+  if (average.weight > 0 && !decodes(shape_->codecs, range, payload)) return Errc::bad_request;
+  chunk = {frame, payload, average.senders, average.weight, digest};
+  --missing_;
+  return {};
+}
+
+void SegmentResult::add_own(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload) {
+  Chunk& chunk = chunks_.at(average.chunk);
+  assert(!chunk.frame);
+  chunk = {frame, payload, average.senders, average.weight, hash_payload(payload)};
+  --missing_;
+}
+
+Digest SegmentResult::digest() const {
+  assert(complete());
+  Hasher hasher("collab result");
+  hasher.add(shape_->group.codec_map).add(std::uint64_t(segment_)).add(std::uint64_t(chunks_.size()));
+  for (const Chunk& chunk : chunks_) hasher.add(chunk.senders).add(chunk.weight).add(chunk.digest);
+  return hasher.finish();
+}
+
+std::uint64_t SegmentResult::weight() const noexcept {
+  std::uint64_t least = ~std::uint64_t(0);
+  for (const Chunk& chunk : chunks_) least = std::min(least, chunk.weight);
+  return least;
+}
+
+void SegmentResult::decode_into(std::span<float> vector) const {
+  assert(complete() && vector.size() == shape_->partition.length());
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    const Range range = shape_->partition.chunk(segment_, i);
+    const auto done = shape_->codecs.decode(chunks_[i].payload, range.begin, vector.subspan(range.begin, range.size));
+    assert(done);  // it decoded when it came
+  }
+}
+
+}  // namespace collab::averaging

@@ -1,0 +1,50 @@
+#pragma once
+// The encoded average of one segment, as its owner sent it: what is hashed, held, repeated and finally decoded.
+
+#include "averaging/shape.hpp"
+#include "averaging/wire.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace collab::averaging {
+
+class SegmentResult {
+ public:
+  struct Chunk {
+    Frame frame;                         ///< the Average as it travelled; null: not here yet
+    std::span<const std::byte> payload;  ///< inside `frame`
+    Ranks senders = 0;
+    std::uint64_t weight = 0;
+    Digest digest{};  ///< of the payload
+  };
+
+  /// `segment`: its rank; it has values. `shape` outlives the result.
+  SegmentResult(const Shape& shape, Rank segment);
+
+  /// Takes an Average of this segment, from anyone; `payload` lies in `frame`.
+  /// Errors: `bad_request` for a chunk, size, set of senders or weight that no owner sends, a value that is not finite,
+  /// or a chunk that differs from the one that is here; `stale` for one that equals it.
+  Result<> add(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload);
+  /// The same for a chunk that this peer has just encoded: not decoded to see whether it can be.
+  void add_own(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload);
+
+  bool complete() const noexcept { return missing_ == 0; }
+  std::size_t missing() const noexcept { return missing_; }
+  const std::vector<Chunk>& chunks() const noexcept { return chunks_; }
+  /// When complete: BLAKE2b over the codec map, the segment, and each chunk's senders, weight and bytes.
+  Digest digest() const;
+  /// When complete: the smallest of its chunks.
+  std::uint64_t weight() const noexcept;
+  /// When complete and its weight is not 0: `vector` is the whole flat vector, of which this fills the segment.
+  void decode_into(std::span<float> vector) const;
+
+ private:
+  const Shape* shape_;
+  Rank segment_;
+  std::vector<Chunk> chunks_;
+  std::size_t missing_ = 0;
+};
+
+}  // namespace collab::averaging

@@ -1,0 +1,26 @@
+#pragma once
+// What all parts and results of one round are measured against.
+
+#include "averaging/members.hpp"
+#include "tensor/codec.hpp"
+#include "tensor/partition.hpp"
+
+#include <memory>
+
+namespace collab::averaging {
+
+/// What `Group::codec_map` has to be for this map.
+Digest codec_map_digest(const CodecMap& codecs);
+
+struct Shape {
+  matchmaking::Group group;
+  Members members;
+  Partition partition;
+  CodecMap codecs;
+
+  /// `group` was checked against its own id. Errors: `bad_request` when its units do not make up the vector of
+  /// `codecs`, or it was made for another codec map.
+  static Result<std::shared_ptr<const Shape>> of(matchmaking::Group group, const CodecMap& codecs);
+};
+
+}  // namespace collab::averaging

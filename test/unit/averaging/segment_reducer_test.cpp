@@ -1,0 +1,217 @@
+#include "averaging/segment_reducer.hpp"
+
+#include "base/random.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "support/doctest.hpp"
+
+namespace collab::averaging {
+namespace {
+
+constexpr std::size_t kUnits = 3;
+constexpr std::size_t kValues = kUnits * kUnitValues - 100;
+
+std::shared_ptr<const Shape> shape_of(std::size_t peers, std::vector<std::uint8_t> order = {},
+                                      CodecId codec = CodecId::float32) {
+  TensorInfo tensor;
+  tensor.name = "all";
+  tensor.shape = {static_cast<std::int64_t>(kValues)};
+  Schema schema;
+  schema.tensors.push_back(tensor);
+  const CodecMap codecs(schema, CodecOptions::all(codec));
+  matchmaking::Group group;
+  group.codec_map = codec_map_digest(codecs);
+  group.chunk_units = 1;
+  for (std::size_t rank = 0; rank < peers; ++rank) {
+    matchmaking::Member member;
+    member.id.key[0] = static_cast<unsigned char>(rank + 1);
+    member.weight_max = 100;
+    member.units = rank == 0 ? kUnits : 0;
+    group.roster.push_back(member);
+  }
+  group = matchmaking::seal(std::move(group));
+  for (std::size_t rank = 0; rank < order.size(); ++rank) group.roster[rank].order = order[rank];
+  return Shape::of(group, codecs).value();
+}
+
+/// Parts of one reducer at rank 0, and what it makes of them.
+struct Bench {
+  explicit Bench(std::shared_ptr<const Shape> with, const Rule& rule = weighted_mean(), std::uint64_t own_weight = 2)
+      : shape(std::move(with)), random(5) {
+    for (std::size_t rank = 0; rank < shape->members.size; ++rank) {
+      std::vector<float> own(kValues);
+      for (float& value : own)
+        value = static_cast<float>(std::ldexp(double(random.next() >> 40U) - 0x1p23, int(random.below(40)) - 40));
+      values.push_back(std::move(own));
+    }
+    SegmentReducer::Plan plan;
+    plan.weight_max.assign(shape->members.size, 100);
+    Contribution own;
+    own.values = values[0];
+    own.weight = own_weight;
+    reducer = std::make_unique<SegmentReducer>(*shape, rule, plan, own);
+  }
+
+  Result<> send(Rank from, std::uint32_t chunk, std::uint64_t weight) {
+    wire::Part part;
+    part.chunk = chunk;
+    part.weight = weight;
+    const Range range = shape->partition.chunk(0, chunk);
+    const auto bytes = std::as_bytes(std::span(values[from]).subspan(range.begin, range.size));
+    const Frame frame = frame::encode(wire::Header(part), bytes);
+    return reducer->add(from, part, frame, frame::decode<wire::Header>(*frame)->payload);
+  }
+
+  void collect(Ranks suspected = 0) {
+    for (Frame& frame : reducer->reduce_ready(suspected)) averages.push_back(std::move(frame));
+  }
+
+  std::vector<float> result() const {
+    SegmentResult result(*shape, 0);
+    for (const Frame& frame : averages) {
+      const auto message = frame::decode<wire::Header>(*frame);
+      REQUIRE(result.add(std::get<wire::Average>(message->header), frame, message->payload));
+    }
+    REQUIRE(result.complete());
+    std::vector<float> whole(kValues);
+    result.decode_into(whole);
+    return whole;
+  }
+
+  wire::Average header(std::size_t i) const {
+    return std::get<wire::Average>(frame::decode<wire::Header>(*averages.at(i))->header);
+  }
+
+  std::shared_ptr<const Shape> shape;
+  Random random;
+  std::vector<std::vector<float>> values;
+  std::unique_ptr<SegmentReducer> reducer;
+  std::vector<Frame> averages;
+};
+
+class Median final : public Rule {
+ public:
+  std::string_view name() const noexcept override { return "median"; }
+  bool streaming() const noexcept override { return false; }
+  void reduce(std::span<const WeightedPart> parts, std::span<float> out) const override {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      std::vector<float> column;
+      for (const WeightedPart& part : parts) column.push_back(part.values[i]);
+      std::sort(column.begin(), column.end());
+      out[i] = column[column.size() / 2];
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("rule: the weighted mean sums in float64, in the order of the parts") {
+  const std::vector<float> big(1000, 1e8F), small(1000, 1.0F), negative(1000, -1e8F);
+  std::vector<float> out(1000);
+  weighted_mean().reduce(std::vector<WeightedPart>{{1, big}, {1, small}, {2, negative}, {1, big}}, out);
+  CHECK(out.front() == 0.2F);  // in float32 the one would drown
+  CHECK(out.back() == 0.2F);
+  weighted_mean().reduce(std::vector<WeightedPart>{{3, small}}, out);
+  CHECK(out[500] == 1.0F);
+}
+
+TEST_CASE("reducer: the bytes do not depend on the order of arrival") {
+  std::vector<std::pair<Rank, std::uint32_t>> arrivals;
+  for (Rank rank = 1; rank < 5; ++rank)
+    for (std::uint32_t chunk = 0; chunk < kUnits; ++chunk) arrivals.emplace_back(rank, chunk);
+  std::vector<float> first;
+  for (const std::uint64_t seed : test::seeds(10)) {
+    Random random(seed);
+    for (std::size_t i = arrivals.size(); i > 1; --i) std::swap(arrivals[i - 1], arrivals[random.below(i)]);
+    Bench bench(shape_of(5));
+    for (const auto& [rank, chunk] : arrivals) {
+      REQUIRE(bench.send(rank, chunk, rank * 3U));
+      bench.collect();
+    }
+    CHECK(bench.reducer->closed());
+    if (first.empty()) first = bench.result();
+    CHECK(bench.result() == first);
+  }
+  // the order of the sum is the plan's: another one rounds differently
+  Bench other(shape_of(5, {4, 3, 2, 1, 0}));
+  for (const auto& [rank, chunk] : arrivals) REQUIRE(other.send(rank, chunk, rank * 3U));
+  other.collect();
+  double largest = 0;
+  for (std::size_t i = 0; i < kValues; ++i) largest = std::max(largest, std::abs(double(other.result()[i]) - first[i]));
+  CHECK(largest < 1);
+}
+
+TEST_CASE("reducer: a chunk leaves as soon as all its parts are here, or their senders are suspected") {
+  Bench bench(shape_of(3));
+  REQUIRE(bench.send(1, 0, 7));
+  bench.collect();
+  CHECK(bench.averages.empty());
+  CHECK(bench.reducer->awaited(0) == bit(2));
+  REQUIRE(bench.send(2, 0, 1));
+  bench.collect();
+  REQUIRE(bench.averages.size() == 1);
+  CHECK(bench.header(0).senders == 0b111);
+  CHECK(bench.header(0).weight == 10);
+  bench.collect(bit(2));  // the others: rank 1 still owes them
+  CHECK(bench.averages.size() == 1);
+  bench.collect(bit(1) | bit(2));
+  REQUIRE(bench.averages.size() == 3);
+  CHECK(bench.header(1).senders == 0b001);
+  CHECK(bench.send(2, 1, 1).error() == Errc::stale);  // too late
+}
+
+TEST_CASE("reducer: what is wrong with a part leaves out its sender, and says why") {
+  using Fault = SegmentReducer::Fault;
+  Bench bench(shape_of(4));
+  CHECK(bench.send(1, 0, 101).error() == Errc::bad_request);
+  CHECK(bench.reducer->fault(1) == Fault::weight_refused);
+  CHECK(bench.send(1, 1, 5).error() == Errc::stale);  // for good
+
+  REQUIRE(bench.send(2, 0, 5));
+  CHECK(bench.send(2, 0, 5).error() == Errc::stale);  // the same again
+  CHECK(bench.send(2, 1, 6).error() == Errc::bad_request);
+  CHECK(bench.reducer->fault(2) == Fault::conflict);
+
+  bench.values[3][4000] = std::numeric_limits<float>::infinity();
+  REQUIRE(bench.send(3, 0, 5));
+  bench.collect();
+  CHECK(bench.reducer->fault(3) == Fault::not_finite);
+  REQUIRE(bench.averages.size() == 3);  // nobody is awaited any more
+  CHECK(bench.header(0).senders == 0b0001);
+}
+
+TEST_CASE("reducer: weights of nothing make averages of nothing") {
+  Bench bench(shape_of(2), weighted_mean(), 0);
+  bench.collect(bit(1));
+  CHECK(bench.averages.size() == 3);  // we were heard, with nothing
+  CHECK(bench.header(0).weight == 0);
+  CHECK(bench.header(0).senders == 0);
+}
+
+TEST_CASE("reducer: a rule that needs whole segments gets them, and only complete ones") {
+  const Median median;
+  Bench bench(shape_of(4), median);
+  for (std::uint32_t chunk = 0; chunk < kUnits; ++chunk) {
+    REQUIRE(bench.send(1, chunk, 1));
+    REQUIRE(bench.send(2, chunk, 1));
+    bench.collect();
+  }
+  REQUIRE(bench.send(3, 0, 1));
+  CHECK(bench.averages.empty());
+  bench.collect(bit(3));  // incomplete: left out of every chunk
+  REQUIRE(bench.averages.size() == kUnits);
+  CHECK(bench.header(0).senders == 0b0111);
+  const auto result = bench.result();
+  for (const std::size_t i : {std::size_t(0), std::size_t(5000), kValues - 1}) {
+    std::vector<float> column = {bench.values[0][i], bench.values[1][i], bench.values[2][i]};
+    std::sort(column.begin(), column.end());
+    CHECK(result[i] == column[1]);
+  }
+}
+
+}  // namespace collab::averaging

@@ -1,0 +1,375 @@
+#include "averaging/all_reduce.hpp"
+
+#include "averaging/lanes.hpp"
+#include "averaging/participant.hpp"
+#include "base/signal.hpp"
+#include "tensor/view.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace collab::averaging {
+namespace {
+
+constexpr int kFramesInARow = 8;                         // then the senders get a turn
+constexpr Duration kFarewell = std::chrono::seconds(2);  // a failed round's last messages
+
+EncodeOptions encode_options(const char* use, const matchmaking::Group& group, const PeerId* sender, bool stochastic) {
+  Hasher hasher(use);
+  hasher.add(group.epoch).add(std::uint64_t(group.round));
+  if (sender != nullptr) hasher.add(sender->key);
+  const Digest digest = hasher.finish();
+  EncodeOptions options;
+  options.stochastic = stochastic;
+  for (unsigned i = 0; i < 8; ++i) options.seed |= std::uint64_t(digest[i]) << (8 * i);
+  return options;
+}
+
+std::vector<PeerId> ids_of(const matchmaking::Group& group) {
+  std::vector<PeerId> ids;
+  for (const auto& member : group.roster) ids.push_back(member.id);
+  return ids;
+}
+
+/// One round as it runs. Lives until its groupmates are served, longer than the call of `all_reduce`; `values` are
+/// touched by neither after `detach`.
+class Session {
+ public:
+  Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, std::uint64_t weight,
+          const AllReduceOptions& options, asio::any_io_executor executor);
+
+  Task<> run(TaskGroup& sends);
+  /// Until the round is decided for this peer.
+  Task<> wait() {
+    while (!decided_) co_await changed_.wait();
+  }
+  /// The caller leaves, or was cancelled.
+  void detach() {
+    if (!decided_) participant_.fail();
+    participant_.release_values();
+    values_ = {};
+    flush();
+  }
+  /// The node stops: whoever waits learns that nothing will be decided here.
+  void abandon() {
+    if (decided_) return;
+    participant_.fail();
+    decide();
+  }
+  const RoundReport& report() const noexcept { return report_; }
+  std::shared_ptr<const CommittedRound> proof() const noexcept { return proof_; }
+
+ private:
+  Participant::Setup setup(std::uint64_t weight);
+  void plan_rates();
+  void receive(const net::Envelope& envelope);
+  void check();
+  void probe(const std::vector<net::LinkState>& links);
+  void flush();
+  void decide();
+  void describe();
+  bool served() const;
+  double seconds_since_start() const { return to_seconds(context_.clock.now() - started_); }
+
+  Context context_;
+  AllReduceOptions options_;
+  std::shared_ptr<const Shape> shape_;
+  std::span<float> values_;
+  Guard says_yes_;
+  Participant participant_;
+  TimePoint started_;
+  TimePoint deadline_{};
+  TimePoint next_check_;
+  Suspicion suspicion_;
+  std::unique_ptr<net::Conversation> talk_;
+  Lanes lanes_;
+  std::vector<std::uint64_t> bytes_received_;
+  std::vector<std::optional<TimePoint>> probed_;  // by rank: for which loss
+  bool decided_ = false;
+  TimePoint decided_at_{};
+  Signal changed_;
+  RoundReport report_;
+  std::shared_ptr<const CommittedRound> proof_;
+};
+
+Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, std::uint64_t weight,
+                 const AllReduceOptions& options, asio::any_io_executor executor)
+    : context_(context),
+      options_(options),
+      shape_(std::move(shape)),
+      values_(values),
+      participant_(setup(weight)),
+      started_(context.clock.now()),
+      next_check_(started_ + options.suspicion.period),
+      suspicion_(shape_->members.size, participant_.self(), started_, options.suspicion),
+      talk_(context.net.converse(wire::kProtocol, shape_->group.id, ids_of(shape_->group))),
+      lanes_(*talk_, context.clock, executor, ids_of(shape_->group), participant_.self(),
+             {[this](Rank to) { return participant_.next_part(to); }, [this](Rank peer) { suspicion_.refused(peer); },
+              [this](Rank peer) { suspicion_.departed(peer); }}),
+      bytes_received_(shape_->members.size, 0),
+      probed_(shape_->members.size),
+      changed_(executor) {
+  plan_rates();
+}
+
+Participant::Setup Session::setup(std::uint64_t weight) {
+  const PeerId& self = context_.identity.id();
+  Contribution own;
+  own.values = values_;
+  own.weight = weight;
+  own.part = encode_options("collab part", shape_->group, &self, options_.stochastic_parts);
+  const Rule& rule = options_.rule != nullptr ? *options_.rule : weighted_mean();
+  Guard& guard = options_.guard != nullptr ? *options_.guard : says_yes_;
+  return {shape_, context_.identity, rule, guard, own, encode_options("collab result", shape_->group, nullptr, false)};
+}
+
+/// What the plan costs us, from measured rates; where none is, every line is shared equally by its groupmates.
+void Session::plan_rates() {
+  const Members& members = shape_->members;
+  const Rank self = participant_.self();
+  const double vector = static_cast<double>(shape_->codecs.encoded_bytes({0, shape_->partition.length()}));
+  const auto share = [&](std::size_t rank) {
+    const auto length = static_cast<double>(shape_->partition.length());
+    return vector * static_cast<double>(shape_->partition.segment(rank).size) / length;
+  };
+  const double default_rate = options_.rate_unknown_bytes_per_s / static_cast<double>(members.size - 1);
+  const bool we_vote = contains(members.voters, self);
+  std::vector<double> down(members.size, 0);
+  double predicted = 0;
+  for (std::size_t rank = 0; rank < members.size; ++rank) {
+    if (!contains(members.linked(self), rank)) continue;
+    const net::LinkState link = context_.net.link(shape_->group.roster[rank].id);
+    const bool it_votes = contains(members.voters, rank);
+    const double up = (we_vote ? share(rank) : 0) + (it_votes ? share(self) : 0);
+    down[rank] = (it_votes ? share(self) : 0) + (we_vote ? share(rank) : 0);
+    const double up_rate = link.up_bytes_per_s > 0 ? link.up_bytes_per_s : default_rate;
+    const double down_rate = link.down_bytes_per_s > 0 ? link.down_bytes_per_s : default_rate;
+    predicted = std::max({predicted, up / up_rate, down[rank] / down_rate});
+  }
+  report_.predicted_s = predicted;
+  deadline_ = started_ + from_seconds(3 * predicted) + options_.round_slack;
+  for (std::size_t rank = 0; rank < members.size && predicted > 0; ++rank)
+    suspicion_.plan_rate(static_cast<Rank>(rank), down[rank] / predicted);
+}
+
+Task<> Session::run(TaskGroup& sends) {
+  lanes_.start(sends, deadline_ + options_.serve_max);
+  participant_.start();
+  flush();
+  for (int in_a_row = 0; !served();) {
+    const auto envelope = co_await talk_->receive(next_check_);
+    if (envelope) receive(*envelope);
+    if (context_.clock.now() >= next_check_) check();
+    flush();
+    if (participant_.finished() && !decided_) decide();
+    if (!envelope || ++in_a_row < kFramesInARow) continue;
+    in_a_row = 0;
+    co_await context_.clock.sleep_until(context_.clock.now());
+  }
+}
+
+void Session::receive(const net::Envelope& envelope) {
+  const auto rank = shape_->group.rank_of(envelope.from);
+  if (!rank) return;
+  const Ranks before = suspicion_.suspected();
+  suspicion_.heard(static_cast<Rank>(*rank), envelope.frame->size(), context_.clock.now());
+  if (suspicion_.suspected() != before) participant_.suspect(suspicion_.suspected());
+  bytes_received_[*rank] += envelope.frame->size();
+  const auto taken = participant_.on_frame(envelope.from, envelope.frame);
+  if (!taken && (taken.error() == Errc::bad_request || taken.error() == Errc::denied))
+    context_.log.debug("averaging.frame_refused",
+                       {{"peer", envelope.from.short_text()}, {"why", taken.error().message()}});
+}
+
+void Session::check() {
+  const TimePoint now = context_.clock.now();
+  next_check_ = now + options_.suspicion.period;
+  std::vector<net::LinkState> links;
+  for (const auto& member : shape_->group.roster) links.push_back(context_.net.link(member.id));
+  probe(links);
+  Suspicion::Debts debts;
+  if (!decided_) {
+    debts.parts = participant_.round().awaited_senders() | participant_.commit().awaited_tells();
+    debts.results = participant_.round().awaited_owners();
+  }
+  const Ranks before = suspicion_.suspected();
+  const Ranks suspected = suspicion_.check(now, links, debts);
+  for (Ranks fresh = suspected & ~before; fresh != 0; fresh &= fresh - 1) {
+    const Rank rank = first(fresh);
+    context_.log.debug("averaging.suspected", {{"peer", shape_->group.roster[rank].id.short_text()},
+                                               {"why", static_cast<unsigned>(suspicion_.ever(rank))}});
+  }
+  participant_.suspect(suspected);
+  participant_.poke();
+  if (now >= deadline_ && !decided_) {
+    if (participant_.state() == Commit::State::running) {
+      report_.reason = RoundReport::Reason::deadline;
+      participant_.fail();
+    }
+    decide();
+  }
+}
+
+/// A connection broke: dialling again, with what we have promised for a message, tells at once whether the peer lives.
+void Session::probe(const std::vector<net::LinkState>& links) {
+  for (std::size_t rank = 0; rank < links.size(); ++rank) {
+    if (links[rank].connected || !contains(shape_->members.linked(participant_.self()), rank)) continue;
+    if (probed_[rank] == links[rank].lost_at) continue;
+    probed_[rank] = links[rank].lost_at;
+    wire::Refuse refuse;
+    refuse.group = shape_->group.id;
+    refuse.view = participant_.commit().view();
+    lanes_.push(bit(rank), net::TrafficClass::control, frame::encode(wire::Header(refuse)));
+  }
+}
+
+void Session::flush() {
+  for (const auto& out : participant_.take_outgoing()) lanes_.push(out.to, out.traffic, out.frame);
+  for (std::size_t rank = 0; rank < shape_->members.size; ++rank)
+    if (participant_.has_parts(static_cast<Rank>(rank))) lanes_.wake_parts(static_cast<Rank>(rank));
+  if (participant_.state() == Commit::State::running && participant_.all_results_here() && report_.exchange_s == 0)
+    report_.exchange_s = seconds_since_start();
+}
+
+void Session::decide() {
+  decided_ = true;
+  decided_at_ = context_.clock.now();
+  const bool committed = participant_.state() == Commit::State::committed;
+  if (report_.exchange_s == 0) report_.exchange_s = seconds_since_start();
+  report_.commit_s = seconds_since_start() - report_.exchange_s;
+  describe();
+  if (committed && participant_.finished()) {
+    report_.outcome = RoundReport::Outcome::committed;
+    proof_ = participant_.committed_round();
+    if (proof_ && !values_.empty()) proof_->apply(values_);
+    report_.apply_s = to_seconds(context_.clock.now() - decided_at_);
+  } else if (committed) {
+    report_.outcome = RoundReport::Outcome::behind;
+    report_.reason = RoundReport::Reason::not_held;
+  } else if (report_.reason == RoundReport::Reason::none) {
+    const auto why = static_cast<wire::GiveUpReason>(participant_.commit().give_up_reason());
+    report_.reason = why == wire::GiveUpReason::no_quorum    ? RoundReport::Reason::no_quorum
+                     : why == wire::GiveUpReason::weight_low ? RoundReport::Reason::weight_low
+                     : why == wire::GiveUpReason::no_weight  ? RoundReport::Reason::no_weight
+                                                             : RoundReport::Reason::nobody_reachable;
+  }
+  context_.log.info("averaging.round", {{"epoch", report_.epoch},
+                                        {"round", report_.round},
+                                        {"outcome", static_cast<unsigned>(report_.outcome)},
+                                        {"reason", static_cast<unsigned>(report_.reason)},
+                                        {"peers", shape_->members.size},
+                                        {"views", report_.views},
+                                        {"weight", report_.weight},
+                                        {"seconds", seconds_since_start()}});
+  participant_.release_values();
+  changed_.notify();
+}
+
+void Session::describe() {
+  participant_.describe(report_);
+  const double seconds = std::max(report_.exchange_s, 1e-9);
+  for (std::size_t i = 0; i < report_.peers.size(); ++i) {
+    PeerReport& peer = report_.peers[i];
+    const auto rank = static_cast<Rank>(i);
+    peer.bytes_up = lanes_.bytes_sent(rank);
+    peer.bytes_down = bytes_received_[i];
+    peer.up_bytes_per_s = static_cast<double>(peer.bytes_up) / seconds;
+    peer.down_bytes_per_s = static_cast<double>(peer.bytes_down) / seconds;
+    if (rank == participant_.self()) continue;
+    if (peer.fault != SegmentReducer::Fault::none) {
+      peer.left_out = LeftOut::refused;
+    } else if (suspicion_.ever(rank) != LeftOut::no) {
+      peer.left_out = suspicion_.ever(rank);
+    } else if (peer.counted < 1 - 1e-9 && peer.weight > 0) {
+      peer.left_out = LeftOut::elsewhere;
+    }
+  }
+}
+
+/// Nobody needs this end of the round any more.
+bool Session::served() const {
+  if (!decided_) return false;
+  const TimePoint now = context_.clock.now();
+  if (participant_.state() != Commit::State::committed) return lanes_.idle() || now >= decided_at_ + kFarewell;
+  Ranks waiting = shape_->members.linked(participant_.self()) & ~participant_.done();
+  for (Ranks rest = waiting; rest != 0; rest &= rest - 1)
+    if (suspicion_.has_departed(first(rest))) waiting &= ~bit(first(rest));
+  return (waiting == 0 && lanes_.idle()) || now >= decided_at_ + options_.serve_max;
+}
+
+struct Abandon {
+  explicit Abandon(Session& stopped) : session(stopped) {}
+  ~Abandon() { session.abandon(); }
+  Abandon(const Abandon&) = delete;
+  Abandon& operator=(const Abandon&) = delete;
+  Session& session;
+};
+
+Task<> serve(std::shared_ptr<Session> session) {
+  const Abandon when_stopped(*session);
+  const auto body = [&](TaskGroup& sends) -> Task<> { co_await session->run(sends); };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+/// The caller's `values` end here, however it leaves.
+struct Detach {
+  explicit Detach(Session& attached) : session(attached) {}
+  ~Detach() { session.detach(); }
+  Detach(const Detach&) = delete;
+  Detach& operator=(const Detach&) = delete;
+  Session& session;
+};
+
+Errc error_of(const RoundReport& report) {
+  if (report.outcome == RoundReport::Outcome::behind) return Errc::stale;
+  return report.reason == RoundReport::Reason::nobody_reachable ? Errc::gone : Errc::late;
+}
+
+}  // namespace
+
+net::Method round_protocol() {
+  net::Method method;
+  method.name = wire::kProtocol;
+  method.claim = Claim::contribute;
+  method.traffic = net::TrafficClass::bulk;
+  method.request_bytes_max = frame::kFrameBytesMax;
+  return method;
+}
+
+Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,
+                                 std::span<float> values, std::uint64_t weight, AllReduceOptions options,
+                                 RoundReport& report) {
+  report = {};
+  report.group = group.id;
+  report.epoch = group.epoch;
+  report.round = group.round;
+  report.reason = RoundReport::Reason::does_not_fit;
+  const PeerId self = context.identity.id();
+  if (const auto fits = matchmaking::check(group, self, codecs.length()); !fits) co_return fits.error();
+  const auto& member = group.roster[group.rank_of(self).value()];
+  const bool votes = member.role != matchmaking::Role::auxiliary;
+  if (weight > member.weight_max || values.size() != (votes ? codecs.length() : 0)) co_return Errc::bad_request;
+  auto shape = Shape::of(group, codecs);
+  if (!shape) co_return shape.error();
+  if (weight > 0 && !all_finite(values)) {
+    context.log.warn("averaging.own_values_not_finite", {{"epoch", group.epoch}, {"round", group.round}});
+    weight = 0;
+  }
+
+  const auto executor = co_await asio::this_coro::executor;
+  auto session = std::make_shared<Session>(context, std::move(*shape), values, votes ? weight : 0, options, executor);
+  context.tasks.spawn("averaging.round", serve(session));
+  const Detach detach(*session);
+  co_await session->wait();
+  report = session->report();
+  if (report.outcome != RoundReport::Outcome::committed) co_return error_of(report);
+  Outcome outcome;
+  outcome.report = report;
+  outcome.proof = session->proof();
+  co_return outcome;
+}
+
+}  // namespace collab::averaging

@@ -1,0 +1,92 @@
+#include "averaging/lanes.hpp"
+
+#include <utility>
+
+namespace collab::averaging {
+namespace {
+
+constexpr Duration kRetryAfter = std::chrono::milliseconds(250);  // of a failed dial
+
+}  // namespace
+
+Lanes::Lanes(net::Conversation& talk, Clock& clock, asio::any_io_executor executor, std::vector<PeerId> peers,
+             Rank self, Hooks hooks)
+    : talk_(talk), clock_(clock), peers_(std::move(peers)), self_(self), hooks_(std::move(hooks)) {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) lanes_.push_back(std::make_unique<Lane>(executor));
+}
+
+void Lanes::start(TaskGroup& tasks, TimePoint deadline) {
+  // from our own rank on: not everybody's first frame goes to the same peer
+  for (std::size_t step = 1; step < peers_.size(); ++step) {
+    const auto to = static_cast<Rank>((self_ + step) % peers_.size());
+    tasks.spawn("averaging.send_control", drain(to, Kind::control, deadline));
+    tasks.spawn("averaging.send_results", drain(to, Kind::results, deadline));
+    tasks.spawn("averaging.send_parts", drain(to, Kind::parts, deadline));
+  }
+}
+
+void Lanes::push(Ranks to, net::TrafficClass traffic, const Frame& frame) {
+  for (Ranks rest = to; rest != 0; rest &= rest - 1) {
+    Lane& lane = *lanes_[first(rest)];
+    if (lane.closed) continue;
+    (traffic == net::TrafficClass::control ? lane.control : lane.results).push_back(frame);
+    lane.changed.notify();
+  }
+}
+
+void Lanes::wake_parts(Rank to) {
+  lanes_.at(to)->changed.notify();
+}
+
+bool Lanes::idle() const noexcept {
+  for (const auto& lane : lanes_)
+    if (!lane->closed && (!lane->control.empty() || !lane->results.empty() || lane->sending > 0)) return false;
+  return true;
+}
+
+Frame Lanes::take(Rank to, Kind kind) {
+  Lane& lane = *lanes_[to];
+  if (lane.closed) return nullptr;
+  if (kind == Kind::parts) return hooks_.next_part(to);
+  auto& queue = kind == Kind::control ? lane.control : lane.results;
+  if (queue.empty()) return nullptr;
+  Frame frame = std::move(queue.front());
+  queue.pop_front();
+  return frame;
+}
+
+Task<> Lanes::drain(Rank to, Kind kind, TimePoint deadline) {
+  const auto traffic = kind == Kind::control ? net::TrafficClass::control : net::TrafficClass::bulk;
+  for (;;) {
+    Frame frame = take(to, kind);
+    if (!frame) {
+      co_await lanes_[to]->changed.wait();
+      continue;
+    }
+    ++lanes_[to]->sending;
+    co_await deliver(to, traffic, std::move(frame), deadline);
+    --lanes_[to]->sending;
+  }
+}
+
+Task<> Lanes::deliver(Rank to, net::TrafficClass traffic, Frame frame, TimePoint deadline) {
+  Lane& lane = *lanes_[to];
+  while (!lane.closed && clock_.now() < deadline) {
+    const auto sent = co_await talk_.send(peers_[to], traffic, frame, deadline);
+    if (sent) {
+      lane.bytes_sent += frame->size();
+      co_return;
+    }
+    if (sent.error() == Errc::stale || sent.error() == Errc::denied) {
+      lane.closed = true;
+      lane.control.clear();
+      lane.results.clear();
+      hooks_.departed(to);
+      co_return;
+    }
+    if (sent.error() == Errc::gone) hooks_.refused(to);
+    co_await clock_.sleep_until(clock_.now() + kRetryAfter);
+  }
+}
+
+}  // namespace collab::averaging

@@ -1,0 +1,66 @@
+#pragma once
+// Frames on their way out of one round: three queues per groupmate, each with its own task, so that nobody waits behind
+// a peer that is frozen and no control message behind a tensor.
+
+#include "averaging/members.hpp"
+#include "base/bytes.hpp"
+#include "base/signal.hpp"
+#include "base/task_group.hpp"
+#include "net/endpoint.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace collab::averaging {
+
+/// Belongs to the node's loop. Queued bulk frames are shared with the results that are kept anyway; parts are encoded
+/// one at a time, when their peer's window is open.
+class Lanes {
+ public:
+  struct Hooks {
+    std::function<Frame(Rank)> next_part;  ///< null: none now
+    std::function<void(Rank)> refused;     ///< a dial failed; the frame is tried again later
+    std::function<void(Rank)> departed;    ///< it closed its end: nothing is sent to it any more
+  };
+
+  /// `talk`, `clock` and what the hooks use outlive the tasks.
+  Lanes(net::Conversation& talk, Clock& clock, asio::any_io_executor executor, std::vector<PeerId> peers, Rank self,
+        Hooks hooks);
+
+  /// Spawns the sending tasks; they run until `tasks` is stopped. Frames are given up at `deadline`.
+  void start(TaskGroup& tasks, TimePoint deadline);
+  void push(Ranks to, net::TrafficClass traffic, const Frame& frame);
+  /// There may be parts to send.
+  void wake_parts(Rank to);
+  /// Nothing is queued or being sent to peers that are still here.
+  bool idle() const noexcept;
+  std::uint64_t bytes_sent(Rank to) const { return lanes_.at(to)->bytes_sent; }
+
+ private:
+  enum class Kind : std::uint8_t { control, results, parts };
+  struct Lane {
+    explicit Lane(const asio::any_io_executor& executor) : changed(executor) {}
+    std::deque<Frame> control;
+    std::deque<Frame> results;
+    Signal changed;
+    std::size_t sending = 0;
+    std::uint64_t bytes_sent = 0;
+    bool closed = false;
+  };
+
+  Task<> drain(Rank to, Kind kind, TimePoint deadline);
+  Task<> deliver(Rank to, net::TrafficClass traffic, Frame frame, TimePoint deadline);
+  Frame take(Rank to, Kind kind);
+
+  net::Conversation& talk_;
+  Clock& clock_;
+  std::vector<PeerId> peers_;
+  Rank self_;
+  Hooks hooks_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace collab::averaging

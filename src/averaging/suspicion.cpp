@@ -1,0 +1,93 @@
+#include "averaging/suspicion.hpp"
+
+#include <algorithm>
+
+namespace collab::averaging {
+namespace {
+
+constexpr std::size_t kBlockedKept = 16;
+
+}  // namespace
+
+Suspicion::Suspicion(std::size_t peers, Rank self, TimePoint now, SuspicionOptions options)
+    : options_(options), self_(self), started_(now), last_check_(now), peers_(peers) {}
+
+void Suspicion::heard(Rank from, std::size_t bytes, TimePoint now) {
+  Peer& peer = peers_.at(from);
+  peer.heard_at = now;
+  peer.bytes += bytes;
+  peer.refused = false;
+  peer.stuck = false;
+  if (now >= peer.slow_until && !peer.departed) suspected_ &= ~bit(from);
+}
+
+Duration Suspicion::silence(const net::LinkState& link) const {
+  return std::clamp<Duration>(8 * link.rtt + 4 * link.rtt_deviation, options_.silence_min, options_.silence_max);
+}
+
+void Suspicion::notice_blocking(TimePoint now) {
+  const TimePoint due = last_check_ + options_.period;
+  if (now - due > options_.blocked_min) {
+    blocked_.emplace_back(due, now);
+    if (blocked_.size() > kBlockedKept) blocked_.pop_front();
+  }
+  last_check_ = now;
+}
+
+/// Time since then, without the times when we could not listen.
+Duration Suspicion::age(TimePoint since, TimePoint now) const {
+  Duration age = now - since;
+  for (const auto& [from, to] : blocked_) age -= std::max(Duration(0), to - std::max(from, since));
+  return age;
+}
+
+Ranks Suspicion::check(TimePoint now, std::span<const net::LinkState> links, Debts debts) {
+  notice_blocking(now);
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (rank == self_) continue;
+    Peer& peer = peers_[rank];
+    const LeftOut verdict = judge(peer, links[rank], now, contains(debts.parts, rank), contains(debts.results, rank));
+    if (verdict == LeftOut::no) {
+      suspected_ &= ~bit(rank);
+      continue;
+    }
+    if (peer.ever == LeftOut::no || verdict < peer.ever) peer.ever = verdict;
+    suspected_ |= bit(rank);
+  }
+  return suspected_;
+}
+
+LeftOut Suspicion::judge(Peer& peer, const net::LinkState& link, TimePoint now, bool owes_parts, bool owes_results) {
+  const bool owes = owes_parts || owes_results;
+  if (owes && !peer.owes) peer.owes_since = now;
+  if (!owes) peer.moved.clear();
+  peer.owes = owes;
+
+  if (peer.departed) return LeftOut::dead;
+  if (!link.connected) {
+    const TimePoint lost = std::max({link.lost_at, started_, peer.heard_at});
+    return peer.refused || age(lost, now) >= options_.redial_max ? LeftOut::dead : LeftOut::no;
+  }
+  const Duration limit = silence(link);
+  if (age(std::max({link.last_received, started_, peer.heard_at}), now) >= limit) return LeftOut::frozen;
+  if (owes) {
+    // an owner may wait itself, until it has given up a sender whose connection broke
+    const Duration patience = owes_parts ? limit : 2 * limit + options_.redial_max;
+    if (age(std::max(peer.owes_since, peer.heard_at), now) >= patience) peer.stuck = true;
+    if (too_slow(peer, now)) peer.slow_until = now + options_.slow_window;
+  }
+  if (peer.stuck) return LeftOut::frozen;
+  return now < peer.slow_until ? LeftOut::slow : LeftOut::no;
+}
+
+bool Suspicion::too_slow(Peer& peer, TimePoint now) {
+  peer.moved.emplace_back(now, peer.bytes);
+  while (peer.moved.size() > 2 && age(peer.moved[1].first, now) >= options_.slow_window) peer.moved.pop_front();
+  const auto& [since, bytes] = peer.moved.front();
+  const Duration window = age(since, now);
+  if (window < options_.slow_window || peer.planned_bytes_per_s <= 0) return false;
+  const double least = options_.slow_below * peer.planned_bytes_per_s * to_seconds(window);
+  return static_cast<double>(peer.bytes - bytes) < least;
+}
+
+}  // namespace collab::averaging

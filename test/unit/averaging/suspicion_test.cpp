@@ -1,0 +1,133 @@
+#include "averaging/suspicion.hpp"
+
+#include <vector>
+
+#include "support/doctest.hpp"
+
+namespace collab::averaging {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Two peers; rank 1 is judged every 100 ms.
+struct Watch {
+  explicit Watch(SuspicionOptions options = {}) : suspicion(2, 0, TimePoint(), options), links(2) {
+    links[1].connected = true;
+    links[1].rtt = 20ms;
+  }
+  /// Time goes on; pings are answered while `answers`.
+  Ranks until(Duration when) {
+    while (now < TimePoint(when)) {
+      now += 100ms;
+      if (answers) links[1].last_received = now;
+      if (frame_bytes > 0) suspicion.heard(1, frame_bytes, now);
+      suspicion.check(now, links, debts);
+    }
+    return suspicion.suspected();
+  }
+
+  Suspicion suspicion;
+  std::vector<net::LinkState> links;
+  Suspicion::Debts debts;
+  TimePoint now{};
+  bool answers = true;
+  std::size_t frame_bytes = 0;
+};
+
+}  // namespace
+
+TEST_CASE("suspicion: who answers pings and owes nothing is left in peace") {
+  Watch watch;
+  CHECK(watch.until(60s) == 0);
+}
+
+TEST_CASE("suspicion: silence counts from 1 s to 4 s, by the round trip") {
+  Watch near;
+  near.until(1s);
+  near.answers = false;
+  CHECK(near.until(1900ms) == 0);
+  CHECK(near.until(2100ms) == bit(1));
+  CHECK(near.suspicion.ever(1) == LeftOut::frozen);
+  Watch far;
+  far.links[1].rtt = 300ms;
+  far.answers = false;
+  CHECK(far.until(2300ms) == 0);
+  CHECK(far.until(2500ms) == bit(1));
+  far.links[1].rtt = 5s;
+  CHECK(far.suspicion.silence(far.links[1]) == 4s);
+}
+
+TEST_CASE("suspicion: any frame clears it") {
+  Watch watch;
+  watch.answers = false;
+  CHECK(watch.until(2s) == bit(1));
+  watch.suspicion.heard(1, 10, watch.now);
+  CHECK(watch.suspicion.suspected() == 0);
+  CHECK(watch.until(2500ms) == 0);
+}
+
+TEST_CASE("suspicion: a broken connection counts at once when a dial fails, else after 2 s") {
+  Watch watch;
+  watch.until(1s);
+  watch.links[1].connected = false;
+  watch.links[1].lost_at = watch.now;
+  CHECK(watch.until(2900ms) == 0);
+  CHECK(watch.until(3s) == bit(1));
+  CHECK(watch.suspicion.ever(1) == LeftOut::dead);
+  watch.links[1].connected = true;  // it dialled us
+  CHECK(watch.until(3100ms) == 0);
+  watch.links[1].connected = false;
+  watch.links[1].lost_at = watch.now;
+  watch.suspicion.refused(1);
+  CHECK(watch.until(3200ms) == bit(1));
+}
+
+TEST_CASE("suspicion: who owes parts and moves nothing is stuck, however well it answers pings") {
+  Watch watch;
+  watch.until(5s);
+  watch.debts.parts = bit(1);
+  CHECK(watch.until(6s) == 0);
+  CHECK(watch.until(6200ms) == bit(1));
+  watch.debts.parts = 0;  // left out, so it owes nothing: still suspected until it shows itself
+  CHECK(watch.until(9s) == bit(1));
+  watch.suspicion.heard(1, 1, watch.now);
+  CHECK(watch.until(10s) == 0);
+}
+
+TEST_CASE("suspicion: an owner gets the time that it needs to give up a dead sender itself") {
+  Watch watch;
+  watch.debts.results = bit(1);
+  CHECK(watch.until(3900ms) == 0);
+  CHECK(watch.until(4300ms) == bit(1));
+}
+
+TEST_CASE("suspicion: less than 5 % of the planned rate over 5 s is slow, a little more is not") {
+  Watch watch;
+  watch.suspicion.plan_rate(1, 1e6);
+  watch.debts.parts = bit(1);
+  watch.frame_bytes = 6000;  // 60 kB/s
+  CHECK(watch.until(20s) == 0);
+  watch.frame_bytes = 4000;
+  CHECK(watch.until(26s) == bit(1));
+  CHECK(watch.suspicion.ever(1) == LeftOut::slow);
+}
+
+TEST_CASE("suspicion: while our own loop was blocked nobody was silent") {
+  Watch watch;
+  watch.until(1s);
+  watch.answers = false;
+  watch.now += 5s;  // a long computation: no check, nothing read
+  CHECK(watch.until(6100ms) == 0);
+  CHECK(watch.until(6800ms) == 0);
+  CHECK(watch.until(7300ms) == bit(1));
+}
+
+TEST_CASE("suspicion: who closed the round is gone for good") {
+  Watch watch;
+  watch.suspicion.departed(1);
+  CHECK(watch.until(100ms) == bit(1));
+  watch.suspicion.heard(1, 1, watch.now);
+  CHECK(watch.until(200ms) == bit(1));
+}
+
+}  // namespace collab::averaging

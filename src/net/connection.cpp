@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t kRecordBytes = 16 * 1024;
 constexpr double kRateMax = 1e12;
+constexpr Duration kQuiet = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -120,9 +121,11 @@ bool Connection::take_opened() {
 
 /// A quiet connection holds little memory, a busy one reads much at once.
 void Connection::resize_read_buffer(std::size_t used) {
+  const TimePoint now = clock_.now();
   std::size_t wanted = read_bytes_;
+  if (used >= options_.read_bytes_min) last_long_read_ = now;
   if (used == read_bytes_) wanted = std::min(read_bytes_ * 4, options_.read_bytes_max);
-  if (used < options_.read_bytes_min / 4) wanted = options_.read_bytes_min;
+  if (now - last_long_read_ > kQuiet) wanted = options_.read_bytes_min;
   if (wanted == read_bytes_) return;
   read_buffer_ = std::make_unique_for_overwrite<std::byte[]>(wanted);
   read_bytes_ = wanted;

@@ -2,7 +2,6 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
-#include <boost/asio/write.hpp>
 
 #include <algorithm>
 #include <netinet/in.h>
@@ -52,9 +51,11 @@ class TcpStream final : public ByteStream {
   }
 
   Task<Result<>> write(std::span<const std::byte> bytes) override {
-    const asio::const_buffer all(bytes.data(), bytes.size());
-    const auto [error, size] = co_await asio::async_write(socket_, all, as_result);
-    if (error) co_return Errc::gone;
+    while (!bytes.empty()) {  // asio::async_write would hand over no more than 64 kB at a time
+      const auto [error, size] = co_await socket_.async_write_some(asio::buffer(bytes.data(), bytes.size()), as_result);
+      if (error) co_return Errc::gone;
+      bytes = bytes.subspan(size);
+    }
     co_return Result<>();
   }
 

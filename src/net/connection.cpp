@@ -270,7 +270,10 @@ void Connection::tick(TimePoint now, Attention attention) {
   attention_ = attention;
   const bool idle = attention == Attention::idle;
   const TimePoint heard = idle ? last_received_ : std::max(last_received_, attention_since_);
-  if (now - heard >= (idle ? options_.gone_idle : options_.gone_waiting)) return finish("silent");
+  if (now - heard >= (idle ? options_.gone_idle : options_.gone_waiting)) {
+    fell_silent_ = true;
+    return finish("silent");
+  }
   const Duration patience = idle                              ? options_.ping_idle
                             : attention == Attention::waiting ? options_.ping_waiting
                                                               : options_.ping_conversing;

@@ -81,6 +81,8 @@ class Connection final : private MultiplexerOwner {
   bool over() const noexcept { return over_; }
   /// Why it ended, for the log; empty while it has not.
   const std::string& reason() const noexcept { return reason_; }
+  /// It ended because nothing came any more: to dial again at once would be in vain.
+  bool fell_silent() const noexcept { return fell_silent_; }
   TimePoint last_received() const noexcept { return last_received_; }
   Duration rtt() const noexcept { return rtt_; }
   Duration rtt_deviation() const noexcept { return rtt_deviation_; }
@@ -127,6 +129,7 @@ class Connection final : private MultiplexerOwner {
   bool closing_ = false;
   bool said_all_ = false;
   bool over_ = false;
+  bool fell_silent_ = false;
   std::string reason_;
   TimePoint close_deadline_ = TimePoint::max();
 

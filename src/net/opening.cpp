@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-// g++ 12 sees the frame's operator delete inlined and its operator new not, and takes them for strangers
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace collab::net {
 namespace {
 

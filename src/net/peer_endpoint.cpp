@@ -358,6 +358,7 @@ void PeerEndpoint::detach(std::uint64_t serial) {
   known.up_bytes_per_s = connection.up_bytes_per_s();
   known.down_bytes_per_s = connection.down_bytes_per_s();
   peers_.lost(peer, found->second.since, now);
+  if (connection.fell_silent()) peers_.failed(peer, now);
   receive_left_ += found->second.credit;
   needs_.log.info("net.disconnected", {{"peer", peer.short_text()}, {"reason", connection.reason()}});
   Partner& with = partner(peer);
@@ -428,9 +429,11 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
     tasks_->spawn("connection", serve(attach(std::move(*opened)).streams().serial()));
     co_return;
   }
-  dialling.with.refused = opened.error();
+  Refusal& why = dialling.with.refused;
+  why = opened.error();
+  if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
   peers_.failed(peer, needs_.clock.now());
-  needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", opened.error().reason}});
+  needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
 }
 
 Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address address, TimePoint deadline) {

@@ -1,0 +1,371 @@
+#include "support/sim_node.hpp"
+
+#include <algorithm>
+
+#include "support/doctest.hpp"
+
+namespace collab::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::filled_frame;
+using test::SimNode;
+
+constexpr Duration kLong = seconds(30);
+
+/// A world of nodes that know each other. Every node answers `test.echo`, `test.slow` (3 s) and talks `test.talk`.
+struct Swarm {
+  explicit Swarm(unsigned char count, std::uint64_t seed = 1, sim::LinkOptions links = {}, EndpointOptions options = {})
+      : network(world, seed, links) {
+    for (unsigned char i = 1; i <= count; ++i) {
+      nodes.push_back(std::make_unique<SimNode>(world, network, i, options));
+      add_methods(*nodes.back());
+    }
+    for (auto& a : nodes)
+      for (auto& b : nodes) a->knows(*b);
+  }
+
+  void add_methods(SimNode& node) {
+    Method echo;
+    echo.name = "test.echo";
+    echo.request_bytes_max = echo.answer_bytes_max = kMessageBytesMax;
+    const auto answer = [this](PeerId, Frame request, TimePoint) -> Task<Answer> {
+      ++handled;
+      co_return request;
+    };
+    node.endpoint().handle(echo, answer);
+    Method slow;
+    slow.name = "test.slow";
+    Clock& clock = node.clock();
+    const auto later = [this, &clock](PeerId, Frame request, TimePoint) -> Task<Answer> {
+      ++started;
+      co_await clock.sleep_until(clock.now() + seconds(3));
+      ++handled;
+      co_return request;
+    };
+    node.endpoint().handle(slow, later);
+    Method talk;
+    talk.name = "test.talk";
+    node.endpoint().allow_conversation(talk);
+  }
+
+  /// Starts all, runs the scenario, stops all.
+  void run(const std::function<Task<>()>& scenario) {
+    const auto all = [&]() -> Task<> {
+      for (auto& node : nodes) node->start();
+      co_await scenario();
+      for (auto& node : nodes) co_await node->stop();
+      co_await network.stop();
+    };
+    world.run(all());
+  }
+
+  SimNode& operator[](std::size_t i) { return *nodes[i]; }
+  Task<> pause(Duration time) { return world.clock().sleep_until(world.clock().now() + time); }
+  TimePoint now() { return world.clock().now(); }
+
+  sim::Simulation world;
+  sim::SimNetwork network;
+  std::vector<std::unique_ptr<SimNode>> nodes;
+  int started = 0;
+  int handled = 0;
+};
+
+sim::LinkOptions near() {
+  sim::LinkOptions links;
+  links.latency_min = links.latency_max = milliseconds(10);
+  links.queue_bytes = 128 * 1024;
+  links.jitter = 0;
+  return links;
+}
+
+std::vector<PeerId> only(SimNode& node) {
+  return std::vector<PeerId>(1, node.id());
+}
+
+}  // namespace
+
+TEST_CASE("sim net: everybody calls everybody at once, and one connection for each pair stays") {
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    Swarm swarm(8, seed);
+    int ok = 0;
+    const auto ask = [&](SimNode& from, SimNode& to) -> Task<> {
+      const auto answer = co_await from.endpoint().call(to.id(), "test.echo", filled_frame(100), from.in(kLong));
+      ok += answer ? 1 : 0;
+    };
+    const auto scenario = [&]() -> Task<> {
+      TaskGroup asking(swarm.world.executor(), rethrow);
+      for (auto& a : swarm.nodes)
+        for (auto& b : swarm.nodes)
+          if (a != b) asking.spawn("ask", ask(*a, *b));
+      co_await asking.join();
+      co_await swarm.pause(seconds(8));
+      for (auto& node : swarm.nodes) {
+        CHECK(node->endpoint().connected().size() == 7);
+        CHECK(node->events("net.connected") - node->events("net.disconnected") == 7);
+        CHECK(node->events("net.violation") == 0);
+      }
+    };
+    swarm.run(scenario);
+    CHECK(ok == 56);
+    CHECK(swarm.handled == 56);
+  }
+}
+
+TEST_CASE("sim net: who waits for a frozen peer hears `gone` after 5 s, for a killed one at once") {
+  Swarm swarm(3, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    for (int i : {1, 2}) {
+      const auto warm = co_await a.endpoint().call(swarm[static_cast<std::size_t>(i)].id(), "test.echo",
+                                                   filled_frame(10), a.in(kLong));
+      REQUIRE(warm);
+    }
+    swarm.network.freeze(swarm[1].host());
+    TimePoint asked = swarm.now();
+    const auto frozen = co_await a.endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), a.in(kLong));
+    CHECK(frozen.error().code == Errc::gone);
+    CHECK(swarm.now() - asked > seconds(4));
+    CHECK(swarm.now() - asked < seconds(6));
+
+    const auto kill_soon = [&]() -> Task<> {
+      co_await swarm.pause(seconds(1));
+      swarm.network.kill(swarm[2].host());
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("kill", kill_soon());
+    asked = swarm.now();
+    const auto killed = co_await a.endpoint().call(swarm[2].id(), "test.slow", filled_frame(10), a.in(kLong));
+    CHECK(killed.error().code == Errc::gone);
+    CHECK(swarm.now() - asked < seconds(1) + milliseconds(100));
+    co_await tasks.join();
+    swarm.network.thaw(swarm[1].host());
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: a conversation notices a silent member by its link within a second") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    const auto talk = a.endpoint().converse("test.talk", Digest{}, only(swarm[1]));
+    const auto sent = co_await talk->send(swarm[1].id(), TrafficClass::control, filled_frame(10), a.in(kLong));
+    REQUIRE(sent);
+    co_await swarm.pause(seconds(3));
+    CHECK(a.clock().now() - a.endpoint().link(swarm[1].id()).last_received < seconds(1));
+    CHECK(a.endpoint().link(swarm[1].id()).rtt >= milliseconds(20));
+    swarm.network.freeze(swarm[1].host());
+    co_await swarm.pause(seconds(2));
+    CHECK(a.clock().now() - a.endpoint().link(swarm[1].id()).last_received >= milliseconds(1500));
+    co_await swarm.pause(seconds(4));
+    CHECK_FALSE(a.endpoint().link(swarm[1].id()).connected);
+    swarm.network.thaw(swarm[1].host());
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: a call that broke with its connection is asked again, and the handler runs once") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    const auto cut_soon = [&]() -> Task<> {
+      co_await swarm.pause(seconds(1));
+      swarm.network.cut(swarm[0].host(), swarm[1].host());
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("cut", cut_soon());
+    const auto answer =
+        co_await swarm[0].endpoint().call(swarm[1].id(), "test.slow", filled_frame(10), swarm[0].in(kLong));
+    CHECK(answer);
+    co_await tasks.join();
+  };
+  swarm.run(scenario);
+  CHECK(swarm.started == 1);
+  CHECK(swarm.handled == 1);
+}
+
+TEST_CASE("sim net: a deadline ends the caller exactly then, and the handler with it") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    const auto warm = co_await a.endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), a.in(kLong));
+    REQUIRE(warm);
+    swarm.handled = 0;
+    const TimePoint deadline = a.in(seconds(1));
+    const auto late = co_await a.endpoint().call(swarm[1].id(), "test.slow", filled_frame(10), deadline);
+    CHECK(late.error().code == Errc::late);
+    CHECK(a.clock().now() == deadline);
+    // a caller that is cancelled takes its question back
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    const auto ask = [&]() -> Task<> {
+      (void)co_await a.endpoint().call(swarm[1].id(), "test.slow", filled_frame(10), a.in(kLong));
+    };
+    tasks.spawn("ask", ask());
+    co_await swarm.pause(seconds(1));
+    co_await tasks.stop();
+    co_await swarm.pause(seconds(5));
+  };
+  swarm.run(scenario);
+  CHECK(swarm.started == 2);
+  CHECK(swarm.handled == 0);
+}
+
+TEST_CASE("sim net: who never reads holds back its senders, and nobody else") {
+  Swarm swarm(3, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& deaf = swarm[1];
+    const auto mine = a.endpoint().converse("test.talk", Digest{}, only(deaf));
+    const auto theirs = deaf.endpoint().converse("test.talk", Digest{}, only(a));
+    std::size_t accepted = 0;
+    const auto flood = [&]() -> Task<> {
+      for (;;) {
+        const auto sent =
+            co_await mine->send(deaf.id(), TrafficClass::bulk, filled_frame(256 * 1024), a.in(seconds(20)));
+        if (!sent) co_return;
+        accepted += 256 * 1024;
+      }
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("flood", flood());
+    co_await swarm.pause(seconds(10));
+    CHECK(accepted <= std::size_t(3) << 20U);  // the other end's window, and our own queue
+    for (SimNode* other : {&deaf, &swarm[2]}) {
+      const TimePoint asked = swarm.now();
+      const auto answer = co_await a.endpoint().call(other->id(), "test.echo", filled_frame(1000), a.in(kLong));
+      CHECK(answer);
+      CHECK(swarm.now() - asked < milliseconds(100));
+    }
+    co_await tasks.stop();
+    std::size_t read = 0;
+    while (co_await theirs->receive(deaf.in(seconds(5)))) read += 256 * 1024;
+    CHECK(read == accepted);  // nothing was lost either
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: a control message passes the tensors before it") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& b = swarm[1];
+    const auto mine = a.endpoint().converse("test.talk", Digest{}, only(b));
+    const auto theirs = b.endpoint().converse("test.talk", Digest{}, only(a));
+    std::size_t received = 0;
+    const auto send = [&]() -> Task<> {
+      for (;;) {
+        const auto sent = co_await mine->send(b.id(), TrafficClass::bulk, filled_frame(256 * 1024), a.in(kLong));
+        if (!sent) co_return;
+      }
+    };
+    const auto read = [&]() -> Task<> {
+      for (;;) {
+        const auto envelope = co_await theirs->receive(TimePoint::max());
+        if (envelope) received += (*envelope).frame->size();
+      }
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("send", send());
+    tasks.spawn("read", read());
+    co_await swarm.pause(seconds(2));
+    const std::size_t before = received;
+    Duration worst{};
+    for (int i = 0; i < 40; ++i) {
+      const TimePoint asked = swarm.now();
+      const auto answer = co_await a.endpoint().call(b.id(), "test.echo", filled_frame(100), a.in(kLong));
+      REQUIRE(answer);
+      worst = std::max(worst, swarm.now() - asked);
+      co_await swarm.pause(milliseconds(200));
+    }
+    CHECK(worst < milliseconds(100));
+    const double rate = static_cast<double>(received - before) / to_seconds(milliseconds(200) * 40);
+    CHECK(rate > 0.92 * 12.5e6);  // and the line is full all the while
+    CHECK(a.endpoint().link(b.id()).up_bytes_per_s > 0.8 * 12.5e6);
+    co_await tasks.stop();
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: frames that come before their topic is open wait 5 s, then they are stale") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& b = swarm[1];
+    Digest late{};
+    late[0] = 1;
+    const auto in_time = a.endpoint().converse("test.talk", Digest{}, only(b));
+    const auto too_late = a.endpoint().converse("test.talk", late, only(b));
+    for (int i = 0; i < 4; ++i) {
+      const auto sent = co_await in_time->send(b.id(), TrafficClass::bulk, filled_frame(200'000), a.in(kLong));
+      CHECK(sent);
+    }
+    const auto sent = co_await too_late->send(b.id(), TrafficClass::bulk, filled_frame(1'000'000), a.in(kLong));
+    CHECK(sent);
+    co_await swarm.pause(seconds(4));
+    const auto theirs = b.endpoint().converse("test.talk", Digest{}, only(a));
+    for (int i = 0; i < 4; ++i) {
+      const auto envelope = co_await theirs->receive(b.in(seconds(5)));
+      CHECK(envelope);
+    }
+    co_await swarm.pause(seconds(2));
+    const auto refused = co_await too_late->send(b.id(), TrafficClass::bulk, filled_frame(10), a.in(kLong));
+    CHECK(refused.error() == Errc::stale);
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: a peer of another run, or with a clock that is off, is told so") {
+  Swarm swarm(1, 1, near());
+  EndpointOptions elsewhere;
+  elsewhere.run = "another";
+  swarm.nodes.push_back(
+      std::make_unique<SimNode>(swarm.world, swarm.network, static_cast<unsigned char>(2), elsewhere));
+  const auto scenario = [&]() -> Task<> {
+    const auto refused = co_await swarm[1].endpoint().connect(swarm[0].address(), swarm[1].in(kLong));
+    REQUIRE(!refused);
+    CHECK(refused.error().code == Errc::denied);
+    CHECK(refused.error().reason == "run: this peer takes part in run \"test\", yours in \"another\"");
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: who leaves says so, finishes what it was asked, and is gone") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& b = swarm[1];
+    bool answered = false;
+    const auto ask = [&]() -> Task<> {
+      const auto answer = co_await a.endpoint().call(b.id(), "test.slow", filled_frame(10), a.in(kLong));
+      answered = answer.has_value();
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("ask", ask());
+    co_await swarm.pause(seconds(1));
+    const TimePoint began = swarm.now();
+    co_await b.endpoint().leave();
+    CHECK(swarm.now() - began < seconds(4));
+    co_await tasks.join();
+    CHECK(answered);
+    CHECK(a.endpoint().connected().empty());
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: the same seed gives the same traffic") {
+  const auto fingerprint = [](std::uint64_t seed) {
+    Swarm swarm(4, seed);
+    const auto scenario = [&]() -> Task<> {
+      for (auto& a : swarm.nodes)
+        for (auto& b : swarm.nodes)
+          if (a != b) (void)co_await a->endpoint().call(b->id(), "test.echo", filled_frame(10'000), a->in(kLong));
+    };
+    swarm.run(scenario);
+    return swarm.network.fingerprint();
+  };
+  CHECK(fingerprint(3) == fingerprint(3));
+  CHECK(fingerprint(3) != fingerprint(4));
+}
+
+}  // namespace collab::net

@@ -79,6 +79,7 @@ Task<> Connection::read_loop() {
       co_return;
     }
     last_received_ = clock_.now();
+    trimmed_ = *size < options_.read_bytes_min && trimmed_;
     received_bytes_ += *size;
     if (!take(*size)) co_return;
     resize_read_buffer(*size);
@@ -284,7 +285,11 @@ void Connection::tick(TimePoint now, Attention attention) {
     owner_.on_violation(*this, "slow_message");
     close("slow_message");
   }
-  if (idle && silent) opened_->channel.trim();
+  if (idle && silent && !trimmed_) {
+    trimmed_ = true;
+    opened_->channel.trim();
+    if (outgoing_.empty()) outgoing_.trim();
+  }
 }
 
 bool Connection::is_slow(TimePoint now) {

@@ -128,6 +128,7 @@ class Connection final : private MultiplexerOwner {
   Signal ended_;
   bool closing_ = false;
   bool said_all_ = false;
+  bool trimmed_ = true;
   bool over_ = false;
   bool fell_silent_ = false;
   std::string reason_;

@@ -121,9 +121,19 @@ Task<> PeerEndpoint::run() {
     needs_.log.error("net.task_failed", {{"task", task}});
     std::rethrow_exception(std::move(failure));
   };
+  struct Working {  // nobody starts a task in a group that is being stopped
+    Working(PeerEndpoint& of, TaskGroup& tasks) : endpoint(of) { use(&tasks); }
+    ~Working() { use(nullptr); }
+    Working(const Working&) = delete;
+    Working& operator=(const Working&) = delete;
+    void use(TaskGroup* tasks) {
+      endpoint.tasks_ = tasks;
+      endpoint.server_.use(tasks);
+    }
+    PeerEndpoint& endpoint;
+  };
   const auto body = [this](TaskGroup& tasks) -> Task<> {
-    tasks_ = &tasks;
-    server_.use(&tasks);
+    const Working working(*this, tasks);
     (void)needs_.access.refresh(needs_.clock.now());
     for (const auto& listener : listeners_) tasks.spawn("accept", accept_loop(*listener));
     co_await tick_loop();
@@ -133,8 +143,6 @@ Task<> PeerEndpoint::run() {
     ~Ended() {
       while (!endpoint.attached_.empty()) endpoint.detach(endpoint.attached_.begin()->first);
       for (const auto& listener : endpoint.listeners_) listener->close();
-      endpoint.tasks_ = nullptr;
-      endpoint.server_.use(nullptr);
     }
   };
   const Ended ended{*this};
@@ -239,7 +247,7 @@ void PeerEndpoint::count_traffic() {
 Task<> PeerEndpoint::accept_loop(Listener& listener) {
   for (;;) {
     auto stream = co_await listener.accept();
-    if (!stream) co_return;
+    if (!stream || tasks_ == nullptr) co_return;
     auto entry = gate_.enter((*stream)->remote().host, needs_.clock.now());
     if (!entry.place) {
       refused(entry.bound, Refusal(Errc::busy, "no room for another connection"));
@@ -425,6 +433,7 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   const Dialling dialling{partner(peer)};
   auto opened =
       co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options_.dial);
+  if (tasks_ == nullptr) co_return;
   if (opened) {
     tasks_->spawn("connection", serve(attach(std::move(*opened)).streams().serial()));
     co_return;

@@ -114,6 +114,44 @@ TEST_CASE("sim net: everybody calls everybody at once, and one connection for ea
   }
 }
 
+TEST_CASE("sim net: everybody begins to talk to everybody at once, and nothing is lost or out of order") {
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    Swarm swarm(5, seed);
+    constexpr unsigned char kMessages = 30;
+    int right = 0;
+    const auto talk = [&](SimNode& self) -> Task<> {
+      std::vector<PeerId> members;
+      for (auto& node : swarm.nodes) members.push_back(node->id());
+      const auto with = self.endpoint().converse("test.talk", Digest{}, members);
+      const auto send = [&](PeerId to) -> Task<> {
+        for (unsigned char i = 0; i < kMessages; ++i) {
+          const auto sent = co_await with->send(to, TrafficClass::bulk, filled_frame(30'000, i), self.in(kLong));
+          CHECK(sent);
+        }
+      };
+      TaskGroup tasks(swarm.world.executor(), rethrow);
+      for (auto& node : swarm.nodes)
+        if (node->id() != self.id()) tasks.spawn("send", send(node->id()));
+      std::map<PeerId, unsigned char> next;
+      for (int i = 0; i < 4 * kMessages; ++i) {
+        const auto envelope = co_await with->receive(self.in(kLong));
+        if (!envelope) break;
+        right += envelope->frame->front() == std::byte(next[envelope->from]++) ? 1 : 0;
+      }
+      co_await tasks.join();
+      co_await swarm.pause(seconds(10));
+    };
+    const auto scenario = [&]() -> Task<> {
+      TaskGroup tasks(swarm.world.executor(), rethrow);
+      for (auto& node : swarm.nodes) tasks.spawn("talk", talk(*node));
+      co_await tasks.join();
+    };
+    swarm.run(scenario);
+    CHECK(right == 5 * 4 * kMessages);
+  }
+}
+
 TEST_CASE("sim net: who waits for a frozen peer hears `gone` after 5 s, for a killed one at once") {
   Swarm swarm(3, 1, near());
   const auto scenario = [&]() -> Task<> {

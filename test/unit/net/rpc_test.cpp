@@ -1,0 +1,210 @@
+#include "net/rpc.hpp"
+
+#include "sim/simulation.hpp"
+#include "support/stream_pair.hpp"
+
+#include "support/doctest.hpp"
+
+namespace collab::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+PeerId numbered(unsigned char number) {
+  PeerId peer;
+  peer.key[0] = number;
+  return peer;
+}
+
+/// A server with one method of each claim, on streams that a test fills by hand.
+struct Server final : Paths, MultiplexerOwner {
+  Server() : access(Access::Options()), streams(1, numbered(9), false, *this, Multiplexer::Options()) {
+    for (const Claim claim :
+         {Claim::join, Claim::contribute, Claim::reduce, Claim::directory, Claim::relay, Claim::coordinate}) {
+      Method method;
+      method.name = "test." + std::string(name(claim));
+      method.claim = claim;
+      method.request_bytes_max = 1000;
+      method.requests_burst = 20;
+      const auto answer = [this](PeerId, Frame request, TimePoint) -> Task<Answer> {
+        ++handled;
+        if (slow) co_await world.clock().sleep_until(world.clock().now() + seconds(2));
+        co_return request;
+      };
+      methods.add(method, answer);
+    }
+    access.refresh(TimePoint());
+  }
+
+  Task<Reached> reach(PeerId, TimePoint) override { co_return Refusal(Errc::gone); }
+  Multiplexer* find(std::uint64_t serial) override { return serial == streams.serial() ? &streams : nullptr; }
+  void waits(const PeerId&, int) override {}
+  void converses(const PeerId&, int) override {}
+  Accepted on_open(Multiplexer& from, StreamHandle stream, TrafficClass traffic, OpenHead head,
+                   std::size_t bytes) override {
+    return server.on_open(from, stream, traffic, std::get<OpenCall>(head), bytes, Duration::zero());
+  }
+  std::string_view on_connection_frame(FrameType, std::span<const std::byte>) override { return {}; }
+  void on_output() override {}
+
+  /// Sends a question; what comes back is in `asker`.
+  StreamHandle ask(const std::string& method, std::uint32_t left_ms, unsigned char id, std::size_t bytes) {
+    OpenCall head;
+    head.method = method;
+    head.id[0] = id;
+    head.left_ms = left_ms;
+    const Frame request = std::make_shared<const Bytes>(bytes, std::byte(1));
+    const StreamHandle stream =
+        asker.streams.open(TrafficClass::latency, asker, OpenHead(head), bytes > 0 ? request : nullptr, true).value();
+    return stream;
+  }
+
+  /// Frames to and fro.
+  void move() {
+    for (int i = 0; i < 10; ++i) {
+      pump(asker.streams, streams);
+      pump(streams, asker.streams);
+    }
+  }
+  static void pump(Multiplexer& from, Multiplexer& to) {
+    Piece piece;
+    Bytes wire;
+    while (from.next(piece, 64 * 1024)) {
+      const auto prefix = encode(piece.prefix);
+      const auto payload = piece.payload();
+      wire.insert(wire.end(), prefix.begin(), prefix.end());
+      wire.insert(wire.end(), piece.head.begin(), piece.head.end());
+      wire.insert(wire.end(), payload.begin(), payload.end());
+    }
+    REQUIRE(to.receive(wire));
+  }
+
+  /// Runs `body(tasks)` with the server serving.
+  void run(const std::function<Task<>()>& body) {
+    const auto all = [&]() -> Task<> {
+      TaskGroup tasks(world.executor(), rethrow);
+      server.use(&tasks);
+      co_await body();
+      server.use(nullptr);
+      co_await tasks.stop();
+    };
+    world.run(all());
+    streams.lose();
+  }
+  Task<> pause(Duration time) { return world.clock().sleep_until(world.clock().now() + time); }
+
+  sim::Simulation world;
+  Access access;
+  Log log;
+  Metrics metrics;
+  MethodTable methods;
+  bool slow = false;
+  int handled = 0;
+  test::StreamEndpoint asker{true};
+  CallServer server{{world.executor(), world.clock(), *this, access, log, metrics, methods}, CallOptions()};
+  Multiplexer streams;
+};
+
+}  // namespace
+
+TEST_CASE("calls: no method runs for a question with any defect") {
+  Server example;
+  for (const auto& [name, row] : example.methods.rows()) {
+    CAPTURE(name);
+    Server server;
+    const auto scenario = [&]() -> Task<> {
+      const auto refused = [&](StreamHandle stream) {
+        server.move();
+        const auto found = server.asker.refusals.find(stream);
+        return found == server.asker.refusals.end() ? Errc(0) : found->second.code;
+      };
+      CHECK(refused(server.ask(name, 1000, 1, 1001)) == Errc::bad_request);
+      CHECK(refused(server.ask(name, 1000, 2, 0)) == Errc::bad_request);
+      const Errc without_time = refused(server.ask(name, 0, 3, 10));
+      const bool may = row.method.claim != Claim::coordinate;  // an open run grants all but this one
+      CHECK(without_time == (may ? Errc::bad_request : Errc::denied));
+      (void)server.access.block(numbered(9));
+      CHECK(refused(server.ask(name, 1000, 4, 10)) == Errc::denied);
+      co_await server.pause(seconds(1));
+      CHECK(server.handled == 0);
+      server.access.refresh(TimePoint(seconds(100)));
+      CHECK(refused(server.ask(name, 1000, 5, 10)) == (may ? Errc(0) : Errc::denied));
+      co_await server.pause(seconds(1));
+      CHECK(server.handled == (may ? 1 : 0));
+    };
+    server.run(scenario);
+  }
+}
+
+TEST_CASE("calls: the same question again gets the same answer, while the handler runs and after") {
+  Server server;
+  server.slow = true;
+  const auto scenario = [&]() -> Task<> {
+    for (int i = 0; i < 3; ++i) (void)server.ask("test.join", 10'000, 1, 10);
+    server.move();
+    co_await server.pause(seconds(3));
+    server.move();
+    CHECK(server.asker.received.size() == 3);
+    (void)server.ask("test.join", 10'000, 1, 10);
+    server.move();
+    CHECK(server.asker.received.size() == 4);
+    CHECK(server.handled == 1);
+    co_await server.pause(seconds(130));
+    server.server.tick(server.world.clock().now());
+    (void)server.ask("test.join", 10'000, 1, 10);  // forgotten
+    server.move();
+    co_await server.pause(seconds(3));
+    CHECK(server.handled == 2);
+  };
+  server.run(scenario);
+}
+
+TEST_CASE("calls: more than the rate, or than may be in flight, is busy with a time to come back") {
+  Server server;
+  server.slow = true;
+  const auto scenario = [&]() -> Task<> {
+    std::vector<StreamHandle> asked;
+    for (unsigned char i = 0; i < 25; ++i) asked.push_back(server.ask("test.join", 10'000, i, 10));
+    server.move();
+    for (std::size_t i = 0; i < asked.size(); ++i) CHECK(server.asker.refusals.contains(asked[i]) == (i >= 20));
+    CHECK(server.asker.refusals[asked[24]].code == Errc::busy);
+    CHECK(server.asker.refusals[asked[24]].number == 20);  // 50 per s
+    for (unsigned char i = 100; i < 120; ++i) {
+      (void)server.ask("test.reduce", 10'000, i, 10);
+      (void)server.ask("test.relay", 10'000, static_cast<unsigned char>(i + 50), 10);
+    }
+    const StreamHandle more_than_64 = server.ask("test.directory", 10'000, 200, 10);
+    (void)server.ask("test.directory", 10'000, 201, 10);
+    for (unsigned char i = 202; i < 210; ++i) asked.push_back(server.ask("test.directory", 10'000, i, 10));
+    server.move();
+    CHECK_FALSE(server.asker.refusals.contains(more_than_64));
+    CHECK(server.asker.refusals[asked.back()].code == Errc::busy);
+    co_await server.pause(seconds(3));
+    CHECK(server.handled == 64);
+  };
+  server.run(scenario);
+}
+
+TEST_CASE("calls: a handler is ended at its deadline, and when its asker gives up") {
+  Server server;
+  server.slow = true;
+  const auto scenario = [&]() -> Task<> {
+    const StreamHandle late = server.ask("test.join", 500, 1, 10);
+    const StreamHandle given_up = server.ask("test.join", 10'000, 2, 10);
+    server.move();
+    co_await server.pause(milliseconds(100));
+    CHECK(server.handled == 2);  // both have begun
+    server.asker.streams.reset(given_up, Refusal(Errc::late));
+    server.move();
+    co_await server.pause(milliseconds(600));
+    server.server.tick(server.world.clock().now());
+    co_await server.pause(milliseconds(1));
+    server.move();
+    CHECK(server.asker.refusals[late].code == Errc::late);
+    CHECK(server.metrics.value("collab_calls_total", {{"method", "test.join"}, {"status", "late"}}) == 2);
+  };
+  server.run(scenario);
+}
+
+}  // namespace collab::net

@@ -66,9 +66,11 @@ void Simulation::run(Task<> scenario) {
   };
   asio::co_spawn(loop_, std::move(scenario), finish);
   drain();
-  for (std::uint64_t events = 0; !done; drain()) {
+  std::uint64_t events = 0;
+  while (!done) {
     if (++events > events_max) throw std::logic_error("simulation: too many events");
     if (!clock_.advance()) throw std::logic_error("simulation: every task waits and no timer is set");
+    drain();  // may set `done`
   }
   if (failure) std::rethrow_exception(failure);
 }

@@ -110,8 +110,9 @@ struct Server final : Paths, MultiplexerOwner {
 
 TEST_CASE("calls: no method runs for a question with any defect") {
   Server example;
-  for (const auto& [name, row] : example.methods.rows()) {
-    CAPTURE(name);
+  for (const auto& entry : example.methods.rows()) {
+    const std::string& method = entry.first;
+    CAPTURE(method);
     Server server;
     const auto scenario = [&]() -> Task<> {
       const auto refused = [&](StreamHandle stream) {
@@ -119,17 +120,17 @@ TEST_CASE("calls: no method runs for a question with any defect") {
         const auto found = server.asker.refusals.find(stream);
         return found == server.asker.refusals.end() ? Errc(0) : found->second.code;
       };
-      CHECK(refused(server.ask(name, 1000, 1, 1001)) == Errc::bad_request);
-      CHECK(refused(server.ask(name, 1000, 2, 0)) == Errc::bad_request);
-      const Errc without_time = refused(server.ask(name, 0, 3, 10));
-      const bool may = row.method.claim != Claim::coordinate;  // an open run grants all but this one
+      CHECK(refused(server.ask(method, 1000, 1, 1001)) == Errc::bad_request);
+      CHECK(refused(server.ask(method, 1000, 2, 0)) == Errc::bad_request);
+      const Errc without_time = refused(server.ask(method, 0, 3, 10));
+      const bool may = entry.second.method.claim != Claim::coordinate;  // an open run grants all but this one
       CHECK(without_time == (may ? Errc::bad_request : Errc::denied));
       (void)server.access.block(numbered(9));
-      CHECK(refused(server.ask(name, 1000, 4, 10)) == Errc::denied);
+      CHECK(refused(server.ask(method, 1000, 4, 10)) == Errc::denied);
       co_await server.pause(seconds(1));
       CHECK(server.handled == 0);
       server.access.refresh(TimePoint(seconds(100)));
-      CHECK(refused(server.ask(name, 1000, 5, 10)) == (may ? Errc(0) : Errc::denied));
+      CHECK(refused(server.ask(method, 1000, 5, 10)) == (may ? Errc(0) : Errc::denied));
       co_await server.pause(seconds(1));
       CHECK(server.handled == (may ? 1 : 0));
     };

@@ -25,7 +25,8 @@ void on_signal(int) {
 }  // namespace
 
 std::string describe(std::string_view program, const Failure& failure) {
-  return fmt::format("{}: {}. Try: {}\n", program, failure.what(), failure.remedy());
+  const std::string_view what = failure.what();
+  return fmt::format("{}: {}{} Try: {}\n", program, what, what.ends_with('?') ? "" : ".", failure.remedy());
 }
 
 int run_program(std::string_view program, const std::function<int()>& body) {

@@ -563,4 +563,9 @@ const Hello* PeerEndpoint::hello_of(const PeerId& peer) const {
   return connection == nullptr ? nullptr : &connection->theirs();
 }
 
+std::optional<Address> PeerEndpoint::remote_of(const PeerId& peer) const {
+  const Connection* connection = current(peer);
+  return connection == nullptr ? std::nullopt : std::optional(connection->remote());
+}
+
 }  // namespace collab::net

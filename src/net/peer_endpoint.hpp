@@ -86,6 +86,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   std::vector<PeerId> connected() const;
   /// What the peer said of itself; null while not connected.
   const Hello* hello_of(const PeerId& peer) const;
+  /// Where its connection comes from, or goes to; none while not connected.
+  std::optional<Address> remote_of(const PeerId& peer) const;
 
   const PeerId& self() const override { return needs_.identity.id(); }
   void handle(Method method, Handler handler) override;

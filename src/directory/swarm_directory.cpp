@@ -286,9 +286,11 @@ std::vector<PeerId> SwarmDirectory::next_probes() {
   for (const SignedRecord* record : server_.storage().records(std::string(kPeerKey), server_.unix_ms())) {
     members.insert(record->record.owner);
   }
+  // without a server there is nobody who would tell that a member has become one
+  const bool alone = client_.others().empty();
   std::vector<std::pair<TimePoint, PeerId>> due;
   for (const Contact& contact : contacts_.all()) {
-    if (contact.id == net_.self() || members.contains(contact.id)) continue;
+    if (contact.id == net_.self() || (members.contains(contact.id) && !alone)) continue;
     const auto tried = tried_.find(contact.id);
     const TimePoint last = tried == tried_.end() ? TimePoint::min() : tried->second;
     if (last == TimePoint::min() || clock_.now() - last >= options_.probe_period) due.emplace_back(last, contact.id);

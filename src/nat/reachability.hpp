@@ -1,0 +1,98 @@
+#pragma once
+// Whether others can dial this node: measured by asking them to, never assumed.
+
+#include "base/log.hpp"
+#include "base/random.hpp"
+#include "base/signal.hpp"
+#include "net/endpoint.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace collab::nat {
+
+enum class State : std::uint8_t {
+  unknown,        ///< nobody has judged yet; treated as outbound only
+  open,           ///< others dial us
+  outbound_only,  ///< we can only dial: by wish, or because dial-backs fail
+};
+std::string_view name(State) noexcept;
+
+/// What others found out, all at one time.
+struct Verdicts {
+  std::size_t ok = 0;
+  std::size_t failed = 0;   ///< refused or silent
+  std::size_t servers = 0;  ///< that could be asked at all
+};
+
+/// The state after `verdicts`, and whether too few judged to be sure. Three of three decide; while fewer than three
+/// servers exist one verdict counts, weakly. Servers that disagree, or that do not judge, leave `before` as it is.
+struct Judgement {
+  State state = State::unknown;
+  bool weak = true;
+  bool operator==(const Judgement&) const = default;
+};
+Judgement judge(const Judgement& before, const Verdicts& verdicts) noexcept;
+
+/// Thread safety: none; belongs to the node's loop.
+class Reachability {
+ public:
+  struct Options {
+    std::uint16_t port = 0;       ///< where this node listens; 0: nowhere, by wish, so it is outbound only
+    std::size_t servers_max = 3;  ///< asked at a time
+    Duration timeout = std::chrono::seconds(8);      ///< of one question; the server knocks for at most 5 s
+    Duration look = std::chrono::milliseconds(100);  ///< how soon the first connection is noticed
+    Duration again_unknown = std::chrono::seconds(5);
+    Duration again_weak = std::chrono::minutes(2);  ///< at once when there are more servers than judged
+    Duration again = std::chrono::minutes(10);      ///< ± 20 %
+  };
+  /// Who is connected, so can be asked without dialling anybody.
+  using Connected = std::function<std::vector<PeerId>()>;
+
+  Reachability(net::Endpoint& endpoint, Clock& clock, Random random, Log& log, asio::any_io_executor executor,
+               Connected connected, Options options);
+  Reachability(const Reachability&) = delete;
+  Reachability& operator=(const Reachability&) = delete;
+
+  /// Asks at once when there is somebody to ask, then again and again. Until cancelled.
+  Task<> run();
+  /// Something suggests that it has changed: a new own address, peers that fail to dial us.
+  void doubt();
+
+  State state() const noexcept { return judgement_.state; }
+  bool weak() const noexcept { return judgement_.weak; }
+  /// Where others have dialled us; empty unless `open`.
+  const std::vector<net::Address>& addresses() const noexcept { return addresses_; }
+  /// Who did, sorted.
+  const std::vector<PeerId>& confirmed_by() const noexcept { return confirmed_by_; }
+  /// Notified after each check that changed one of the above.
+  Signal& changed() noexcept { return changed_; }
+
+ private:
+  struct Answers;
+  Task<> check();
+  Task<> ask(PeerId server, Answers& answers);
+  std::vector<PeerId> choose();
+  Duration pause();
+
+  net::Endpoint& endpoint_;
+  Clock& clock_;
+  Random random_;
+  Log& log_;
+  Connected connected_;
+  Options options_;
+  Judgement judgement_;
+  std::vector<net::Address> addresses_;
+  std::vector<PeerId> confirmed_by_;
+  std::size_t judged_by_ = 0;  ///< servers in the last check
+  Signal changed_;
+  Signal doubted_;
+  bool doubt_ = false;
+};
+
+}  // namespace collab::nat

@@ -1,0 +1,208 @@
+#include "nat/reachability.hpp"
+
+#include "base/task_group.hpp"
+#include "nat/dial_back.hpp"
+#include "nat/wire.hpp"
+#include "net/secure_channel.hpp"
+#include "sim/network.hpp"
+#include "support/message_network.hpp"
+
+#include <functional>
+#include <memory>
+
+#include "support/doctest.hpp"
+
+namespace collab::nat {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Calls over a network of frames, with servers whose verdicts a test decides.
+struct Swarm {
+  Swarm() : network(simulation, 1), asker(network.add_peer(test::peer(1))) {}
+
+  /// A dial-back server that answers `verdict`.
+  void add_server(unsigned number, wire::Verdict verdict) {
+    net::Endpoint& server = network.add_peer(test::peer(number));
+    verdicts[number] = verdict;
+    net::Method method;
+    method.name = "nat.dial_back";
+    const auto answer = [this, number](PeerId, Frame, TimePoint) -> Task<net::Answer> {
+      ++asked;
+      wire::DialledBack done;
+      done.verdict = static_cast<std::uint8_t>(verdicts.at(number));
+      done.host = "192.0.2.7";
+      co_return frame::encode(wire::Header(done));
+    };
+    server.handle(method, answer);
+    connected.push_back(test::peer(number));
+  }
+  void run(std::function<Task<>(Reachability&)> scenario) {
+    Reachability::Options options;
+    options.port = 4600;
+    const auto who = [this] { return connected; };
+    Reachability reachability(asker, simulation.clock(), Random(1), log, simulation.executor(), who, options);
+    const auto all = [&]() -> Task<> {
+      const auto body = [&](TaskGroup& tasks) -> Task<> {
+        tasks.spawn("reachability", reachability.run());
+        co_await scenario(reachability);
+      };
+      auto scope = task_scope(rethrow, body);
+      co_await std::move(scope);
+    };
+    simulation.run(all());
+  }
+  Task<> sleep(Duration length) { return simulation.clock().sleep_until(simulation.clock().now() + length); }
+
+  sim::Simulation simulation;
+  test::MessageNetwork network;
+  Log log;
+  net::Endpoint& asker;
+  std::vector<PeerId> connected;
+  std::map<unsigned, wire::Verdict> verdicts;
+  int asked = 0;
+};
+
+Judgement judged(std::size_t ok, std::size_t failed, std::size_t servers, Judgement before = {}) {
+  Verdicts verdicts;
+  verdicts.ok = ok;
+  verdicts.failed = failed;
+  verdicts.servers = servers;
+  return judge(before, verdicts);
+}
+
+}  // namespace
+
+TEST_CASE("reachability: three of three decide, fewer only weakly, and disagreement changes nothing") {
+  const Judgement open{State::open, false};
+  CHECK(judged(3, 0, 3) == open);
+  CHECK(judged(0, 3, 3, open) == Judgement{State::outbound_only, false});
+  CHECK(judged(1, 0, 1) == Judgement{State::open, true});
+  CHECK(judged(0, 2, 2) == Judgement{State::outbound_only, true});
+  CHECK(judged(1, 1, 2) == Judgement{State::open, true});
+  CHECK(judged(0, 0, 2) == Judgement{State::unknown, true});
+  CHECK(judged(1, 2, 3, open) == open);
+  CHECK(judged(0, 2, 3, open) == open);
+  CHECK(judged(2, 1, 3) == Judgement{State::open, true});
+}
+
+TEST_CASE("reachability: is known right after the first connection, and asked again when more can judge") {
+  Swarm swarm;
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    co_await swarm.sleep(3s);
+    CHECK(reachability.state() == State::unknown);
+    swarm.add_server(2, wire::Verdict::ok);
+    co_await swarm.sleep(500ms);
+    CHECK(reachability.state() == State::open);
+    CHECK(reachability.weak());
+    REQUIRE(reachability.addresses().size() == 1);
+    CHECK(net::to_string(reachability.addresses().front()) == "192.0.2.7:4600");
+    CHECK(reachability.confirmed_by() == swarm.connected);
+    swarm.add_server(3, wire::Verdict::ok);
+    swarm.add_server(4, wire::Verdict::ok);
+    co_await swarm.sleep(3s);
+    CHECK_FALSE(reachability.weak());
+    CHECK(reachability.confirmed_by().size() == 3);
+  });
+}
+
+TEST_CASE("reachability: falls when three servers fail to dial, at once when it is doubted, else within minutes") {
+  Swarm swarm;
+  for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::ok);
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::open);
+    const int asked = swarm.asked;
+    for (auto& [number, verdict] : swarm.verdicts) verdict = wire::Verdict::timeout;
+    co_await swarm.sleep(7min);
+    CHECK(swarm.asked == asked);  // nothing suggests a change
+    reachability.doubt();
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::outbound_only);
+    CHECK(reachability.addresses().empty());
+    for (auto& [number, verdict] : swarm.verdicts) verdict = wire::Verdict::ok;
+    co_await swarm.sleep(13min);
+    CHECK(reachability.state() == State::open);
+  });
+}
+
+TEST_CASE("dial-back: knocks at the door of who asks and at no other, not too often, and believes only the right key") {
+  sim::Simulation simulation;
+  sim::SimNetwork lines(simulation, 1);
+  test::MessageNetwork calls(simulation, 1);
+  sim::Host& home = lines.add_host("asker");
+  sim::Host& away = lines.add_host("server");
+  lines.add_host("victim");
+  Identity::Seed seed{};
+  seed[0] = 1;
+  const Identity asker_key = Identity::generate(seed);
+  seed[0] = 2;
+  const Identity server_key = Identity::generate(seed);
+  const net::TlsContext asker_tls(asker_key);
+  const net::TlsContext server_tls(server_key);
+  net::Endpoint& asker = calls.add_peer(asker_key.id());
+  net::Endpoint& server = calls.add_peer(server_key.id());
+  Log log;
+  const auto host_of = [](const PeerId&) { return std::optional<std::string>("asker"); };
+  DialBackServer::Options options;
+  options.of_peer_per_min = 6;
+  DialBackServer service(server, away, away.clock(), log, server_tls, host_of, options);
+
+  std::size_t knocks = 0;
+  bool answer_door = true;
+  const auto door = [&](net::Listener& listener) -> Task<> {
+    for (;;) {
+      auto stream = co_await listener.accept();
+      if (!stream) co_return;
+      ++knocks;
+      net::SecureChannel channel(asker_tls, net::Side::accepted);
+      Bytes buffer(4096);
+      while (answer_door && !channel.established()) {
+        const auto size = co_await (*stream)->read(buffer);
+        if (!size || *size == 0) break;
+        if (!channel.receive(std::span(buffer).first(*size))) break;
+        const Bytes output(channel.output().begin(), channel.output().end());
+        channel.sent(output.size());
+        (void)co_await (*stream)->write(output);
+      }
+    }
+  };
+  const auto ask = [&](const std::string& host, std::uint16_t port) -> Task<int> {
+    wire::DialBack question;
+    question.host = host;
+    question.port = port;
+    const Frame request = frame::encode(wire::Header(question));
+    const TimePoint deadline = simulation.clock().now() + 8s;
+    const auto answer = co_await asker.call(server_key.id(), "nat.dial_back", request, deadline);
+    if (!answer) co_return 100 + static_cast<int>(answer.error().code);
+    const auto message = frame::decode<wire::Header>(**answer);
+    co_return std::get<wire::DialledBack>(message->header).verdict;
+  };
+  const auto scenario = [&]() -> Task<> {
+    const net::Address at{"asker", 4600};
+    auto listener = home.listen(at).value();
+    const auto body = [&](TaskGroup& tasks) -> Task<> {
+      tasks.spawn("door", door(*listener));
+      CHECK((co_await ask("", 4600)) == static_cast<int>(wire::Verdict::ok));
+      CHECK((co_await ask("asker", 4600)) == static_cast<int>(wire::Verdict::ok));
+      CHECK((co_await ask("victim", 4600)) == static_cast<int>(wire::Verdict::not_yours));
+      CHECK((co_await ask("", 22)) == static_cast<int>(wire::Verdict::not_yours));
+      CHECK(knocks == 2);
+      CHECK((co_await ask("", 4601)) == static_cast<int>(wire::Verdict::refused));
+      answer_door = false;
+      CHECK((co_await ask("", 4600)) == static_cast<int>(wire::Verdict::refused));
+      int busy = 0;
+      for (int i = 0; i < 10; ++i) {
+        const int verdict = co_await ask("", 4601);
+        busy += verdict == 100 + static_cast<int>(Errc::busy) ? 1 : 0;
+      }
+      CHECK(busy >= 7);
+    };
+    auto scope = task_scope(rethrow, body);
+    co_await std::move(scope);
+    co_await lines.stop();
+  };
+  simulation.run(scenario());
+}
+
+}  // namespace collab::nat

@@ -1,0 +1,303 @@
+#include "node/membership.hpp"
+
+#include "base/task_group.hpp"
+#include "directory/introduce_peers.hpp"
+
+#include <boost/asio/ip/address.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace collab::node {
+namespace {
+
+constexpr std::uint16_t kFallbackPorts = 20;  // 4600 to 4619
+constexpr Duration kOwnAddressPeriod = std::chrono::seconds(5);
+constexpr Duration kWithdrawTime = std::chrono::milliseconds(100);  // for the last record to be on its way
+
+bool is_private(const asio::ip::address_v4& host) {
+  const std::uint32_t bits = host.to_uint();
+  const auto in = [bits](std::uint32_t net, unsigned length) { return (bits ^ net) >> (32U - length) == 0; };
+  return in(0x0a000000, 8) || in(0xac100000, 12) || in(0xc0a80000, 16) || in(0x64400000, 10) || in(0xa9fe0000, 16);
+}
+
+bool is_unspecified(const std::string& host) {
+  return host == "::" || host == "0.0.0.0";
+}
+
+Access::Options access_rules(const NodeOptions& options, const PeerId& own, const Manifest& manifest, Log& log) {
+  Access::Options rules;
+  rules.admission = manifest.admission;
+  rules.allow_list = options.allow_list;
+  rules.own = own;
+  rules.authority = manifest.authority;
+  if (manifest.admission == Admission::allow_list && options.allow_list.empty()) {
+    // only who has the list can enforce it; the others rely on the coordinators, whose directory admits nobody else
+    rules.admission = Admission::open;
+    log.warn("node.admission_not_enforced", {{"run", manifest.run_id}, {"advice", "give the list: --allow-list FILE"}});
+  }
+  return rules;
+}
+
+}  // namespace
+
+std::string origin_of(const std::string& host) {
+  boost::system::error_code error;
+  const asio::ip::address address = asio::ip::make_address(host, error);
+  if (error || address.is_loopback() || address.is_unspecified()) return {};
+  if (address.is_v4()) {
+    if (is_private(address.to_v4())) return {};
+    const auto bytes = address.to_v4().to_bytes();
+    return fmt::format("{}.{}.{}", bytes[0], bytes[1], bytes[2]);
+  }
+  const auto bytes = address.to_v6().to_bytes();
+  const bool local = address.to_v6().is_link_local() || (bytes[0] & 0xfeU) == 0xfcU;
+  if (local) return {};
+  return fmt::format("{:02x}{:02x}:{:02x}{:02x}:{:02x}{:02x}", bytes[0], bytes[1], bytes[2], bytes[3], bytes[4],
+                     bytes[5]);
+}
+
+Membership::Membership(const NodeNeeds& needs, const Identity& identity, const NodeOptions& options, Signed statement,
+                       Manifest manifest, directory::Contacts contacts, std::vector<PeerId> bootstrap)
+    : needs_(needs),
+      identity_(identity),
+      options_(options),
+      incarnation_(needs_.random.derive("incarnation").next()),
+      access_(access_rules(options, identity.id(), manifest, needs.log)),
+      tls_(identity),
+      contacts_(std::move(contacts)),
+      life_(needs_.loop) {
+  listen();
+  const auto connected = [this] { return endpoint_->connected(); };
+  ManifestKeeper::Options keeping;
+  if (!options_.home.empty()) keeping.file = options_.home / "manifest.signed";
+  const Manifest first = manifest;
+  keeper_ =
+      std::make_unique<ManifestKeeper>(ManifestKeeper::Needs{*endpoint_, needs_.clock, needs_.random.derive("manifest"),
+                                                             needs_.log, needs_.loop, needs_.workers, connected},
+                                       std::move(statement), std::move(manifest), keeping);
+
+  const auto host_of = [this](const PeerId& peer) -> std::optional<std::string> {
+    const auto remote = endpoint_->remote_of(peer);
+    return remote ? std::optional(remote->host) : std::nullopt;
+  };
+  dial_back_ = std::make_unique<nat::DialBackServer>(*endpoint_, needs_.network, needs_.clock, needs_.log, tls_,
+                                                     host_of, nat::DialBackServer::Options());
+  nat::Reachability::Options reach = options_.reachability;
+  reach.port = port();
+  reachability_ = std::make_unique<nat::Reachability>(*endpoint_, needs_.clock, needs_.random.derive("nat"), needs_.log,
+                                                      needs_.loop, connected, reach);
+
+  directory::ServerOptions serving;
+  serving.storage.rules.run = first.run_id;
+  serving.storage.rules.authority = first.authority;
+  if (options_.serve_directory) bootstrap.push_back(identity_.id());
+  for (const Contact& coordinator : first.coordinators) bootstrap.push_back(coordinator.peer);
+  for (const PeerId& peer : bootstrap) {
+    const auto named = std::find(serving.bootstrap.begin(), serving.bootstrap.end(), peer);
+    if (named == serving.bootstrap.end()) serving.bootstrap.push_back(peer);
+  }
+  serving.unix_ms = [this] { return endpoint_->swarm_ms(); };
+  serving.origin = [host_of](const PeerId& peer) {
+    const auto host = host_of(peer);
+    return host ? origin_of(*host) : std::string();
+  };
+  server_ = std::make_unique<directory::Server>(*endpoint_, needs_.clock, needs_.random.derive("directory.server"),
+                                                needs_.log, needs_.loop, serving);
+  directory::SwarmDirectoryOptions reading = options_.directory;
+  if (!options_.home.empty()) reading.contacts_file = options_.home / "contacts";
+  directory_ = std::make_unique<directory::SwarmDirectory>(*endpoint_, needs_.clock, needs_.random.derive("directory"),
+                                                           needs_.log, needs_.loop, needs_.workers, identity_, *server_,
+                                                           contacts_, reading);
+  members_ = directory_->watch(std::string(directory::kPeerKey));
+  obey(first);
+}
+
+Membership::~Membership() = default;
+
+net::EndpointOptions Membership::endpoint_options(const std::optional<net::Address>& listen) const {
+  net::EndpointOptions options;
+  options.run = options_.run.run_id;
+  options.software = options_.software;
+  options.roles.push_back(options_.role);
+  options.announce = options_.announce;
+  if (listen) options.listen.push_back(*listen);
+  return options;
+}
+
+/// Makes the endpoint. Without a port to listen at by wish, takes the first that is free.
+void Membership::listen() {
+  const net::PeerEndpoint::Needs needs{needs_.loop, needs_.clock,   needs_.network, needs_.random.derive("net"),
+                                       needs_.log,  needs_.metrics, identity_,      access_};
+  const auto open = [&](const std::optional<net::Address>& at) {
+    endpoint_ = std::make_unique<net::PeerEndpoint>(needs, endpoint_options(at));
+    endpoint_->listen();
+  };
+  if (options_.client) return open(std::nullopt);
+  if (options_.listen) return open(options_.listen);
+  for (std::uint16_t i = 0; i < kFallbackPorts; ++i) {
+    net::Address at;
+    at.host = "::";
+    at.port = static_cast<std::uint16_t>(kDefaultPort + i);
+    try {
+      return open(at);
+    } catch (const Failure& taken) {
+      needs_.log.debug("node.port_taken", {{"port", at.port}, {"why", taken.what()}});
+    }
+  }
+  net::Address any;
+  any.host = "::";
+  open(any);
+}
+
+std::uint16_t Membership::port() const {
+  const auto listening = endpoint_->listening();
+  return listening.empty() ? std::uint16_t(0) : listening.front().port;
+}
+
+/// What takes effect at once when the manifest changes. Who is blocked here gets a new chance.
+void Membership::obey(const Manifest& manifest) {
+  access_ = Access(access_rules(options_, identity_.id(), manifest, needs_.log));
+  (void)access_.refresh(needs_.clock.now());  // a list that cannot be read admits nobody; the endpoint reads it again
+  for (const Contact& coordinator : manifest.coordinators) {
+    if (coordinator.peer == identity_.id() || coordinator.addresses.empty()) continue;
+    endpoint_->introduce(coordinator.peer, coordinator.addresses);
+  }
+}
+
+void Membership::meet(const PeerId& peer, const net::Address& address) {
+  directory::Contact contact;
+  contact.id = peer;
+  contact.addresses.push_back(address);
+  directory_->meet(std::move(contact));
+}
+
+std::vector<Member> Membership::members() const {
+  std::vector<Member> all;
+  for (const directory::Record& record : members_->records()) {
+    auto peer = directory::decode_peer_record(record.value);
+    if (!peer || !record.subkey.empty()) continue;
+    Member member;
+    member.peer = record.owner;
+    member.record = std::move(*peer);
+    all.push_back(std::move(member));
+  }
+  return all;
+}
+
+directory::PeerRecord Membership::own_record() const {
+  directory::PeerRecord record;
+  record.reachable = reachability_->state() == nat::State::open;
+  record.directory = options_.serve_directory;
+  record.role = options_.role;
+  record.name = options_.name;
+  record.software = options_.software;
+  record.incarnation = incarnation_;
+  if (reachability_->state() == nat::State::outbound_only && options_.announce.empty()) return record;
+  record.listen = options_.announce.empty() ? reachability_->addresses() : options_.announce;
+  if (!record.listen.empty()) return record;
+  for (net::Address at : endpoint_->listening()) {  // nobody has judged yet: where it should be possible
+    if (is_unspecified(at.host) && !endpoint_->observed()) continue;
+    if (is_unspecified(at.host)) at.host = endpoint_->observed()->host;
+    record.listen.push_back(std::move(at));
+  }
+  return record;
+}
+
+Task<> Membership::publish_self() {
+  std::string own_host;
+  for (;;) {
+    const auto value = encode(own_record());
+    assert(value && "names are checked when the node is made, and addresses are few");
+    directory_->publish(std::string(directory::kPeerKey), "", *value, options_.record_ttl);
+    for (bool changed = false; !changed;) {
+      changed = co_await reachability_->changed().wait_until(needs_.clock, needs_.clock.now() + kOwnAddressPeriod);
+      const std::string host = endpoint_->observed() ? endpoint_->observed()->host : std::string();
+      if (!own_host.empty() && !host.empty() && host != own_host) reachability_->doubt();
+      if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
+    }
+  }
+}
+
+Task<> Membership::follow_manifest() {
+  for (;;) {
+    co_await keeper_->changed().wait();
+    obey(keeper_->manifest());
+  }
+}
+
+Task<> Membership::keep_in_touch(std::vector<Place> places) {
+  const Connect connect = [this](net::Address at, TimePoint deadline) { return endpoint_->connect(at, deadline); };
+  Expected expected;
+  expected.run_id = options_.run.run_id;
+  expected.authority = keeper_->manifest().authority;
+  std::vector<Place> pending = places;
+  for (;;) {
+    co_await needs_.clock.sleep_until(needs_.clock.now() + options_.touch_period);
+    const bool alone = !directory_->connected();
+    // a place that never answered may be another half of the swarm
+    std::vector<Place> tried = alone ? places : pending;
+    if (tried.empty()) continue;
+    const Round round = co_await search(*endpoint_, connect, needs_.clock, std::move(tried), expected, options_.search);
+    if (!round.found) continue;
+    const net::Address& at = round.found->address;
+    std::erase_if(pending, [&](const Place& place) { return place.at.address == at; });
+    meet(round.found->member, at);
+    (void)co_await keeper_->offer(round.found->statement);  // newer or not
+  }
+}
+
+/// Everything that uses the endpoint.
+Task<> Membership::live(std::vector<Place> places) {
+  const auto failed = [this](std::string_view task, std::exception_ptr failure) {
+    needs_.log.error("node.task_failed", {{"task", task}});
+    std::rethrow_exception(std::move(failure));
+  };
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("directory.server", server_->run());
+    tasks.spawn("directory", directory_->run());
+    tasks.spawn("directory.introduce", directory::introduce_peers(*directory_, *endpoint_, needs_.log));
+    tasks.spawn("nat", reachability_->run());
+    tasks.spawn("run.manifest", keeper_->run(*directory_));
+    tasks.spawn("node.publish", publish_self());
+    tasks.spawn("node.manifest", follow_manifest());
+    tasks.spawn("node.touch", keep_in_touch(places));
+    if (options_.lan && port() != 0) {
+      LanAnswer answer;
+      answer.run_id = options_.run.run_id;
+      answer.peer = identity_.id();
+      answer.port = port();
+      answer.authority = keeper_->manifest().authority;
+      tasks.spawn("node.lan", answer_on_lan(needs_.loop, needs_.clock, needs_.log, answer, *options_.lan));
+    }
+    while (!leaving_) co_await life_.wait();
+  };
+  auto scope = task_scope(failed, body);
+  co_await std::move(scope);
+}
+
+Task<> Membership::run(std::vector<Place> places) {
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("net", endpoint_->run());  // ends when all who use it have ended
+    living_ = true;
+    co_await live(places);
+    living_ = false;
+    life_.notify();
+    co_await needs_.clock.sleep_until(TimePoint::max());
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+Task<> Membership::leave() {
+  directory_->withdraw(std::string(directory::kPeerKey), "");
+  co_await needs_.clock.sleep_until(needs_.clock.now() + kWithdrawTime);
+  leaving_ = true;
+  life_.notify();
+  while (living_) co_await life_.wait();  // a question that waits for news would hold its connection open
+  co_await endpoint_->leave();
+}
+
+}  // namespace collab::node

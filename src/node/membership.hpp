@@ -1,0 +1,91 @@
+#pragma once
+// A node inside its run: everything that can exist only when the manifest is known.
+
+#include "base/signal.hpp"
+#include "crypto/access.hpp"
+#include "crypto/identity.hpp"
+#include "directory/contacts.hpp"
+#include "directory/server.hpp"
+#include "directory/swarm_directory.hpp"
+#include "nat/dial_back.hpp"
+#include "nat/reachability.hpp"
+#include "net/peer_endpoint.hpp"
+#include "net/tls_context.hpp"
+#include "node/manifest_keeper.hpp"
+#include "node/node_options.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace collab::node {
+
+/// One member as the directory tells of it.
+struct Member {
+  PeerId peer;
+  directory::PeerRecord record;
+};
+
+/// The /24 or /48 that a host belongs to, for quotas; empty for names, loopback and private addresses, whose owners
+/// share one by chance.
+std::string origin_of(const std::string& host);
+
+/// Built in order, unwound in reverse. Thread safety: none; belongs to the node's loop.
+class Membership {
+ public:
+  /// All references outlive it. `contacts`: kept from earlier. `bootstrap`: who the user says serves the directory,
+  /// beside the manifest's coordinators. Opens the ports: throws `Failure(machine)` when none can be had.
+  Membership(const NodeNeeds& needs, const Identity& identity, const NodeOptions& options, Signed statement,
+             Manifest manifest, directory::Contacts contacts, std::vector<PeerId> bootstrap);
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  /// Until cancelled. `places`: where members may be; those that have not answered are tried again, all of them while
+  /// no server of the directory answers.
+  Task<> run(std::vector<Place> places);
+  /// Withdraws this node's record, ends its own questions and closes all connections in order. `run` goes on, with
+  /// nothing left to do, until it is cancelled.
+  Task<> leave();
+  /// Somebody of the run: introduced and asked.
+  void meet(const PeerId& peer, const net::Address& address);
+  std::vector<Member> members() const;
+
+  net::PeerEndpoint& endpoint() noexcept { return *endpoint_; }
+  directory::SwarmDirectory& directory() noexcept { return *directory_; }
+  ManifestKeeper& manifest() noexcept { return *keeper_; }
+  const nat::Reachability& reachability() const noexcept { return *reachability_; }
+  const directory::Contacts& contacts() const noexcept { return contacts_; }
+  Access& access() noexcept { return access_; }
+
+ private:
+  void listen();
+  net::EndpointOptions endpoint_options(const std::optional<net::Address>& listen) const;
+  std::uint16_t port() const;
+  void obey(const Manifest& manifest);
+  directory::PeerRecord own_record() const;
+  Task<> live(std::vector<Place> places);
+  Task<> publish_self();
+  Task<> follow_manifest();
+  Task<> keep_in_touch(std::vector<Place> places);
+
+  NodeNeeds needs_;
+  const Identity& identity_;
+  const NodeOptions& options_;
+  std::uint64_t incarnation_;
+  Access access_;
+  net::TlsContext tls_;
+  directory::Contacts contacts_;
+  std::unique_ptr<net::PeerEndpoint> endpoint_;
+  std::unique_ptr<ManifestKeeper> keeper_;
+  std::unique_ptr<nat::DialBackServer> dial_back_;
+  std::unique_ptr<nat::Reachability> reachability_;
+  std::unique_ptr<directory::Server> server_;
+  std::unique_ptr<directory::SwarmDirectory> directory_;
+  std::unique_ptr<directory::Watch> members_;
+  bool leaving_ = false;
+  bool living_ = false;
+  Signal life_;  ///< one of the two has changed
+};
+
+}  // namespace collab::node

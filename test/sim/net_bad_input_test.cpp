@@ -187,10 +187,10 @@ TEST_CASE("bad input: what is no TLS is closed at once, silence and dripping at 
   const auto scenario = [&]() -> Task<> {
     Random random(5);
     for (int i = 0; i < 200; ++i) {
-      Bytes noise(1 + random.below(3000));
+      Bytes noise(2 + random.below(3000));
       for (std::byte& byte : noise) byte = static_cast<std::byte>(random.next());
       noise[0] = std::byte(i % 2 == 0 ? 0x16 : random.next());  // half of them begin like TLS
-      noise[1] = i % 4 == 0 ? std::byte(3) : noise[1];
+      if (i % 4 == 0) noise[1] = std::byte(3);
       const Duration took = co_await closed_after(in, std::move(noise), Duration::zero());
       CHECK(took < seconds(11));
       co_await in.world.clock().sleep_until(in.in(milliseconds(250)));

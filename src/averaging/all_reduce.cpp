@@ -294,8 +294,11 @@ bool Session::served() const {
   const TimePoint now = context_.clock.now();
   if (participant_.state() != Commit::State::committed) return lanes_.idle() || now >= decided_at_ + kFarewell;
   Ranks waiting = shape_->members.linked(participant_.self()) & ~participant_.done();
-  for (Ranks rest = waiting; rest != 0; rest &= rest - 1)
-    if (suspicion_.has_departed(first(rest))) waiting &= ~bit(first(rest));
+  for (Ranks rest = waiting; rest != 0; rest &= rest - 1) {
+    const Rank rank = first(rest);
+    const bool dead = contains(suspicion_.suspected(), rank) && suspicion_.ever(rank) == LeftOut::dead;
+    if (dead || suspicion_.has_departed(rank)) waiting &= ~bit(rank);
+  }
   return (waiting == 0 && lanes_.idle()) || now >= decided_at_ + options_.serve_max;
 }
 

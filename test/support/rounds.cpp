@@ -209,7 +209,7 @@ bool Rounds::live_quorum() const {
 
 std::string Rounds::broken() const {
   const auto differ = [](const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0;
+    return a.size() != b.size() || (!a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0);
   };
   std::optional<std::size_t> first;
   for (std::size_t rank = 0; rank < size(); ++rank) {

@@ -111,7 +111,7 @@ TEST_CASE("commit: what is not its sender's to say is denied") {
 }
 
 TEST_CASE("commit: too few samples, or none, and the group gives up") {
-  for (const std::uint64_t weight : {4, 0}) {
+  for (const std::uint64_t weight : {std::uint64_t(4), std::uint64_t(0)}) {
     Table table(2, 1, 5);
     table.hold(0b11, 1, 0, weight);
     table.deliver(1, table.members.all);

@@ -76,7 +76,7 @@ Terms Matchmaker::terms_for(const Wanted& wanted) const {
   terms.self = context_.net.self();
   terms.options = options_;
   terms.wanted = wanted;
-  if (last_) terms.previous = last_->id;
+  if (last_ && wanted.round > 1) terms.previous = last_->id;  // in the first round everybody speaks for himself
   terms.up_bytes_per_s = up_bytes_per_s_;
   terms.down_bytes_per_s = down_bytes_per_s_;
   return terms;

@@ -78,15 +78,22 @@ Duration Tracker::period() {
 
 Task<> Tracker::follow() {
   for (;;) {
-    read_records();
+    read_records(watch_->records());
     // records also go stale by themselves, so look again even when nothing comes
     co_await watch_->changed_until(needs_.clock.now() + std::chrono::seconds(1));
   }
 }
 
-void Tracker::read_records() {
+Task<Result<>> Tracker::look(TimePoint deadline) {
+  const auto records = co_await needs_.directory.get(std::string(kProgressKey), deadline);
+  if (!records) co_return records.error();
+  read_records(*records);
+  co_return Result<>();
+}
+
+void Tracker::read_records(const std::vector<directory::Record>& records) {
   std::map<PeerId, Record> known;
-  for (const directory::Record& record : watch_->records()) {
+  for (const directory::Record& record : records) {
     if (record.owner == needs_.self || !record.subkey.empty()) continue;
     const auto progress = decode(record.value);
     if (!progress) {

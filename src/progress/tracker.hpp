@@ -43,6 +43,9 @@ class Tracker {
   /// Until cancelled. Publishes nothing before the first `show`.
   Task<> run();
 
+  /// Reads everybody's records at once, instead of waiting until they come. Errors: `gone`, `late`.
+  Task<Result<>> look(TimePoint deadline);
+
   /// What this peer says of itself from now on; a new epoch or group is published at once, the rest when it is due.
   /// `unix_ms` and `period_ms` are filled in here.
   void show(Record own);
@@ -82,7 +85,7 @@ class Tracker {
   Task<> publish();
   Task<> follow();
   Duration period();
-  void read_records();
+  void read_records(const std::vector<directory::Record>& records);
 
   Needs needs_;
   TrackerOptions options_;

@@ -180,4 +180,23 @@ std::string config_json(const Recipe& recipe) {
   return json.dump(2) + "\n";
 }
 
+/// sentencepiece's own settings are in `spiece.model`; the two defaults that lose Bengali vowel signs are undone here.
+std::string tokenizer_config_json(const Recipe& recipe) {
+  const nlohmann::ordered_json json = {
+      {"tokenizer_class", "AlbertTokenizer"},
+      {"do_lower_case", false},
+      {"keep_accents", true},
+      {"remove_space", true},
+      {"bos_token", "[CLS]"},
+      {"eos_token", "[SEP]"},
+      {"cls_token", "[CLS]"},
+      {"sep_token", "[SEP]"},
+      {"mask_token", "[MASK]"},
+      {"pad_token", "<pad>"},
+      {"unk_token", "<unk>"},
+      {"model_max_length", recipe.model.positions},
+  };
+  return json.dump(2) + "\n";
+}
+
 }  // namespace collab::recipes

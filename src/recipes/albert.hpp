@@ -31,4 +31,7 @@ void initial_parameters(const Recipe&, std::span<float> values);
 /// `config.json` beside the exported parameters: enough for transformers to open them.
 std::string config_json(const Recipe&);
 
+/// `tokenizer_config.json` beside `spiece.model`: keeps the vowel signs that transformers drops by default.
+std::string tokenizer_config_json(const Recipe&);
+
 }  // namespace collab::recipes

@@ -23,9 +23,9 @@ double Bridge::samples_per_s() const {
   return samples_per_s_;
 }
 
-void ThreadBridge::border(Trainer& trainer, std::uint64_t samples, double samples_per_s) {
+void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
   std::unique_lock lock(mutex_);
-  samples_ = samples;
+  samples_ = trainer.samples();
   samples_per_s_ = samples_per_s;
   asio::post(loop_, [this] { moved_.notify(); });
   work_off(trainer, lock);
@@ -94,6 +94,9 @@ void ThreadBridge::work_off(Trainer& trainer, std::unique_lock<std::mutex>& lock
     errands_.pop_front();
     lock.unlock();
     errand->work(trainer);
+    lock.lock();
+    samples_ = trainer.samples();  // before the loop hears of it: a hand-over leaves none
+    lock.unlock();
     finish(std::move(errand), /*lost=*/false);
     lock.lock();
   }

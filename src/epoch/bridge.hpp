@@ -35,7 +35,7 @@ class Bridge {
   /// From its next border on the trainer waits; work is still done.
   void hold() { set_held(true); }
   void release() { set_held(false); }
-  /// Samples gathered for the present epoch, as the trainer said at its last border.
+  /// Samples gathered for the present epoch, as of the trainer's last border or piece of work.
   std::uint64_t samples() const;
   /// Samples per second while computing; 0: unknown.
   double samples_per_s() const;
@@ -67,7 +67,7 @@ class ThreadBridge final : public Bridge {
 
   // ---- on the trainer's thread ----
   /// Between two microbatches: tells the loop how far we are, does what it asks, waits while held.
-  void border(Trainer& trainer, std::uint64_t samples, double samples_per_s);
+  void border(Trainer& trainer, double samples_per_s);
   /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile.
   bool wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline);
   /// No more borders: whatever the loop asks from now on fails with `gone`.

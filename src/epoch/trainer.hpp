@@ -16,6 +16,8 @@ class Trainer {
   virtual ~Trainer() = default;
   /// Length of the flat gradient.
   virtual std::size_t values() const = 0;
+  /// Samples gathered since the last hand-over.
+  virtual std::uint64_t samples() const = 0;
   /// Writes the mean gradient per sample gathered since the last hand-over and forgets it. Returns the samples behind
   /// it; 0: `values` are zeros.
   virtual std::uint64_t hand_over(std::span<float> values) = 0;

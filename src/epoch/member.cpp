@@ -1,0 +1,405 @@
+#include "epoch/member.hpp"
+
+#include "averaging/load_balance.hpp"
+#include "averaging/shape.hpp"
+#include "base/task_group.hpp"
+#include "matchmaking/no_group.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace collab::epoch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Kind = MemberEvent::Kind;
+
+constexpr Duration kResultTime = seconds(60);  // for fetching one missed round
+constexpr Duration kStateTime = std::chrono::hours(1);
+constexpr Duration kLookTime = seconds(10);  // for asking the directory who is there
+constexpr unsigned kTellFailures = 5;        // in a row; then the user reads why
+
+/// What a peer sends in a round, in bytes per value.
+double bytes_per_value(const CodecMap& codecs) {
+  const Range all{0, codecs.length()};
+  return static_cast<double>(codecs.encoded_bytes(all)) / static_cast<double>(codecs.length());
+}
+
+matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roster, std::size_t values, double bytes) {
+  std::vector<averaging::MemberLoad> loads;
+  for (const matchmaking::Applicant& peer : roster) {
+    averaging::MemberLoad load;
+    load.up_bytes_per_s = static_cast<double>(peer.up_bytes_per_s);
+    load.down_bytes_per_s = static_cast<double>(peer.down_bytes_per_s);
+    load.sends = peer.role != matchmaking::Role::auxiliary;
+    load.reachable = peer.role != matchmaking::Role::client;
+    loads.push_back(load);
+  }
+  averaging::LoadOptions options;
+  options.part_bytes_per_value = options.result_bytes_per_value = bytes;
+  const auto solved = averaging::plan_load(loads, values, options);
+  matchmaking::Plan plan;
+  if (solved) plan.units = solved->units;  // else nobody can own a segment, and the group's check says so
+  plan.chunk_units = chunk_units_for(plan.units);
+  return plan;
+}
+
+/// Ranks whose signed Hold proves that they have the result.
+std::uint64_t holders(const averaging::CommittedRound& round) {
+  std::uint64_t mask = 0;
+  for (const auto& hold : round.proof().holds) mask |= std::uint64_t(1) << hold.rank;
+  return mask;
+}
+
+}  // namespace
+
+Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent on_event)
+    : context_(std::move(context)),
+      options_(std::move(options)),
+      bridge_(bridge),
+      on_event_(std::move(on_event)),
+      matchmaker_({context_.net, context_.clock, context_.directory, context_.log}, matchmaker_options()),
+      left_(context_.loop) {}
+
+Member::~Member() = default;
+
+matchmaking::MatchmakerOptions Member::matchmaker_options() const {
+  matchmaking::MatchmakerOptions out;
+  out.key = options_.run_id + "/gradients/0/";
+  out.schema = options_.schema;
+  out.codec_map = averaging::codec_map_digest(options_.codecs);
+  out.values = options_.codecs.length();
+  out.role = options_.role;
+  out.incarnation = options_.incarnation;
+  out.group_size_max = options_.group_size_max;
+  out.plan = [values = options_.codecs.length(), bytes = bytes_per_value(options_.codecs)](const auto& roster) {
+    return plan_segments(roster, values, bytes);
+  };
+  out.weight_max = [target = options_.target_batch](const PeerId&) { return matchmaking::kTargetsPerPeer * target; };
+  return out;
+}
+
+Task<> Member::run(std::uint64_t first_epoch) {
+  epoch_ = first_epoch;
+  const auto body = [this](TaskGroup& tasks) -> Task<> {
+    co_await synchronise();
+    tasks.spawn("epoch.keep_showing", keep_showing());
+    while (!leaving_ && epoch_ < options_.epochs_max) {
+      co_await take_part(tasks);
+      co_await heal();
+    }
+    co_await matchmaker_.stop();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  in_step_ = false;
+  left_.notify();
+}
+
+Task<> Member::leave() {
+  leaving_ = true;
+  co_await matchmaker_.leave();
+}
+
+/// Before the first microbatch: whoever is behind computes for nothing.
+Task<> Member::synchronise() {
+  const auto parameters = std::make_shared<Digest>();
+  const auto hash = [parameters](Trainer& trainer) { *parameters = trainer.parameter_hash(); };
+  const auto hashed = co_await bridge_.on_trainer(hash);
+  if (!hashed) co_return;
+  parameters_ = *parameters;
+  for (Duration pause = options_.retry_min; !leaving_; pause = std::min(2 * pause, options_.retry_max)) {
+    const auto looked = co_await context_.tracker.look(context_.clock.now() + kLookTime);
+    if (looked && context_.tracker.global_epoch().value_or(0) <= epoch_) break;
+    if (looked) {
+      const bool downloaded = co_await download_state();
+      if (downloaded) break;
+    } else {
+      tell(Kind::waiting, fmt::format("the directory does not answer ({}); trying again", looked.error().message()));
+    }
+    co_await context_.clock.sleep_until(context_.clock.now() + pause);
+  }
+  CaughtUp caught_up = CaughtUp::needs_state;
+  while (!leaving_ && caught_up == CaughtUp::needs_state) {
+    caught_up = co_await catch_up();
+    if (caught_up == CaughtUp::needs_state) co_await download_state();
+  }
+  in_step_ = !leaving_;
+  context_.store.advance(epoch_);
+  show();
+  if (in_step_) tell(Kind::joined);
+}
+
+/// Keeps the own record as fresh as the tracker wants it.
+Task<> Member::keep_showing() {
+  for (;;) {
+    show();
+    co_await bridge_.moved().wait();
+  }
+}
+
+void Member::show() {
+  progress::Record own;
+  own.epoch = epoch_;
+  own.samples = bridge_.samples();
+  own.samples_per_s = bridge_.samples_per_s();
+  own.group = group_;
+  own.parameters = parameters_;
+  own.loss = loss_;
+  own.taking_part = in_step_ && !leaving_;
+  context_.tracker.show(own);
+}
+
+Task<> Member::take_part(TaskGroup& tasks) {
+  EpochOptions options;
+  options.epoch = epoch_;
+  options.attempt = attempt_;
+  options.target_batch = options_.target_batch;
+  options.weight_min =
+      static_cast<std::uint64_t>(options_.commit_fraction * static_cast<double>(options_.target_batch));
+  options.values = options_.codecs.length();
+  options.all_reduce = options_.all_reduce;
+  const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
+  const EpochContext node{averaging, matchmaker_, context_.tracker, bridge_, options_.codecs};
+  auto report = co_await run_epoch(node, options);
+  if (report) {
+    committed(std::move(*report));
+  } else {
+    co_await after_failure(report.error());
+  }
+}
+
+void Member::committed(EpochReport report) {
+  epoch_ = report.epoch + 1;
+  attempt_ = 0;
+  failures_ = 0;
+  parameters_ = report.parameters;
+  loss_ = report.loss;
+  if (report.group) {
+    group_ = report.group->id;
+    matchmaker_.committed(*report.group, report.proof ? holders(*report.proof) : ~std::uint64_t(0));
+  }
+  context_.store.advance(epoch_);
+  if (report.proof) {
+    context_.store.keep_result(report.epoch, std::make_shared<const Bytes>(encode(*report.proof)));
+  }
+  context_.metrics.add("collab_rounds_total", 1, {{"result", "committed"}});
+  context_.metrics.add("collab_samples_total", static_cast<double>(report.own_weight));
+  context_.metrics.observe("collab_round_duration_seconds", to_seconds(report.averaging), {{"phase", "averaging"}});
+  context_.metrics.observe("collab_round_duration_seconds", to_seconds(report.gathering), {{"phase", "gathering"}});
+  context_.metrics.set("collab_epoch", static_cast<double>(epoch_));
+  context_.log.info("epoch.committed", {{"epoch", report.epoch},
+                                        {"peers", report.group ? report.group->roster.size() : 1},
+                                        {"weight", report.weight},
+                                        {"own_weight", report.own_weight},
+                                        {"averaging_s", to_seconds(report.averaging)},
+                                        {"views", report.round.views}});
+  show();
+  MemberEvent event;
+  event.kind = Kind::committed;
+  event.epoch = epoch_;
+  event.report = std::move(report);
+  on_event_(event);
+}
+
+/// Samples are back in the accumulator. What now depends on whether the others went on.
+Task<> Member::after_failure(boost::system::error_code why) {
+  using matchmaking::NoGroup;
+  if (leaving_ || why == NoGroup::left) co_return;
+  const bool epoch_is_over = why == NoGroup::begun || why == Errc::stale;
+  if (epoch_is_over) {
+    const CaughtUp caught_up = co_await catch_up();
+    if (caught_up == CaughtUp::needs_state) co_await download_state();
+    // in step after all: their round failed, or has not ended yet
+    if (caught_up == CaughtUp::in_step) co_await context_.clock.sleep_until(context_.clock.now() + milliseconds(50));
+    co_return;
+  }
+  if (why == NoGroup::late || why == NoGroup::alone) co_return;  // the batch is not full, or somebody came or went
+  ++attempt_;
+  ++failures_;
+  context_.metrics.add("collab_rounds_total", 1, {{"result", "failed"}});
+  context_.log.warn("round.failed", {{"epoch", epoch_}, {"attempt", attempt_}, {"reason", why.message()}});
+  tell(Kind::round_failed, fmt::format("epoch {}: {}; samples kept", epoch_, why.message()));
+  if (failures_ == kTellFailures) {
+    tell(Kind::waiting, fmt::format("{} rounds in a row have failed: {}", failures_, why.message()));
+  }
+  const Duration pause = std::min(options_.retry_min * (1U << std::min(failures_ - 1, 5U)), options_.retry_max);
+  co_await context_.clock.sleep_until(context_.clock.now() + pause);
+}
+
+/// Applies the rounds that were missed, one after the other, for as long as somebody has the next one.
+Task<Member::CaughtUp> Member::catch_up() {
+  for (;;) {
+    const auto donors = context_.tracker.donors(0);
+    if (donors.empty() || leaving_) co_return CaughtUp::nobody;
+    struct Verified {
+      std::shared_ptr<const averaging::CommittedRound> round;
+    };
+    const auto verified = std::make_shared<Verified>();
+    state::WantedResult wanted;
+    wanted.epoch = epoch_;
+    wanted.deadline = context_.clock.now() + kResultTime;
+    wanted.check = [verified, epoch = epoch_, schema = options_.schema, codecs = options_.codecs](const auto bytes) {
+      auto round = decode_round(bytes, epoch, schema, codecs);
+      if (round) verified->round = std::move(*round);
+      return round.has_value();
+    };
+    const state::Context context{context_.net, context_.clock, context_.workers, context_.log, context_.random};
+    const auto result = co_await state::download_result(context, std::move(wanted), donors);
+    if (!result) {
+      const bool too_old = result.error().code == Errc::stale && result.error().number > epoch_;
+      co_return too_old ? CaughtUp::needs_state : CaughtUp::in_step;
+    }
+    const bool applied = co_await apply(verified->round);
+    if (!applied) co_return CaughtUp::needs_state;
+  }
+}
+
+/// The step that the others took in the round, taken here too: equal bytes, equal parameters.
+Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round) {
+  struct Applied {
+    std::uint64_t lost = 0;
+    Result<> step;
+    Digest parameters{};
+  };
+  const auto applied = std::make_shared<Applied>();
+  const auto work = [round, applied, epoch = epoch_, values = options_.codecs.length()](Trainer& trainer) {
+    std::vector<float> averaged(values);
+    round->apply(averaged);
+    applied->lost = trainer.drop();
+    applied->step = trainer.step(averaged, epoch);
+    applied->parameters = trainer.parameter_hash();
+  };
+  const auto done = co_await bridge_.on_trainer(work);
+  if (!done || !applied->step) co_return false;
+  const std::uint64_t lost = applied->lost;
+  ++epoch_;
+  attempt_ = 0;
+  failures_ = 0;
+  parameters_ = applied->parameters;
+  group_ = round->group().id;
+  context_.store.advance(epoch_);
+  context_.store.keep_result(epoch_ - 1, std::make_shared<const Bytes>(encode(*round)));
+  context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
+  context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}, {"lost_samples", lost}});
+  if (in_step_) show();
+  tell(Kind::caught_up);
+  if (lost > 0) tell(Kind::lost_samples, fmt::format("{} samples were late for epoch {}", lost, epoch_ - 1), lost);
+  co_return true;
+}
+
+/// The whole state from several donors, at an epoch that all of them still have.
+Task<bool> Member::download_state() {
+  const TimePoint start = context_.clock.now();
+  std::uint64_t epoch = std::max(epoch_, context_.tracker.global_epoch().value_or(0));
+  while (!leaving_ && context_.clock.now() < start + kStateTime) {
+    const auto donors = context_.tracker.donors(0);
+    if (donors.empty()) co_return false;
+    state::WantedState wanted;
+    wanted.epoch = epoch;
+    wanted.deadline = start + kStateTime;
+    std::size_t sources = 0;
+    const auto on_progress = [&sources](const state::Progress& progress) { sources = progress.donors; };
+    const state::Context context{context_.net, context_.clock, context_.workers, context_.log, context_.random};
+    auto snapshot = co_await state::download(context, std::move(wanted), donors, on_progress);
+    if (!snapshot) {
+      const Refusal& refusal = snapshot.error();
+      context_.log.info("state.not_yet", {{"epoch", epoch}, {"reason", refusal.reason}, {"number", refusal.number}});
+      // by the time our question arrives, an epoch of a blink is over: ask for the one after
+      if (refusal.code == Errc::stale && refusal.number >= epoch) {
+        epoch = refusal.number + 1;
+      } else {
+        co_await context_.clock.sleep_until(context_.clock.now() + options_.retry_min);
+        co_await context_.tracker.look(context_.clock.now() + kLookTime);
+        epoch = std::max(epoch_, context_.tracker.global_epoch().value_or(epoch));
+      }
+      continue;
+    }
+    struct Restored {
+      std::uint64_t lost = 0;
+      Result<> result;
+      Digest parameters{};
+    };
+    const auto restored = std::make_shared<Restored>();
+    const auto taken = std::make_shared<const state::Snapshot>(std::move(*snapshot));
+    std::uint64_t bytes = 0;
+    for (const auto& section : taken->sections) bytes += section.bytes.size();
+    const auto work = [taken, restored](Trainer& trainer) {
+      restored->lost = trainer.drop();
+      restored->result = trainer.restore(*taken);
+      restored->parameters = trainer.parameter_hash();
+    };
+    const auto done = co_await bridge_.on_trainer(work);
+    if (!done || !restored->result) co_return false;
+    epoch_ = taken->epoch;
+    attempt_ = 0;
+    parameters_ = restored->parameters;
+    context_.tracker.forget_history();
+    context_.store.advance(epoch_);
+    const double took = to_seconds(context_.clock.now() - start);
+    context_.metrics.observe("collab_state_download_seconds", took);
+    context_.log.info("state.downloaded",
+                      {{"epoch", epoch_}, {"bytes", bytes}, {"donors", sources}, {"seconds", took}});
+    tell(Kind::downloaded, fmt::format("state of epoch {} fetched: {:.1f} MB from {} donors in {:.1f} s", epoch_,
+                                       static_cast<double>(bytes) / 1e6, sources, took));
+    if (restored->lost > 0) {
+      tell(Kind::lost_samples, fmt::format("{} samples belonged to an older state", restored->lost), restored->lost);
+    }
+    if (in_step_) show();
+    co_return true;
+  }
+  co_return false;
+}
+
+/// Most of the others hold other parameters than we did: whatever happened here, theirs count.
+Task<> Member::heal() {
+  const auto at = context_.tracker.diverged_at();
+  if (!at) co_return;
+  context_.log.warn("peer.diverged", {{"epoch", *at}});
+  tell(Kind::diverged, fmt::format("parameters of epoch {} differ from the majority's: fetching theirs", *at));
+  const bool downloaded = co_await download_state();
+  if (downloaded) co_return;
+  co_await context_.clock.sleep_until(context_.clock.now() + options_.retry_min);
+}
+
+Task<Result<std::shared_ptr<const state::Snapshot>>> Member::snapshot(std::uint64_t epoch) {
+  if (epoch != epoch_) co_return epoch < epoch_ ? Errc::stale : Errc::late;
+  struct Taken {
+    std::shared_ptr<const state::Snapshot> snapshot;
+  };
+  const auto taken = std::make_shared<Taken>();
+  const auto work = [taken, epoch](Trainer& trainer) {
+    taken->snapshot = std::make_shared<const state::Snapshot>(trainer.snapshot(epoch));
+  };
+  const auto done = co_await bridge_.on_trainer(work);
+  if (!done) co_return done.error();
+  if (epoch != epoch_) co_return Errc::stale;  // a step came first: the copy is of the epoch after
+  co_return taken->snapshot;
+}
+
+MemberStatus Member::status() const {
+  MemberStatus status;
+  status.in_step = in_step_;
+  status.epoch = epoch_;
+  status.samples = static_cast<std::uint64_t>(std::max(0.0, context_.tracker.samples()));
+  status.own_samples = bridge_.samples();
+  status.peers = context_.tracker.current_peers();
+  status.eta_s = context_.tracker.eta_s();
+  status.loss = context_.tracker.loss();
+  return status;
+}
+
+void Member::tell(Kind kind, std::string text, std::uint64_t samples) {
+  MemberEvent event;
+  event.kind = kind;
+  event.epoch = epoch_;
+  event.samples = samples;
+  event.text = std::move(text);
+  on_event_(event);
+}
+
+}  // namespace collab::epoch

@@ -1,0 +1,139 @@
+#pragma once
+// One peer's life in a run: it catches up with the swarm, takes part in epoch after epoch, and leaves.
+
+#include "averaging/all_reduce.hpp"
+#include "base/metrics.hpp"
+#include "base/random.hpp"
+#include "epoch/bridge.hpp"
+#include "epoch/missed_round.hpp"
+#include "epoch/run_epoch.hpp"
+#include "matchmaking/matchmaker.hpp"
+#include "progress/tracker.hpp"
+#include "state/download.hpp"
+#include "state/store.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::epoch {
+
+struct MemberOptions {
+  explicit MemberOptions(CodecMap map) : codecs(std::move(map)) {}
+
+  std::string run_id;
+  std::uint64_t target_batch = 128;  ///< samples that make one optimizer step of the whole run
+  double commit_fraction = 0.5;      ///< of it; a round with fewer fails
+  CodecMap codecs;
+  Digest schema{};
+  std::size_t group_size_max = 64;
+  matchmaking::Role role = matchmaking::Role::node;
+  std::uint64_t incarnation = 0;
+  std::uint64_t epochs_max = std::numeric_limits<std::uint64_t>::max();  ///< the run is over then
+  Duration retry_min = std::chrono::milliseconds(500);                   ///< after a failed round; doubles
+  Duration retry_max = std::chrono::seconds(10);
+  averaging::AllReduceOptions all_reduce;
+};
+
+/// What happened to the peer, told on the loop. `report` is set for `committed`.
+struct MemberEvent {
+  enum class Kind : std::uint8_t {
+    joined,        ///< in step with the swarm, takes part from here on
+    committed,     ///< an epoch ended with this peer in it
+    caught_up,     ///< an epoch ended without it; the result was fetched and applied
+    downloaded,    ///< the state was fetched whole
+    round_failed,  ///< samples kept; `text` says why
+    lost_samples,  ///< `samples` were gathered for an epoch that ended without them
+    diverged,      ///< own hash differs from the majority's; the state is fetched
+    waiting,       ///< cannot go on; `text` says why
+  };
+  Kind kind = Kind::joined;
+  std::uint64_t epoch = 0;  ///< the peer's own, after the event
+  std::uint64_t samples = 0;
+  std::string text;
+  std::optional<EpochReport> report;
+};
+
+/// What a progress line shows.
+struct MemberStatus {
+  bool in_step = false;
+  std::uint64_t epoch = 0;
+  std::uint64_t samples = 0;  ///< gathered by everybody for this epoch
+  std::uint64_t own_samples = 0;
+  std::uint64_t peers = 0;
+  double eta_s = 0;  ///< infinite: unknown
+  double loss = 0;   ///< mean over current peers; NaN: unknown
+};
+
+/// Thread safety: none; belongs to the node's loop. The bridge's trainer outlives `run()`.
+class Member {
+ public:
+  struct Context {
+    net::Endpoint& net;
+    Clock& clock;
+    directory::Directory& directory;
+    progress::Tracker& tracker;
+    state::Store& store;  ///< its source asks `snapshot()`
+    Log& log;
+    Metrics& metrics;
+    const Identity& identity;
+    asio::any_io_executor loop;
+    asio::any_io_executor workers;
+    Random random;
+  };
+  using OnEvent = std::function<void(const MemberEvent&)>;
+
+  Member(Context context, MemberOptions options, Bridge& bridge, OnEvent on_event);
+  ~Member();
+
+  /// Ends after `leave()`, at `epochs_max`, or when the trainer has left. `first_epoch`: that of the parameters that
+  /// the trainer begins with (0, or a checkpoint's).
+  Task<> run(std::uint64_t first_epoch);
+  /// Contributes what is in hand when a round is due within `leave_wait`, tells the others, ends `run()`.
+  Task<> leave();
+
+  /// A copy of the state at the begin of `epoch`: the source of the store. Errors: `stale` when that is over, `late`
+  /// when it is not reached, `gone` when the trainer has left.
+  Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
+
+  std::uint64_t epoch() const noexcept { return epoch_; }
+  bool in_step() const noexcept { return in_step_; }
+  MemberStatus status() const;
+
+ private:
+  enum class CaughtUp : std::uint8_t { in_step, needs_state, nobody };
+
+  Task<> keep_showing();
+  Task<> synchronise();
+  Task<CaughtUp> catch_up();
+  Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
+  Task<bool> download_state();
+  Task<> take_part(TaskGroup& tasks);
+  Task<> after_failure(boost::system::error_code why);
+  void committed(EpochReport report);
+  Task<> heal();
+  void show();
+  void tell(MemberEvent::Kind kind, std::string text = {}, std::uint64_t samples = 0);
+  matchmaking::MatchmakerOptions matchmaker_options() const;
+
+  Context context_;
+  MemberOptions options_;
+  Bridge& bridge_;
+  OnEvent on_event_;
+  matchmaking::Matchmaker matchmaker_;
+  std::uint64_t epoch_ = 0;
+  std::uint32_t attempt_ = 0;  ///< rounds of this epoch that failed
+  unsigned failures_ = 0;      ///< in a row
+  Digest parameters_{};
+  Digest group_{};  ///< of the last committed round
+  double loss_ = std::numeric_limits<double>::quiet_NaN();
+  bool in_step_ = false;
+  bool leaving_ = false;
+  Signal left_;
+};
+
+}  // namespace collab::epoch

@@ -1,0 +1,149 @@
+#include "epoch/run_epoch.hpp"
+
+#include "base/task_group.hpp"
+#include "matchmaking/no_group.hpp"
+
+#include <boost/asio/experimental/awaitable_operators.hpp>
+
+#include <utility>
+
+namespace collab::epoch {
+namespace {
+
+constexpr Duration kLookAgain = std::chrono::seconds(1);
+
+/// What goes from the trainer to the group and back. Shared with errands that may outlive the round's task.
+struct Contribution {
+  std::vector<float> values;
+  std::uint64_t weight = 0;
+  double loss = 0;
+};
+
+/// Keeps the matchmaker up to date while it looks for a group: samples at every border, peers as they come and go.
+Task<> feed(EpochContext node, std::uint64_t epoch) {
+  for (;;) {
+    node.matchmaker.samples(epoch, node.bridge.samples());
+    node.matchmaker.current_peers(node.tracker.current_peers());
+    co_await node.bridge.moved().wait();
+  }
+}
+
+/// Returns when a search under these assumptions makes no sense any more: the swarm is ahead of us, or we are alone and
+/// were not, or the other way round.
+Task<boost::system::error_code> assumptions_broken(EpochContext node, std::uint64_t epoch, bool alone) {
+  for (;;) {
+    const bool behind = node.tracker.global_epoch().value_or(0) > epoch;
+    if (behind) co_return matchmaking::NoGroup::begun;
+    if (node.tracker.alone() != alone) co_return matchmaking::NoGroup::alone;
+    // aloneness also comes by time, not only with a record
+    co_await node.tracker.changed().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);
+  }
+}
+
+Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions options) {
+  matchmaking::Wanted wanted;
+  wanted.epoch = options.epoch;
+  wanted.attempt = options.attempt;
+  wanted.target_samples = options.target_batch;
+  wanted.weight_min = options.weight_min;
+  wanted.current_peers = node.tracker.current_peers();
+  wanted.alone = node.tracker.alone();
+  wanted.deadline = node.averaging.clock.now() + options.patience;
+
+  using namespace asio::experimental::awaitable_operators;
+  Result<matchmaking::Group> group = Errc::gone;
+  const auto search = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("epoch.feed", feed(node, options.epoch));
+    auto first = co_await (node.matchmaker.find_group(wanted) || assumptions_broken(node, options.epoch, wanted.alone));
+    group = first.index() == 0 ? std::get<0>(std::move(first)) : Result<matchmaking::Group>(std::get<1>(first));
+  };
+  auto scope = task_scope(rethrow, search);
+  co_await std::move(scope);
+  co_return group;
+}
+
+/// Awaits the microbatch in hand. From here until release() the trainer stands still.
+Task<Result<>> hand_over(Bridge& bridge, std::shared_ptr<Contribution> mine) {
+  bridge.hold();
+  const auto take = [mine](Trainer& trainer) {
+    mine->loss = trainer.loss();
+    mine->weight = trainer.hand_over(mine->values);
+  };
+  co_return co_await bridge.on_trainer(take);
+}
+
+Task<> give_back(Bridge& bridge, std::shared_ptr<Contribution> mine) {
+  const auto put = [mine](Trainer& trainer) { trainer.give_back(mine->values, mine->weight); };
+  (void)co_await bridge.on_trainer(put);  // a trainer that has left needs its samples no more
+}
+
+Task<Result<Digest>> step(Bridge& bridge, std::shared_ptr<Contribution> averaged, std::uint64_t epoch) {
+  struct Stepped {
+    Result<> result;
+    Digest parameters{};
+  };
+  const auto stepped = std::make_shared<Stepped>();
+  const auto take_step = [averaged, epoch, stepped](Trainer& trainer) {
+    stepped->result = trainer.step(averaged->values, epoch);
+    stepped->parameters = trainer.parameter_hash();
+  };
+  const auto done = co_await bridge.on_trainer(take_step);
+  if (!done) co_return done.error();
+  if (!stepped->result) co_return stepped->result.error();
+  co_return stepped->parameters;
+}
+
+/// Lets the trainer go on whichever way the epoch ends.
+struct Release {
+  explicit Release(Bridge& of) : bridge(of) {}
+  ~Release() { bridge.release(); }
+  Release(const Release&) = delete;
+  Release& operator=(const Release&) = delete;
+  Bridge& bridge;
+};
+
+}  // namespace
+
+Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
+  Clock& clock = node.averaging.clock;
+  EpochReport report;
+  report.epoch = options.epoch;
+  const TimePoint start = clock.now();
+  auto group = co_await find_group(node, options);
+  if (!group) co_return group.error();  // nothing has changed: the samples wait for the next try
+  const TimePoint stands = clock.now();
+
+  const Release release(node.bridge);
+  const auto mine = std::make_shared<Contribution>();
+  mine->values.resize(options.values);
+  const auto handed = co_await hand_over(node.bridge, mine);
+  if (!handed) co_return handed.error();
+  const TimePoint handed_over = clock.now();
+
+  report.weight = mine->weight;
+  if (group->roster.size() > 1) {
+    auto outcome = co_await averaging::all_reduce(node.averaging, *group, node.codecs, mine->values, mine->weight,
+                                                  options.all_reduce, report.round);
+    if (!outcome) {
+      co_await give_back(node.bridge, mine);
+      co_return outcome.error();
+    }
+    report.weight = report.round.weight;
+    report.proof = std::move(outcome->proof);
+    report.group = std::move(*group);
+  }
+  const TimePoint averaged = clock.now();
+  const auto parameters = co_await step(node.bridge, mine, options.epoch);
+  if (!parameters) co_return parameters.error();
+
+  report.parameters = *parameters;
+  report.own_weight = mine->weight;
+  report.loss = mine->loss;
+  report.gathering = stands - start;
+  report.handing_over = handed_over - stands;
+  report.averaging = averaged - handed_over;
+  report.stepping = clock.now() - averaged;
+  co_return report;
+}
+
+}  // namespace collab::epoch

@@ -1,0 +1,57 @@
+#pragma once
+// One epoch: from samples to a step, all peers together. The way of an epoch in one function.
+
+#include "averaging/all_reduce.hpp"
+#include "epoch/bridge.hpp"
+#include "matchmaking/matchmaker.hpp"
+#include "progress/tracker.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace collab::epoch {
+
+struct EpochContext {
+  averaging::Context averaging;
+  matchmaking::Matchmaker& matchmaker;
+  progress::Tracker& tracker;
+  Bridge& bridge;
+  const CodecMap& codecs;
+};
+
+struct EpochOptions {
+  std::uint64_t epoch = 0;
+  std::uint32_t attempt = 0;  ///< rounds of this epoch that failed
+  std::uint64_t target_batch = 0;
+  std::uint64_t weight_min = 0;                  ///< samples below which a round does not commit
+  std::size_t values = 0;                        ///< length of the flat gradient
+  Duration patience = std::chrono::minutes(10);  ///< for a group; then the search starts anew
+  averaging::AllReduceOptions all_reduce;
+};
+
+struct EpochReport {
+  std::uint64_t epoch = 0;
+  std::optional<matchmaking::Group> group;  ///< empty when this peer was the whole swarm
+  std::uint64_t weight = 0;                 ///< samples behind the step
+  std::uint64_t own_weight = 0;
+  Digest parameters{};  ///< hash of the parameters after the step
+  double loss = 0;      ///< own training loss of the epoch; NaN: unknown
+  averaging::RoundReport round;
+  std::shared_ptr<const averaging::CommittedRound> proof;  ///< null when this peer was the whole swarm
+  Duration gathering{};                                    ///< until the group stood
+  Duration handing_over{};                                 ///< until the trainer reached the border of its microbatch
+  Duration averaging{};
+  Duration stepping{};
+};
+
+/// Waits until the swarm has its target batch, averages with the group, and has the trainer take the step.
+///
+/// Errors, all with parameters unchanged and the samples back in the accumulator: a matchmaking::NoGroup; `late` when
+/// the round failed; `stale` when the others committed without this peer; `gone` when the trainer has left;
+/// `bad_request` when the step was refused (the averaged gradient made a parameter NaN): the samples are then lost.
+Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options);
+
+}  // namespace collab::epoch

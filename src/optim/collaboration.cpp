@@ -1,0 +1,274 @@
+#include "optim/collaboration.hpp"
+
+#include "averaging/all_reduce.hpp"
+#include "matchmaking/matchmaker.hpp"
+#include "node/run_book.hpp"
+#include "optim/parts.hpp"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+namespace collab::optim {
+namespace {
+
+constexpr Duration kLeaveTime = std::chrono::seconds(10);
+constexpr std::size_t kEventsMax = 1024;
+
+std::filesystem::path default_home(const std::string& run_id) {
+  const char* data = std::getenv("XDG_DATA_HOME");
+  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "collab" / run_id;
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home != nullptr ? home : ".") / ".local/share/collab" / run_id;
+}
+
+std::uint64_t draw() {
+  std::uint64_t number = 0;
+  randombytes_buf(&number, sizeof number);
+  return number;
+}
+
+}  // namespace
+
+Collaboration::Parts::Parts(RunOptions run_options)
+    : options(std::move(run_options)),
+      run(node::parse_run_name(options.run_id)),
+      home(options.home.empty() ? default_home(run.run_id) : options.home),
+      incarnation(draw()),
+      seed(draw()),
+      runtime(options.workers),
+      network(runtime.loop(), runtime.clock()) {
+  if (options.authority) run.authority = options.authority;
+  Identity identity = Identity::load_or_create(home / "identity.key");
+  id = identity.id();
+  name = options.name.empty() ? "peer-" + id.short_text() : options.name;
+  if (!options.log.file.empty())
+    std::filesystem::create_directories(std::filesystem::path(options.log.file).parent_path());
+  log = Log(options.log);
+  runtime.on_loop([&] {
+    stopping = std::make_unique<Signal>(runtime.loop());
+    const node::NodeNeeds needs{
+        runtime.loop(), runtime.workers(), runtime.clock(), network, Random(seed).derive("node"), log, metrics};
+    node = std::make_unique<node::Node>(needs, std::move(identity), node_options());
+  });
+}
+
+Collaboration::Parts::~Parts() {
+  runtime.on_loop([this] {
+    store.reset();
+    tracker.reset();
+    node.reset();
+    stopping.reset();
+  });
+}
+
+node::NodeOptions Collaboration::Parts::node_options() const {
+  node::NodeOptions out;
+  out.home = home;
+  out.run = run;
+  for (const std::string& text : options.bootstrap) {
+    if (node::looks_like_link(text)) {
+      const node::JoinLink link = node::parse_join_link(text);
+      if (link.run.authority) out.run.authority = link.run.authority;
+      out.bootstrap.insert(out.bootstrap.end(), link.addresses.begin(), link.addresses.end());
+    } else {
+      out.bootstrap.push_back(node::parse_peer_address(text));
+    }
+  }
+  const auto files = node::run_book_files(std::getenv);
+  const node::RunBook book = node::read_run_book(files);
+  if (const auto entry = book.find(run.run_id); entry != book.end()) out.run_book_entry = entry->second;
+  out.run_book = files.back();
+  if (!options.listen.empty()) {
+    const auto address = net::parse_address(options.listen, /*any_port=*/true);
+    if (!address) {
+      throw Failure(ExitCode::usage, fmt::format("cannot listen on \"{}\": it is no address", options.listen),
+                    "--listen HOST:PORT, [::]:4600 for instance");
+    }
+    out.listen = *address;
+  }
+  out.client = options.client;
+  out.role = options.client ? "client" : "full";
+  out.name = name;
+  out.software = "collab-peer 0.1.0";
+  if (options.discover_lan) out.lan.emplace();
+  return out;
+}
+
+void Collaboration::Parts::assemble() {
+  net::Endpoint& endpoint = node->endpoint();
+  endpoint.allow_conversation(matchmaking::row());
+  endpoint.allow_conversation(averaging::round_protocol());
+  progress::TrackerOptions tracker_options;
+  tracker_options.target_batch = manifest->target_batch;
+  tracker =
+      std::make_unique<progress::Tracker>(progress::Tracker::Needs{node->directory(), runtime.clock(), log,
+                                                                   Random(seed).derive("tracker"), runtime.loop(), id},
+                                          tracker_options);
+  store = std::make_unique<state::Store>(endpoint, runtime.clock(), runtime.loop(), runtime.workers(), log,
+                                         [this](std::uint64_t epoch) { return snapshot(epoch); });
+}
+
+Task<Result<std::shared_ptr<const state::Snapshot>>> Collaboration::Parts::snapshot(std::uint64_t epoch) {
+  if (member == nullptr) co_return Errc::gone;
+  co_return co_await member->snapshot(epoch);
+}
+
+Task<> Collaboration::Parts::serve() {
+  const auto body = [this](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("node", node->run());
+    tasks.spawn("progress", tracker->run());
+    tasks.spawn("state", store->run());
+    while (!stop) co_await stopping->wait();
+  };
+  const auto on_task_failure = [this](std::string_view task, std::exception_ptr what) { fail(task, std::move(what)); };
+  auto scope = task_scope(on_task_failure, body);
+  co_await std::move(scope);
+}
+
+Task<> Collaboration::Parts::leave() {
+  if (member != nullptr) co_await member->leave();
+  node->directory().withdraw(std::string(progress::kProgressKey), "");  // nobody counts on us for the time of a record
+  co_await node->leave();
+}
+
+void Collaboration::Parts::fail(std::string_view task, std::exception_ptr what) {
+  log.error("task.failed", {{"task", task}});
+  {
+    const std::lock_guard lock(mutex);
+    if (!failure) failure = std::move(what);
+  }
+  if (on_failure) on_failure();
+}
+
+void Collaboration::Parts::check() {
+  const std::lock_guard lock(mutex);
+  if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
+}
+
+void Collaboration::Parts::tell(Event event) {
+  const std::lock_guard lock(mutex);
+  if (events.size() == kEventsMax) events.pop_front();
+  events.push_back(std::move(event));
+}
+
+void Collaboration::Parts::deliver_events() {
+  std::deque<Event> news;
+  std::function<void(const Event&)> to;
+  {
+    const std::lock_guard lock(mutex);
+    news = std::exchange(events, {});
+    to = callback;
+  }
+  if (!to) return;
+  for (const Event& event : news) to(event);
+}
+
+Collaboration::Collaboration(RunOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
+
+Collaboration::~Collaboration() {
+  leave();
+}
+
+void Collaboration::start(std::function<bool(const std::string&)> waiting) {
+  Parts& parts = *parts_;
+  if (parts.started) return;
+  const TimePoint deadline = parts.runtime.clock().now() + parts.options.join_patience;
+  using Joined = boost::system::result<node::Manifest, Refusal>;
+  const auto join = [&parts, deadline]() -> Task<Joined> { co_return co_await parts.node->join(deadline); };
+  asio::cancellation_signal cancel;
+  auto joined =
+      asio::co_spawn(parts.runtime.loop(), join(), asio::bind_cancellation_slot(cancel.slot(), asio::use_future));
+  while (joined.wait_for(std::chrono::seconds(1)) == std::future_status::timeout) {
+    if (!waiting || waiting({})) continue;
+    parts.runtime.on_loop([&] { cancel.emit(asio::cancellation_type::terminal); });
+    joined.wait();
+    throw Failure(ExitCode::done, "stopped while looking for the run", "the same command goes on");
+  }
+  Joined manifest = joined.get();
+  if (!manifest) {
+    std::optional<Failure> failure;
+    parts.runtime.on_loop([&] { failure = parts.node->join_failure(manifest.error()); });
+    throw *failure;
+  }
+  parts.manifest = std::move(*manifest);
+  parts.runtime.on_loop([&] { parts.assemble(); });
+  parts.served = asio::co_spawn(parts.runtime.loop(), parts.serve(), asio::use_future);
+  parts.started = true;
+}
+
+bool Collaboration::started() const noexcept {
+  return parts_->started;
+}
+
+const node::Manifest& Collaboration::manifest() const {
+  return parts_->manifest.value();
+}
+
+void Collaboration::leave() {
+  Parts& parts = *parts_;
+  if (!parts.started || parts.left.exchange(true)) return;
+  if (parts.on_leave) parts.on_leave();
+  const auto leave = [&parts]() -> Task<Result<>> {
+    co_await parts.leave();
+    co_return Result<>();
+  };
+  const auto in_time = [&parts, &leave]() -> Task<Result<>> {
+    auto leaving = leave();
+    co_return co_await with_deadline(parts.runtime.clock(), parts.runtime.clock().now() + kLeaveTime,
+                                     std::move(leaving));
+  };
+  (void)parts.runtime.call(in_time());  // late: somebody is told by our silence instead
+  parts.runtime.on_loop([&] {
+    parts.stop = true;
+    parts.stopping->notify();
+  });
+  parts.served.get();
+}
+
+Progress Collaboration::progress() const {
+  Parts& parts = *parts_;
+  Progress progress;
+  if (!parts.started || parts.left) return progress;
+  parts.runtime.on_loop([&] {
+    progress.reachability = nat::name(parts.node->reachability().state());
+    progress.target_batch = parts.manifest->target_batch;
+    if (parts.member == nullptr) return;
+    const epoch::MemberStatus status = parts.member->status();
+    progress.epoch = status.epoch;
+    progress.samples = status.samples;
+    progress.own_samples = status.own_samples;
+    progress.peers = status.peers;
+    progress.eta_s = status.eta_s;
+    progress.loss = status.loss;
+  });
+  return progress;
+}
+
+void Collaboration::on_event(std::function<void(const Event&)> callback) {
+  const std::lock_guard lock(parts_->mutex);
+  parts_->callback = std::move(callback);
+}
+
+std::string Collaboration::name() const {
+  return parts_->name;
+}
+
+PeerId Collaboration::id() const {
+  return parts_->id;
+}
+
+const std::filesystem::path& Collaboration::home() const {
+  return parts_->home;
+}
+
+Collaboration::Parts& Collaboration::parts() {
+  return *parts_;
+}
+
+}  // namespace collab::optim

@@ -1,0 +1,86 @@
+#pragma once
+// The user's object: one run on one node.
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "net/address.hpp"
+#include "node/manifest.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::optim {
+
+struct RunOptions {
+  std::string run_id;
+  std::vector<std::string> bootstrap;  ///< "host:port", "ID@host:port" or a join link; empty: run book, contacts, LAN
+  std::filesystem::path home;          ///< key, contacts, checkpoints; empty: ~/.local/share/collab/<run>
+  std::string name;                    ///< shown to others; empty: from the peer id
+  std::string listen = "[::]:4600";    ///< tried with the ports after it, then with any
+  bool client = false;                 ///< never be dialled, even if it were possible
+  std::optional<PeerId> authority;     ///< pins the run's key; empty: the first key seen is pinned
+  bool discover_lan = true;            ///< ask the local network when nothing else is known
+  unsigned workers = 1;                ///< threads beside loop and trainer
+  Duration join_patience = std::chrono::minutes(5);  ///< then start() gives up
+  Log::Options log = {LogLevel::warn, {}, 5'000'000, 10, {}};
+};
+
+/// Something a user may want to know; told on the trainer's thread inside Optimizer::step.
+struct Event {
+  std::string type;  ///< peer.joined, round.committed, round.failed, epoch.caught_up, state.downloaded, samples.lost, …
+  std::uint64_t epoch = 0;
+  std::string text;  ///< for a person; may be empty
+};
+
+struct Progress {
+  std::uint64_t epoch = 0;
+  std::uint64_t samples = 0;  ///< gathered by everybody for this epoch
+  std::uint64_t target_batch = 0;
+  std::uint64_t own_samples = 0;
+  std::uint64_t peers = 0;    ///< current ones, this one included
+  double eta_s = 0;           ///< until the next step; infinite: unknown
+  double loss = 0;            ///< mean over current peers; NaN: unknown
+  double up_bytes_per_s = 0;  ///< over the last seconds
+  double down_bytes_per_s = 0;
+  std::string reachability;  ///< "open", "outbound only", "unknown"
+};
+
+/// Identity, connections and loop thread of one run. The constructor does no network I/O.
+class Collaboration {
+ public:
+  explicit Collaboration(RunOptions options);
+  /// A planned leave, at most 10 s.
+  ~Collaboration();
+  Collaboration(const Collaboration&) = delete;
+  Collaboration& operator=(const Collaboration&) = delete;
+
+  /// Finds the run, checks and pins its manifest. The first Optimizer does it when nobody has. `waiting` is called
+  /// about once a second with what is being tried; returning false gives up. Throws `Failure` with cause and remedy:
+  /// `unreachable`, `not_admitted`, `incompatible`, `machine`.
+  void start(std::function<bool(const std::string& what)> waiting = {});
+  bool started() const noexcept;
+  /// After start().
+  const node::Manifest& manifest() const;
+  /// Leaves as planned: announces, contributes what is due, stops. Any thread; again: nothing.
+  void leave();
+  /// Any thread.
+  Progress progress() const;
+  void on_event(std::function<void(const Event&)> callback);
+  std::string name() const;
+  PeerId id() const;
+  const std::filesystem::path& home() const;
+
+  /// What the optimizer, programs and tests need of the node. Not for user loops.
+  struct Parts;
+  Parts& parts();
+
+ private:
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace collab::optim

@@ -1,0 +1,99 @@
+#include "optim/model_trainer.hpp"
+
+#include "crypto/fields.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace collab::optim {
+namespace {
+
+constexpr const char* kParameters = "parameters";
+constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kSchedule = "schedule";
+
+void append(Bytes& bytes, std::span<const float> values) {
+  const auto raw = std::as_bytes(values);
+  bytes.insert(bytes.end(), raw.begin(), raw.end());
+}
+
+}  // namespace
+
+bool ModelTrainer::add_microbatch(std::uint64_t samples, double loss) {
+  stepper_.collect_gradients();
+  const bool finite = gathered_.add(stepper_.gradients(), samples);
+  stepper_.zero_gradients();
+  if (finite && std::isfinite(loss)) {
+    loss_sum_ += loss * static_cast<double>(samples);
+    loss_samples_ += samples;
+  }
+  return finite;
+}
+
+std::uint64_t ModelTrainer::drop() {
+  loss_sum_ = 0;
+  loss_samples_ = 0;
+  return gathered_.drop();
+}
+
+Result<> ModelTrainer::step(std::span<const float> averaged, std::uint64_t epoch) {
+  const StepReport report = stepper_.step(averaged, epoch);
+  loss_sum_ = 0;
+  loss_samples_ = 0;
+  if (report.outcome != StepOutcome::stepped) return Errc::bad_request;
+  epoch_ = epoch + 1;
+  return Result<>();
+}
+
+Digest ModelTrainer::parameter_hash() const {
+  return state::parameter_hash(stepper_.parameters());
+}
+
+state::Snapshot ModelTrainer::snapshot(std::uint64_t epoch) const {
+  state::Section parameters{kParameters, {}};
+  append(parameters.bytes, stepper_.parameters());
+  state::Section optimizer{kOptimizer, {}};
+  const auto tensors = stepper_.state();  // parameters, then moments
+  for (std::size_t i = stepper_.schema().tensors.size(); i < tensors.size(); ++i) append(optimizer.bytes, tensors[i]);
+  FieldWriter schedule;
+  schedule.add(stepper_.steps());
+
+  state::Snapshot snapshot;
+  snapshot.epoch = epoch;
+  snapshot.sections.push_back(std::move(parameters));
+  snapshot.sections.push_back(std::move(optimizer));
+  snapshot.sections.push_back({kSchedule, schedule.finish()});
+  return snapshot;
+}
+
+Result<> ModelTrainer::restore(const state::Snapshot& snapshot) {
+  const auto* parameters = snapshot.find(kParameters);
+  const auto* optimizer = snapshot.find(kOptimizer);
+  const auto* schedule = snapshot.find(kSchedule);
+  if (parameters == nullptr || optimizer == nullptr || schedule == nullptr) return Errc::bad_request;
+  const std::size_t values = stepper_.state_schema().values();
+  if (parameters->bytes.size() != stepper_.schema().values() * sizeof(float)) return Errc::bad_request;
+  if (parameters->bytes.size() + optimizer->bytes.size() != values * sizeof(float)) return Errc::bad_request;
+  FieldReader reader(schedule->bytes);
+  const auto steps = reader.take<std::uint64_t>();
+  if (const auto whole = reader.finish(); !whole) return whole;
+
+  std::vector<float> all(values);
+  std::memcpy(all.data(), parameters->bytes.data(), parameters->bytes.size());
+  if (!optimizer->bytes.empty()) {
+    std::memcpy(reinterpret_cast<std::byte*>(all.data()) + parameters->bytes.size(), optimizer->bytes.data(),
+                optimizer->bytes.size());
+  }
+  const auto loaded = stepper_.load_state(all, steps);
+  if (loaded) epoch_ = snapshot.epoch;
+  return loaded;
+}
+
+double ModelTrainer::loss() const {
+  if (loss_samples_ == 0) return std::numeric_limits<double>::quiet_NaN();
+  return loss_sum_ / static_cast<double>(loss_samples_);
+}
+
+}  // namespace collab::optim

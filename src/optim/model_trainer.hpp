@@ -1,0 +1,46 @@
+#pragma once
+// The model and its optimizer as the flow of an epoch sees them.
+
+#include "epoch/gradient_accumulator.hpp"
+#include "epoch/trainer.hpp"
+#include "optim/stepper.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace collab::optim {
+
+/// Trainer thread only. Memory: one flat vector beside the stepper's.
+class ModelTrainer final : public epoch::Trainer {
+ public:
+  /// `stepper` outlives it.
+  explicit ModelTrainer(Stepper& stepper) : stepper_(stepper), gathered_(stepper.schema().values()) {}
+
+  /// Takes over what backward left in the gradients: the mean over `samples` > 0 samples. False when it is NaN or
+  /// infinite: the microbatch is dropped whole. The gradients are zero afterwards. `loss`: NaN when unknown.
+  bool add_microbatch(std::uint64_t samples, double loss);
+
+  /// Of the parameters: one more than the last step's, or a restored snapshot's.
+  std::uint64_t epoch() const noexcept { return epoch_; }
+  void begin_at(std::uint64_t epoch) noexcept { epoch_ = epoch; }
+
+  std::size_t values() const override { return gathered_.values(); }
+  std::uint64_t samples() const override { return gathered_.samples(); }
+  std::uint64_t hand_over(std::span<float> values) override { return gathered_.hand_over(values); }
+  void give_back(std::span<const float> values, std::uint64_t weight) override { gathered_.give_back(values, weight); }
+  std::uint64_t drop() override;
+  Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
+  Digest parameter_hash() const override;
+  state::Snapshot snapshot(std::uint64_t epoch) const override;
+  Result<> restore(const state::Snapshot& snapshot) override;
+  double loss() const override;
+
+ private:
+  Stepper& stepper_;
+  epoch::GradientAccumulator gathered_;
+  std::uint64_t epoch_ = 0;
+  double loss_sum_ = 0;
+  std::uint64_t loss_samples_ = 0;
+};
+
+}  // namespace collab::optim

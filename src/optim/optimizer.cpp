@@ -1,0 +1,299 @@
+#include "optim/optimizer.hpp"
+
+#include "base/file.hpp"
+#include "crypto/fields.hpp"
+#include "epoch/bridge.hpp"
+#include "epoch/member.hpp"
+#include "optim/model_trainer.hpp"
+#include "optim/parts.hpp"
+#include "progress/rate.hpp"
+#include "state/snapshot.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ranges>
+#include <utility>
+
+namespace collab::optim {
+namespace {
+
+constexpr const char* kFileMagic = "collab optimizer 1";
+constexpr std::size_t kFileBytesMax = std::size_t(64) << 30U;
+constexpr std::uint32_t kSectionsMax = 64;
+constexpr Duration kWaitStep = std::chrono::milliseconds(1000);  // between two looks at what a user wants meanwhile
+
+}  // namespace
+
+/// Trainer's thread, but for what is marked.
+struct Optimizer::Inner {
+  Inner(Collaboration& run, std::unique_ptr<Stepper> made, OptimizerOptions given)
+      : parts(run.parts()), stepper(std::move(made)), trainer(*stepper), options(std::move(given)) {
+    trainer.begin_at(options.first_epoch);
+  }
+
+  Collaboration::Parts& parts;
+  std::unique_ptr<Stepper> stepper;
+  ModelTrainer trainer;
+  OptimizerOptions options;
+  progress::Rate rate;
+  std::optional<epoch::ThreadBridge> bridge;
+  bool joined = false;
+  std::uint64_t unit_base = 0;
+  std::uint64_t units_taken = 0;
+  std::optional<epoch::EpochReport> last_report;
+
+  // on the loop
+  std::unique_ptr<TaskGroup> tasks;
+  std::unique_ptr<epoch::Member> member;
+
+  // both
+  std::mutex mutex;
+  std::deque<epoch::MemberEvent> happened;
+
+  void start_member();
+  void stop_member();
+  void on_event(const epoch::MemberEvent& event);
+  StepResult take_result();
+};
+
+void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
+  using Kind = epoch::MemberEvent::Kind;
+  const char* type = "";
+  switch (event.kind) {
+    case Kind::joined: type = "peer.joined"; break;
+    case Kind::committed: type = "epoch.committed"; break;
+    case Kind::caught_up: type = "epoch.caught_up"; break;
+    case Kind::downloaded: type = "state.downloaded"; break;
+    case Kind::round_failed: type = "round.failed"; break;
+    case Kind::lost_samples: type = "samples.lost"; break;
+    case Kind::diverged: type = "peer.diverged"; break;
+    case Kind::waiting: type = "peer.waiting"; break;
+  }
+  parts.tell({type, event.epoch, event.text});
+  const std::lock_guard lock(mutex);
+  happened.push_back(event);
+}
+
+void Optimizer::Inner::start_member() {
+  bridge.emplace(parts.runtime.loop());
+  const node::Manifest& manifest = *parts.manifest;
+  const std::string codec_name = options.codec.value_or(manifest.codec);
+  const auto codec = codec_named(codec_name);
+  if (!codec) {
+    throw Failure(ExitCode::incompatible,
+                  fmt::format("this run averages with the codec \"{}\", unknown here", codec_name),
+                  "a newer version of collab");
+  }
+  CodecOptions codecs;
+  codecs.gradient = *codec;
+  epoch::MemberOptions member_options(CodecMap(stepper->schema(), codecs));
+  member_options.run_id = manifest.run_id;
+  member_options.target_batch = manifest.target_batch;
+  member_options.commit_fraction = manifest.commit_fraction;
+  member_options.schema = hash_bytes("collab schema", stepper->schema().canonical());
+  member_options.group_size_max = manifest.group_size_max;
+  member_options.role = parts.options.client ? matchmaking::Role::client : matchmaking::Role::node;
+  member_options.incarnation = parts.incarnation;
+  if (options.epochs_max > 0) member_options.epochs_max = options.epochs_max;
+  if (manifest.schema != Digest() && manifest.schema != member_options.schema) {
+    throw Failure(ExitCode::incompatible,
+                  fmt::format("this run trains other tensors: here are {} of {} values in all, first {}",
+                              stepper->schema().tensors.size(), stepper->schema().values(),
+                              stepper->schema().tensors.front().name),
+                  "the model that the run was founded with: same names, order and shapes");
+  }
+  parts.runtime.on_loop([&] {
+    const auto on_failure = [this](std::string_view task, std::exception_ptr what) {
+      parts.fail(task, std::move(what));
+    };
+    tasks = std::make_unique<TaskGroup>(parts.runtime.loop(), on_failure);
+    parts.on_failure = [this] { bridge->open(); };
+    parts.on_leave = [this] {
+      bridge->leave();
+      bridge->open();
+    };
+    const epoch::Member::Context context{parts.node->endpoint(),
+                                         parts.runtime.clock(),
+                                         parts.node->directory(),
+                                         *parts.tracker,
+                                         *parts.store,
+                                         parts.log,
+                                         parts.metrics,
+                                         parts.identity(),
+                                         parts.runtime.loop(),
+                                         parts.runtime.workers(),
+                                         Random(parts.seed).derive("member")};
+    member = std::make_unique<epoch::Member>(context, std::move(member_options), *bridge,
+                                             [this](const epoch::MemberEvent& event) { on_event(event); });
+    parts.member = member.get();
+    tasks->spawn("epoch.member", member->run(trainer.epoch()));
+  });
+}
+
+void Optimizer::Inner::stop_member() {
+  if (!bridge) return;
+  bridge->leave();
+  bridge->open();
+  const auto stop = [this]() -> Task<> {
+    parts.member = nullptr;
+    parts.on_failure = nullptr;
+    parts.on_leave = nullptr;
+    co_await tasks->stop();
+    member.reset();
+    tasks.reset();
+  };
+  parts.runtime.call(stop());
+}
+
+/// What this step() is called, of all that happened since the last: the strongest.
+StepResult Optimizer::Inner::take_result() {
+  using Kind = epoch::MemberEvent::Kind;
+  StepResult result = StepResult::accumulated;
+  const std::lock_guard lock(mutex);
+  for (epoch::MemberEvent& event : happened) {
+    if (event.kind == Kind::committed) {
+      last_report = std::move(event.report);
+      result = std::max(result, StepResult::committed);
+    }
+    if (event.kind == Kind::caught_up) result = std::max(result, StepResult::caught_up);
+    if (event.kind == Kind::downloaded) result = std::max(result, StepResult::restored);
+    if (event.kind == Kind::joined) joined = true;
+  }
+  happened.clear();
+  return result;
+}
+
+Optimizer::Optimizer(Collaboration& run, torch::nn::Module& module, const OptimizerFactory& factory,
+                     OptimizerOptions options) {
+  auto stepper = std::make_unique<Stepper>(module, factory, options.stepper);
+  if (!run.started()) run.start();
+  inner_ = std::make_unique<Inner>(run, std::move(stepper), std::move(options));
+  // every peer walks the data from a place of its own; the same peer goes on elsewhere after a restart
+  Hasher hasher("collab unit base");
+  hasher.add(inner_->parts.id.key).add(inner_->parts.incarnation);
+  const Digest digest = hasher.finish();
+  for (std::size_t i = 0; i < 5; ++i) inner_->unit_base = inner_->unit_base << 8U | digest[i];
+}
+
+Optimizer::~Optimizer() {
+  inner_->stop_member();
+}
+
+bool Optimizer::join(const std::function<bool()>& waiting) {
+  if (!inner_->bridge) inner_->start_member();
+  while (!inner_->joined) {
+    const auto ready = [this] {
+      const std::lock_guard lock(inner_->mutex);
+      return std::any_of(inner_->happened.begin(), inner_->happened.end(), [](const epoch::MemberEvent& event) {
+        return event.kind == epoch::MemberEvent::Kind::joined;
+      });
+    };
+    const bool in_step = inner_->bridge->wait(inner_->trainer, ready, std::chrono::steady_clock::now() + kWaitStep);
+    inner_->parts.check();
+    inner_->parts.deliver_events();
+    if (in_step) inner_->take_result();
+    if (!inner_->joined && waiting && !waiting()) return false;
+  }
+  return true;
+}
+
+StepResult Optimizer::step(std::int64_t samples, double loss) {
+  if (samples <= 0) throw Failure(ExitCode::usage, "Optimizer::step needs the number of samples", "step(batch.size())");
+  if (inner_->parts.left) throw Stopped("this peer has left the run");
+  if (!inner_->joined && !join()) throw Stopped("the run was not joined");
+  const bool counted = inner_->trainer.add_microbatch(static_cast<std::uint64_t>(samples), loss);
+  if (counted) {
+    inner_->rate.add(static_cast<std::uint64_t>(samples), inner_->parts.runtime.clock().now());
+  } else {
+    inner_->parts.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", "not_finite"}});
+  }
+  const TimePoint before = inner_->parts.runtime.clock().now();
+  inner_->bridge->border(inner_->trainer, inner_->rate.samples_per_s());
+  inner_->rate.pause(before, inner_->parts.runtime.clock().now());
+  inner_->parts.check();
+  inner_->parts.deliver_events();
+  const StepResult result = inner_->take_result();
+  return result == StepResult::accumulated && !counted ? StepResult::dropped : result;
+}
+
+std::vector<Unit> Optimizer::next_units(std::size_t n) {
+  std::vector<Unit> units(n);
+  for (Unit& unit : units) unit = {epoch(), inner_->unit_base + inner_->units_taken++, 0};
+  return units;
+}
+
+StepResult Optimizer::run(Job& job, std::size_t samples) {
+  const auto units = next_units(samples);
+  const Loss loss = job.gradients(units);
+  // what people compare is the loss of the masked words; a total that is not finite must not hide behind it
+  return step(static_cast<std::int64_t>(loss.samples), std::isfinite(loss.total) ? loss.mlm : loss.total);
+}
+
+std::uint64_t Optimizer::epoch() const noexcept {
+  return inner_->trainer.epoch();
+}
+
+const std::optional<epoch::EpochReport>& Optimizer::last_report() const noexcept {
+  return inner_->last_report;
+}
+
+Digest Optimizer::parameter_hash() const {
+  return inner_->trainer.parameter_hash();
+}
+
+bool Optimizer::my_turn() const {
+  bool mine = false;
+  inner_->parts.runtime.on_loop([&] { mine = inner_->parts.tracker->lowest_of_epoch(epoch()) == inner_->parts.id; });
+  return mine;
+}
+
+state::Snapshot Optimizer::snapshot() const {
+  return inner_->trainer.snapshot(epoch());
+}
+
+Result<void> Optimizer::restore(const state::Snapshot& snapshot) {
+  return inner_->trainer.restore(snapshot);
+}
+
+void Optimizer::save(const std::filesystem::path& file) const {
+  const state::Snapshot all = snapshot();
+  FieldWriter writer;
+  writer.add_text(kFileMagic).add(all.epoch).add(static_cast<std::uint32_t>(all.sections.size()));
+  for (const state::Section& section : all.sections) writer.add_text(section.name).add_blob(section.bytes);
+  Bytes bytes = writer.finish();
+  const Digest hash = hash_bytes(kFileMagic, bytes);
+  const auto raw = std::as_bytes(std::span(hash));
+  bytes.insert(bytes.end(), raw.begin(), raw.end());
+  write_file(file, bytes);
+}
+
+Result<void> Optimizer::load(const std::filesystem::path& file) {
+  const Bytes bytes = read_file(file, kFileBytesMax);
+  if (bytes.size() < sizeof(Digest)) return Errc::bad_request;
+  const auto body = std::span(bytes).first(bytes.size() - sizeof(Digest));
+  const Digest hash = hash_bytes(kFileMagic, body);
+  if (!std::ranges::equal(std::as_bytes(std::span(hash)), std::span(bytes).last(sizeof(Digest))))
+    return Errc::bad_request;
+  FieldReader reader(body);
+  state::Snapshot all;
+  if (reader.take_text() != kFileMagic) return Errc::bad_request;
+  all.epoch = reader.take<std::uint64_t>();
+  const auto sections = reader.take<std::uint32_t>();
+  for (std::uint32_t i = 0; i < sections && i < kSectionsMax; ++i) {
+    state::Section section;
+    section.name = reader.take_text();
+    const auto blob = reader.take_blob();
+    section.bytes.assign(blob.begin(), blob.end());
+    all.sections.push_back(std::move(section));
+  }
+  if (const auto whole = reader.finish(); !whole) return whole;
+  return restore(all);
+}
+
+Stepper& Optimizer::stepper() noexcept {
+  return *inner_->stepper;
+}
+
+}  // namespace collab::optim

@@ -1,0 +1,92 @@
+#pragma once
+// The user's object around an existing training loop: accumulates, and takes the swarm's steps.
+
+#include "epoch/run_epoch.hpp"
+#include "optim/collaboration.hpp"
+#include "optim/factory.hpp"
+#include "optim/job.hpp"
+#include "optim/stepper.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace collab::optim {
+
+enum class StepResult : std::uint8_t {
+  accumulated,  ///< the microbatch counts for the epoch that is being gathered
+  dropped,      ///< its loss or gradient was NaN or infinite: not counted
+  committed,    ///< the swarm took a step with this peer in it
+  caught_up,    ///< the swarm took a step without this peer; it was applied here too
+  restored,     ///< the whole state was fetched from others
+};
+
+/// Thrown by step() after Collaboration::leave(), and when the run is over.
+class Stopped : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct OptimizerOptions {
+  StepperOptions stepper;
+  std::uint64_t epochs_max = 0;      ///< the run is over then; 0: never
+  std::uint64_t first_epoch = 0;     ///< of the parameters that the module has now
+  std::optional<std::string> codec;  ///< of gradients; empty: the manifest's
+};
+
+/// Parameters of one model, trained by everybody in the run. All calls on one thread, the trainer's.
+///
+/// The module's parameters become views of one vector; `.grad` likewise. A replaced or reset `.grad` is legal.
+class Optimizer {
+ public:
+  /// Starts the collaboration if nobody has. Names, order and shapes come from the module; a shared tensor counts once.
+  /// Throws `Failure(incompatible)` when the run trains other tensors.
+  Optimizer(Collaboration& run, torch::nn::Module& module, const OptimizerFactory& factory,
+            OptimizerOptions options = {});
+  Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const OptimizerFactory& factory,
+            OptimizerOptions options = {});
+  /// Takes part no more; the collaboration goes on serving state until it leaves.
+  ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Waits until this peer holds the swarm's present parameters: before it, samples would be for nothing. The first
+  /// step() does it when nobody has. `waiting` is called about once a second; returning false gives up (false then).
+  bool join(const std::function<bool()>& waiting = {});
+
+  /// After `backward()` of a mean loss over `samples` > 0 samples. Blocks only while a round is due; gradients are zero
+  /// afterwards. `loss`: shown to people; NaN: unknown. Throws Stopped.
+  StepResult step(std::int64_t samples, double loss = std::numeric_limits<double>::quiet_NaN());
+
+  /// The next `n` units of work for this peer: the run's data in seeded order.
+  std::vector<Unit> next_units(std::size_t n);
+  /// next_units, gradients, step.
+  StepResult run(Job& job, std::size_t samples);
+
+  /// Step counter of the run: of the parameters in the module.
+  std::uint64_t epoch() const noexcept;
+  /// Of the last epoch that this peer took part in; empty before.
+  const std::optional<epoch::EpochReport>& last_report() const noexcept;
+  Digest parameter_hash() const;
+  /// Whether this peer is the one who evaluates the present epoch: the current peer with the lowest hash(peer, epoch).
+  bool my_turn() const;
+
+  /// Everything a later process needs to go on: parameters, moments, epoch. One file, written atomically.
+  void save(const std::filesystem::path& file) const;
+  /// Before the first step. Errors: `bad_request` when it is of another model.
+  Result<void> load(const std::filesystem::path& file);
+  state::Snapshot snapshot() const;
+  Result<void> restore(const state::Snapshot& snapshot);
+
+  Stepper& stepper() noexcept;
+
+ private:
+  struct Inner;
+  std::unique_ptr<Inner> inner_;
+};
+
+}  // namespace collab::optim

@@ -1,0 +1,86 @@
+#pragma once
+// What a Collaboration is made of. Only sources of `optim` and `jobs` include this.
+
+#include "base/log.hpp"
+#include "base/metrics.hpp"
+#include "base/signal.hpp"
+#include "base/task_group.hpp"
+#include "crypto/identity.hpp"
+#include "epoch/member.hpp"
+#include "net/tcp.hpp"
+#include "node/node.hpp"
+#include "node/runtime.hpp"
+#include "optim/collaboration.hpp"
+#include "progress/tracker.hpp"
+#include "state/store.hpp"
+
+#include <atomic>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace collab::optim {
+
+/// Objects of the loop are made and destroyed on the loop, in the order of their declaration and in reverse.
+struct Collaboration::Parts {
+  explicit Parts(RunOptions run_options);
+  ~Parts();
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  node::NodeOptions node_options() const;
+  /// Everything that a member of the run has, as soon as the manifest is known.
+  void assemble();
+  /// Runs the node and what belongs to it until `stop` is set. The one task of this object on the loop.
+  Task<> serve();
+  Task<> leave();
+  Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
+
+  // any thread
+  /// Keeps what a task let out, for the user's thread.
+  void fail(std::string_view task, std::exception_ptr what);
+  /// Throws what `fail` kept.
+  void check();
+  void tell(Event event);
+  /// Calls the user's callback with what has happened. On the trainer's thread.
+  void deliver_events();
+  const Identity& identity() const noexcept { return node->identity(); }
+
+  RunOptions options;
+  node::RunName run;
+  std::filesystem::path home;
+  std::string name;
+  PeerId id;
+  Log log;
+  Metrics metrics;
+  std::uint64_t incarnation = 0;
+  std::uint64_t seed = 0;  ///< of everything on the loop that needs chance
+  node::Runtime runtime;
+  net::TcpNetwork network;
+
+  // on the loop
+  std::unique_ptr<node::Node> node;
+  std::unique_ptr<progress::Tracker> tracker;
+  std::unique_ptr<state::Store> store;
+  epoch::Member* member = nullptr;  ///< the optimizer's; null before and after
+  std::unique_ptr<Signal> stopping;
+  bool stop = false;
+  std::function<void()> on_failure;  ///< the optimizer's: lets the trainer go on
+  std::function<void()> on_leave;    ///< the optimizer's: nothing is asked of the trainer any more; any thread
+
+  // on the user's threads
+  std::optional<node::Manifest> manifest;
+  std::future<void> served;
+  bool started = false;
+  std::atomic<bool> left = false;
+  std::mutex mutex;  ///< of what follows
+  std::exception_ptr failure;
+  std::deque<Event> events;
+  std::function<void(const Event&)> callback;
+};
+
+}  // namespace collab::optim

@@ -5,8 +5,6 @@
 #include "recipes/albert.hpp"
 #include "tensor/safetensors.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
@@ -38,25 +36,6 @@ void write_parameters(const fs::path& path, const std::vector<optim::NamedTensor
   write_file(path, file);
 }
 
-/// sentencepiece's own settings are in `spiece.model`; the two defaults that lose Bengali vowel signs are undone here.
-std::string tokenizer_config(const recipes::Recipe& recipe) {
-  const nlohmann::ordered_json json = {
-      {"tokenizer_class", "AlbertTokenizer"},
-      {"do_lower_case", false},
-      {"keep_accents", true},
-      {"remove_space", true},
-      {"bos_token", "[CLS]"},
-      {"eos_token", "[SEP]"},
-      {"cls_token", "[CLS]"},
-      {"sep_token", "[SEP]"},
-      {"mask_token", "[MASK]"},
-      {"pad_token", "<pad>"},
-      {"unk_token", "<unk>"},
-      {"model_max_length", recipe.model.positions},
-  };
-  return json.dump(2) + "\n";
-}
-
 /// Puts `fresh` in the place of `folder`, whether that exists or not, in one step.
 void replace_folder(const fs::path& fresh, const fs::path& folder) {
   if (rename(fresh.c_str(), folder.c_str()) == 0) return;  // nothing there, or an empty folder
@@ -81,7 +60,7 @@ void export_model(const fs::path& folder, const recipes::Recipe& recipe,
     write_parameters(fresh / "model.safetensors", parameters, facts);
     write_file(fresh / "config.json", recipes::config_json(recipe));
     write_file(fresh / "spiece.model", tokenizer);
-    write_file(fresh / "tokenizer_config.json", tokenizer_config(recipe));
+    write_file(fresh / "tokenizer_config.json", recipes::tokenizer_config_json(recipe));
     sync_folder(fresh);
     replace_folder(fresh, place);
     sync_folder(parent);

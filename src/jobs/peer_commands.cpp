@@ -1,0 +1,140 @@
+#include "jobs/peer_commands.hpp"
+
+#include "jobs/peer_files.hpp"
+#include "jobs/peer_run.hpp"
+#include "monitor/status_client.hpp"
+#include "node/manifest.hpp"
+#include "optim/model_trainer.hpp"
+#include "state/checkpoint.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cmath>
+
+namespace collab::jobs {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+void need_run_id(const node::Config& config) {
+  if (!config.has("run-id")) throw Failure(ExitCode::usage, "which run is not said", "--run-id NAME");
+}
+
+/// Of the newest checkpoint. Throws `Failure(data)` when there is none.
+fs::path newest_checkpoint(const node::Config& config) {
+  need_run_id(config);
+  Log log;
+  const fs::path home = home_of(config);
+  state::Checkpoints checkpoints(files_in(home).checkpoints, log);
+  const auto epochs = checkpoints.epochs();
+  if (epochs.empty()) {
+    throw Failure(ExitCode::data, fmt::format("{} holds no checkpoint", home.string()),
+                  "train first; a peer saves one when it leaves, and every --checkpoint-every epochs");
+  }
+  return checkpoints.folder_of(epochs.back());
+}
+
+recipes::Recipe recipe_in(const node::Config& config) {
+  const fs::path home = home_of(config);
+  const auto stored = node::load_manifest(home / "manifest.signed");
+  if (!stored) {
+    throw Failure(ExitCode::data, fmt::format("{} has never seen the run {}", home.string(), run_id_of(config)),
+                  "join it once with collab-peer --run-id NAME");
+  }
+  const auto manifest = node::read_manifest(*stored, run_id_of(config), std::nullopt);
+  if (!manifest) throw Failure(ExitCode::incompatible, manifest.error().reason, "another --home");
+  auto recipe = recipes::from_json(manifest->recipe);
+  if (!recipe) throw Failure(ExitCode::incompatible, recipe.error().why, "a newer version of collab");
+  return *recipe;
+}
+
+}  // namespace
+
+int show_config(const node::Config& config) {
+  fmt::print("{}", config.describe());
+  return 0;
+}
+
+int show_status(const node::Config& config) {
+  need_run_id(config);
+  const std::string answer = monitor::ask_node(home_of(config), "status");
+  if (config.toggle("json")) {
+    fmt::print("{}\n", answer);
+    return 0;
+  }
+  const json state = json::parse(answer);
+  const json& run = state.at("run");
+  fmt::print("{}  epoch {}  {}/{} samples, {} of them here\n", run.value("run_id", run.value("id", "?")),
+             run.at("epoch").dump(), run.at("samples").dump(), run.at("target_batch_samples").dump(),
+             run.at("own_samples").dump());
+  for (const json& peer : state.at("peers")) {
+    fmt::print("  {:<20} {:<12} epoch {:<8} {} samples/s\n", peer.value("name", "?"), peer.value("role", "?"),
+               peer.at("epoch").dump(), peer.at("samples_per_s").dump());
+  }
+  return 0;
+}
+
+int ask_to_leave(const node::Config& config) {
+  need_run_id(config);
+  monitor::ask_node(home_of(config), "leave");
+  fmt::print("the peer in {} is leaving\n", home_of(config).string());
+  return 0;
+}
+
+int export_checkpoint(const node::Config& config) {
+  const fs::path from = newest_checkpoint(config);
+  if (!config.has("to")) throw Failure(ExitCode::usage, "where to export to is not said", "--to DIR");
+  const fs::path to = config.text("to");
+  if (fs::exists(to) && !fs::is_empty(to)) {
+    throw Failure(ExitCode::usage, fmt::format("{} exists and is not empty", to.string()), "another --to");
+  }
+  const fs::path partial = to.string() + ".partial";
+  std::error_code error;
+  fs::remove_all(partial, error);
+  fs::create_directories(partial, error);
+  for (const char* name : {"model.safetensors", "config.json", "spiece.model", "tokenizer_config.json"}) {
+    if (!error) fs::copy_file(from / name, partial / name, error);
+  }
+  if (!error) fs::remove_all(to, error);
+  if (!error) fs::rename(partial, to, error);
+  if (error) {
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+    throw Failure(ExitCode::machine, fmt::format("cannot write {}: {}", to.string(), error.message()),
+                  "free some disk space, or another --to");
+  }
+  fmt::print("{} exported to {}; open it with transformers' AlbertForPreTraining.from_pretrained\n",
+             from.filename().string(), to.string());
+  return 0;
+}
+
+int evaluate_checkpoint(const Registry& jobs, const node::Config& config) {
+  const fs::path folder = newest_checkpoint(config);
+  const optim::Device device = device_of(config);
+  const recipes::Recipe recipe = recipe_in(config);
+  const RunFiles files = files_in(home_of(config));
+  RunnableJob runnable = jobs.make({recipe, files.tokenizer, files.prepared, device});
+  auto checkpoint = state::read_checkpoint(folder);
+  if (!checkpoint) throw Failure(ExitCode::data, checkpoint.error().what, "an older checkpoint, or train on");
+  optim::Stepper stepper(runnable.job->module(), runnable.optimizer, runnable.stepper);
+  optim::ModelTrainer trainer(stepper);
+  if (!trainer.restore(snapshot_of(*checkpoint))) {
+    throw Failure(ExitCode::incompatible, "the checkpoint is of another model than the run's", "another --home");
+  }
+  const auto scores = runnable.job->evaluate();
+  json object = {{"event", "evaluation"}, {"epoch", checkpoint->epoch}, {"vocabulary", recipe.model.vocabulary}};
+  for (const auto& [name, value] : scores) object[name] = value;
+  if (config.toggle("json")) {
+    fmt::print("{}\n", object.dump());
+    return 0;
+  }
+  fmt::print("epoch {}, held-out text; ln({}) = {:.3f}\n", checkpoint->epoch, recipe.model.vocabulary,
+             std::log(double(recipe.model.vocabulary)));
+  for (const auto& [name, value] : scores) fmt::print("  {:<14} {:.4f}\n", name, value);
+  return 0;
+}
+
+}  // namespace collab::jobs

@@ -1,0 +1,20 @@
+#pragma once
+// The sub-commands of collab-peer that do not train. Each returns an exit code and throws `Failure`.
+
+#include "jobs/registry.hpp"
+#include "node/config.hpp"
+
+namespace collab::jobs {
+
+/// What each option is set to, and by whom.
+int show_config(const node::Config& config);
+/// Asks the peer that runs in this home how it is doing. Exit 3 when none runs.
+int show_status(const node::Config& config);
+/// Asks the peer that runs in this home to leave as planned.
+int ask_to_leave(const node::Config& config);
+/// Copies the newest checkpoint's model to --to.
+int export_checkpoint(const node::Config& config);
+/// Loss of the newest checkpoint on the held-out text, beside the unigram baseline.
+int evaluate_checkpoint(const Registry& jobs, const node::Config& config);
+
+}  // namespace collab::jobs

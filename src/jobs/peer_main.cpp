@@ -1,0 +1,60 @@
+#include "jobs/peer_main.hpp"
+
+#include "cli/program.hpp"
+#include "jobs/peer_commands.hpp"
+#include "jobs/peer_options.hpp"
+#include "jobs/peer_run.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace collab::jobs {
+namespace {
+
+std::filesystem::path user_file(const std::string& run_id) {
+  const char* config = std::getenv("XDG_CONFIG_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      config != nullptr ? config : std::filesystem::path(home != nullptr ? home : ".") / ".config";
+  return base / "collab" / (run_id + ".toml");
+}
+
+/// Files below the flags, which are read already.
+void read_files(node::Config& config) {
+  const std::filesystem::path system = "/etc/collab/collab.toml";
+  if (std::filesystem::exists(system)) config.read_file(system, node::Origin::system_file);
+  if (!config.has("run-id")) return;
+  const auto file = user_file(run_id_of(config));
+  if (std::filesystem::exists(file)) config.read_file(file, node::Origin::run_file);
+}
+
+int dispatch(const Registry& jobs, const std::vector<std::string>& arguments) {
+  node::Config config(peer_options());
+  config.read_environment(std::getenv);
+  const cli::Parsed parsed = cli::parse(peer_synopsis(), config, arguments);
+  if (parsed.help) {
+    fmt::print("{}", cli::help(peer_synopsis(), config.table()));
+    return 0;
+  }
+  if (parsed.version) {
+    fmt::print("collab-peer 0.1.0\n");
+    return 0;
+  }
+  read_files(config);
+  if (parsed.command == "config") return show_config(config);
+  if (parsed.command == "status") return show_status(config);
+  if (parsed.command == "leave") return ask_to_leave(config);
+  if (parsed.command == "export") return export_checkpoint(config);
+  if (parsed.command == "eval") return evaluate_checkpoint(jobs, config);
+  return run_peer(jobs, config, parsed.argument);
+}
+
+}  // namespace
+
+int peer_main(const Registry& jobs, int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return cli::run_program("collab-peer", [&] { return dispatch(jobs, arguments); });
+}
+
+}  // namespace collab::jobs

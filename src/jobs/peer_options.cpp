@@ -1,0 +1,67 @@
+#include "jobs/peer_options.hpp"
+
+#include <cstdlib>
+
+namespace collab::jobs {
+
+using node::OptionKind;
+
+node::OptionTable peer_options() {
+  constexpr double kMany = 1e15;
+  const char* run = "Run";
+  const char* work = "Work";
+  const char* net = "Network";
+  const char* output = "Output";
+  node::OptionTable table = {
+      {"run-id", OptionKind::text, run, "NAME[#KEY]", "", "which run; #KEY pins the key of its authority"},
+      {"bootstrap", OptionKind::list, run, "ADDR", "", "host:port of any member; else run book, contacts, LAN"},
+      {"home", OptionKind::text, run, "DIR", "", "key, cache, checkpoints; ~/.local/share/collab/NAME"},
+      {"name", OptionKind::text, run, "TEXT", "", "shown to others; from the peer id"},
+      {"epochs", OptionKind::number, run, "N", "", "stop by itself at this epoch; the recipe's end", 0, kMany},
+      {"to", OptionKind::text, run, "DIR", "", "export: where to write"},
+      {"data", OptionKind::text, work, "DIR", "", "text of your own for the run's; checked by hash"},
+      {"device", OptionKind::text, work, "NAME", "auto", "cpu, cuda or auto"},
+      {"threads", OptionKind::number, work, "N", "", "for computing; cores - 1", 1, 1024},
+      {"microbatch", OptionKind::number, work, "SAMPLES", "", "computed at once; the recipe's", 1, 65536},
+      {"checkpoint-every", OptionKind::number, work, "EPOCHS", "100", "0: only when leaving", 0, kMany},
+      {"keep", OptionKind::number, work, "N", "5", "checkpoints kept, beside the best", 1, 1000},
+      {"no-evaluate", OptionKind::toggle, work, "", "", "leave evaluation to others"},
+      {"listen", OptionKind::text, net, "ADDR", "[::]:4600", "where others dial; busy ports: the next ones"},
+      {"client", OptionKind::toggle, net, "", "", "dial only, never listen"},
+      {"lan", OptionKind::toggle, net, "", "on", "ask the local network for the run; --no-lan: never"},
+      {"patience", OptionKind::number, net, "SECONDS", "300", "for finding the run, then exit 3", 1, 1e9},
+      {"log-level", OptionKind::text, output, "LEVEL", "warn", "debug, info, warn, error, off: on stderr"},
+      {"log-file", OptionKind::text, output, "FILE", "", "JSON lines; HOME/logs/peer.jsonl"},
+      {"json", OptionKind::toggle, output, "", "", "one JSON object per line on stdout"},
+      {"quiet", OptionKind::toggle, output, "", "", "warnings and errors only"},
+  };
+  return table;
+}
+
+cli::Synopsis peer_synopsis() {
+  cli::Synopsis synopsis;
+  synopsis.program = "collab-peer";
+  synopsis.sentence =
+      "trains one model together with others. Joins a run, computes, averages, and keeps what it learns.";
+  synopsis.commands = {{"run", "join and train; the same command resumes"},
+                       {"status", "how the peer that runs here is doing"},
+                       {"leave", "ask the peer that runs here to leave as planned"},
+                       {"export", "newest checkpoint as a folder that transformers opens"},
+                       {"eval", "loss of the newest checkpoint on held-out text"},
+                       {"config", "each option, its value, and who set it"}};
+  synopsis.examples = {"collab-peer --run-id sahajbert",
+                       "collab-peer --run-id sahajbert --bootstrap host:4600 --threads 4",
+                       "collab-peer export --run-id sahajbert --to my-model"};
+  synopsis.read_on = "README.md and doc/operating.md say more";
+  synopsis.argument = "LINK";
+  return synopsis;
+}
+
+std::filesystem::path default_home(const std::string& run_id) {
+  const char* data = std::getenv("XDG_DATA_HOME");
+  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "collab" / run_id;
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home != nullptr ? home : ".") / ".local/share/collab" / run_id;
+}
+
+}  // namespace collab::jobs

@@ -1,0 +1,313 @@
+#include "jobs/peer_run.hpp"
+
+#include "base/text.hpp"
+#include "cli/program.hpp"
+#include "jobs/peer_files.hpp"
+#include "jobs/peer_options.hpp"
+#include "jobs/peer_output.hpp"
+#include "jobs/peer_status.hpp"
+#include "monitor/metrics_csv.hpp"
+#include "node/run_name.hpp"
+#include "optim/optimizer.hpp"
+#include "optim/parts.hpp"
+#include "recipes/albert.hpp"
+#include "state/checkpoint.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <thread>
+
+namespace collab::jobs {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kVersion = "0.1.0";
+
+/// JSON has no NaN.
+json number_or_null(double number) {
+  return std::isfinite(number) ? json(number) : json(nullptr);
+}
+
+/// One stay in a run, from the first line to the last.
+class Stay {
+ public:
+  Stay(const Registry& jobs, const node::Config& config, const std::string& link)
+      : jobs_(jobs),
+        config_(config),
+        link_(link),
+        output_(config.toggle("json")    ? OutputMode::json
+                : config.toggle("quiet") ? OutputMode::quiet
+                                         : OutputMode::people,
+                run_id_of(config)),
+        collaboration_(options()) {}
+
+  int run();
+
+ private:
+  optim::RunOptions options() const;
+  void join();
+  void make_job();
+  void resume();
+  void train();
+  void after_epoch(optim::StepResult result);
+  void write_csv(const epoch::EpochReport& report);
+  double bytes_moved(const char* direction);
+  void evaluate();
+  void save();
+  bool asked_to_stop() const { return interrupt_.asked() || (status_ && status_->asked_to_leave()); }
+  void say_event(const optim::Event& event);
+
+  const Registry& jobs_;
+  const node::Config& config_;
+  std::string link_;
+  cli::Interrupt interrupt_;
+  PeerOutput output_;
+  optim::Collaboration collaboration_;
+  recipes::Recipe recipe_;
+  RunFiles files_;
+  RunnableJob runnable_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<state::Checkpoints> checkpoints_;
+  std::optional<monitor::MetricsCsv> csv_;
+  std::optional<PeerStatus> status_;
+  std::uint64_t epochs_max_ = 0;
+  std::uint64_t samples_ = 0;
+  std::uint64_t epochs_ = 0;
+  std::uint64_t saved_epoch_ = 0;
+  std::uint64_t evaluated_epoch_ = 0;
+  double held_out_loss_ = 0;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+optim::RunOptions Stay::options() const {
+  optim::RunOptions options;
+  const node::RunName name = node::parse_run_name(config_.text("run-id"));
+  options.run_id = name.run_id;
+  options.authority = name.authority;
+  options.bootstrap = config_.list("bootstrap");
+  if (!link_.empty()) options.bootstrap.push_back(link_);
+  options.home = home_of(config_);
+  options.name = config_.text("name");
+  options.listen = config_.text("listen");
+  options.client = config_.toggle("client");
+  options.discover_lan = config_.toggle("lan");
+  options.join_patience = std::chrono::seconds(config_.number("patience"));
+  options.log.stderr_level = config_.toggle("quiet")
+                                 ? std::max(LogLevel::warn, cli::parse_log_level(config_.text("log-level")))
+                                 : cli::parse_log_level(config_.text("log-level"));
+  options.log.file = config_.has("log-file") ? config_.text("log-file") : (options.home / "logs/peer.jsonl").string();
+  return options;
+}
+
+void Stay::join() {
+  output_.done(fmt::format("collab-peer {}: {} ({}), home {}", kVersion, collaboration_.name(),
+                           collaboration_.id().short_text(), collaboration_.home().string()));
+  output_.json({{"event", "started"}, {"name", collaboration_.name()}, {"id", collaboration_.id().text()}});
+  collaboration_.on_event([this](const optim::Event& event) { say_event(event); });
+  collaboration_.start([this](const std::string& what) {
+    if (!what.empty()) output_.note(what);
+    return !interrupt_.asked();
+  });
+  const node::Manifest& manifest = collaboration_.manifest();
+  auto recipe = recipes::from_json(manifest.recipe);
+  if (!recipe) {
+    throw Failure(ExitCode::incompatible, fmt::format("this run's recipe cannot be read: {}", recipe.error().why),
+                  "a newer version of collab");
+  }
+  recipe_ = *recipe;
+  output_.done(fmt::format("run {} found; its key is {}", manifest.run_id, manifest.authority.text()));
+  output_.done(fmt::format("{}: {} parameters, target batch {}, codec {}", recipe_.job,
+                           recipes::parameter_values(recipe_), manifest.target_batch, manifest.codec));
+}
+
+void Stay::make_job() {
+  const optim::Device device = device_of(config_);
+  files_ = fetch_run_files(collaboration_, config_, [this](const std::string& text) { output_.done(text); });
+  if (config_.has("microbatch")) recipe_.microbatch = static_cast<std::uint32_t>(config_.number("microbatch"));
+  runnable_ = jobs_.make({recipe_, files_.tokenizer, files_.prepared, device});
+  output_.done(fmt::format("computing on {}; {} samples at once", device.words, recipe_.microbatch));
+  epochs_max_ = recipe_.schedule.total_epochs;
+  if (config_.has("epochs")) epochs_max_ = std::min(epochs_max_, static_cast<std::uint64_t>(config_.number("epochs")));
+
+  optim::OptimizerOptions options;
+  options.stepper = runnable_.stepper;
+  options.epochs_max = epochs_max_;
+  optimizer_ =
+      std::make_unique<optim::Optimizer>(collaboration_, runnable_.job->module(), runnable_.optimizer, options);
+}
+
+/// The newest checkpoint of this home; the swarm's state replaces it when that is newer.
+void Stay::resume() {
+  checkpoints_.emplace(files_.checkpoints, collaboration_.parts().log,
+                       static_cast<std::size_t>(config_.number("keep")));
+  const auto checkpoint = checkpoints_->load_newest(collaboration_.manifest().run_id);
+  if (!checkpoint) return;
+  if (!optimizer_->restore(snapshot_of(*checkpoint))) {
+    output_.note("the newest checkpoint here is of another model; it is left alone");
+    return;
+  }
+  saved_epoch_ = checkpoint->epoch;
+  output_.done(fmt::format("checkpoint of epoch {} read", saved_epoch_));
+}
+
+void Stay::say_event(const optim::Event& event) {
+  output_.json({{"event", event.type == "round.failed"  ? "round_failed"
+                          : event.type == "peer.joined" ? "joined"
+                                                        : event.type},
+                {"epoch", event.epoch},
+                {"text", event.text}});
+  if (event.type != "epoch.committed" && !event.text.empty()) output_.note(event.text);
+}
+
+int Stay::run() {
+  join();
+  make_job();
+  resume();
+  csv_.emplace(collaboration_.home() / "metrics.csv", collaboration_.parts().log);
+  status_.emplace(collaboration_);
+  output_.done("looking for the others");
+  if (!optimizer_->join([this] { return !asked_to_stop(); })) {
+    output_.note("stopped before the run was joined");
+    return static_cast<int>(ExitCode::done);
+  }
+  output_.done(fmt::format("in step with the swarm at epoch {}", optimizer_->epoch()));
+  train();
+  output_.note("leaving");
+  status_.reset();
+  collaboration_.leave();
+  save();
+  const double hours = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count() / 3600;
+  output_.done(fmt::format("thank you: {} samples, {} epochs, {:.2f} hours", samples_, epochs_, hours));
+  output_.json({{"event", "left"}, {"samples", samples_}, {"epochs", epochs_}, {"hours", hours}});
+  return static_cast<int>(ExitCode::done);
+}
+
+void Stay::train() {
+  try {
+    while (!asked_to_stop() && optimizer_->epoch() < epochs_max_) {
+      const optim::StepResult result = optimizer_->run(*runnable_.job, recipe_.microbatch);
+      samples_ += recipe_.microbatch;
+      output_.progress(collaboration_.progress());
+      if (result == optim::StepResult::committed || result == optim::StepResult::caught_up ||
+          result == optim::StepResult::restored) {
+        after_epoch(result);
+      }
+    }
+  } catch (const optim::Stopped&) {
+    return;  // somebody else asked this peer to leave, or the run is over
+  }
+}
+
+/// Since this process started, of all classes of traffic.
+double Stay::bytes_moved(const char* direction) {
+  double sum = 0;
+  for (const char* traffic : {"control", "latency", "bulk"}) {
+    sum += collaboration_.parts().metrics.value("collab_bytes_total", {{"direction", direction}, {"class", traffic}});
+  }
+  return sum;
+}
+
+void Stay::after_epoch(optim::StepResult result) {
+  const std::uint64_t epoch = optimizer_->epoch();
+  const optim::Progress progress = collaboration_.progress();
+  const bool committed = result == optim::StepResult::committed;
+  const auto& report = optimizer_->last_report();
+  const double loss = committed && report ? report->loss : std::nan("");
+  epochs_ += committed ? 1 : 0;
+  output_.epoch(progress, epoch, loss);
+  if (output_.wants_json()) {
+    output_.json({{"event", "epoch"},
+                  {"epoch", epoch},
+                  {"result", committed                                ? "committed"
+                             : result == optim::StepResult::caught_up ? "caught_up"
+                                                                      : "restored"},
+                  {"loss", number_or_null(loss)},
+                  {"samples", committed && report ? report->weight : 0},
+                  {"own_samples", committed && report ? report->own_weight : 0},
+                  {"peers", committed && report && report->group ? report->group->roster.size() : 1},
+                  {"averaging_s", committed && report ? to_seconds(report->averaging) : 0.0},
+                  {"bytes_up", bytes_moved("sent")},
+                  {"bytes_down", bytes_moved("received")},
+                  {"parameters", to_hex(optimizer_->parameter_hash())}});
+  }
+  if (committed && report) write_csv(*report);
+  if (recipe_.data.evaluate_every > 0 && epoch % recipe_.data.evaluate_every == 0 && !config_.toggle("no-evaluate"))
+    evaluate();
+  const auto every = static_cast<std::uint64_t>(config_.number("checkpoint-every"));
+  if (every > 0 && epoch >= saved_epoch_ + every) save();
+}
+
+void Stay::write_csv(const epoch::EpochReport& report) {
+  monitor::EpochLine line;
+  line.epoch = report.epoch + 1;
+  line.unix_ms = collaboration_.parts().runtime.clock().unix_ms();
+  line.loss = report.loss;
+  line.samples = report.weight;
+  line.own_samples = report.own_weight;
+  line.peers = report.group ? report.group->roster.size() : 1;
+  line.round_s = to_seconds(report.averaging);
+  for (const auto& peer : report.round.peers) {
+    line.up_bytes += peer.bytes_up;
+    line.down_bytes += peer.bytes_down;
+  }
+  line.parameter_hash = report.parameters;
+  csv_->append(line);
+}
+
+void Stay::evaluate() {
+  if (!optimizer_->my_turn()) return;
+  const std::uint64_t epoch = optimizer_->epoch();
+  json object = {{"event", "evaluation"}, {"epoch", epoch}};
+  for (const auto& [name, value] : runnable_.job->evaluate()) {
+    object[name] = number_or_null(value);
+    collaboration_.parts().metrics.set("collab_evaluation", value, {{"score", name}});
+    if (name == "mlm_loss") held_out_loss_ = value;
+  }
+  evaluated_epoch_ = epoch;
+  output_.json(object);
+}
+
+/// What cannot be saved is said and lost; training goes on and the older checkpoints stay.
+void Stay::save() {
+  const std::uint64_t epoch = optimizer_->epoch();
+  if (epoch == 0 || epoch == saved_epoch_) return;
+  saved_epoch_ = epoch;
+  try {
+    save_checkpoint(*checkpoints_, *optimizer_, recipe_, collaboration_.manifest().run_id, files_.tokenizer);
+    if (evaluated_epoch_ == epoch) checkpoints_->mark_best(epoch, held_out_loss_);
+    output_.json({{"event", "checkpoint"}, {"epoch", epoch}});
+  } catch (const Failure& failure) {
+    output_.note(fmt::format("no checkpoint of epoch {}: {}. Try: {}", epoch, failure.what(), failure.remedy()));
+    output_.json({{"event", "checkpoint_failed"}, {"epoch", epoch}, {"text", failure.what()}});
+  }
+}
+
+}  // namespace
+
+std::string run_id_of(const node::Config& config) {
+  return node::parse_run_name(config.text("run-id")).run_id;
+}
+
+std::filesystem::path home_of(const node::Config& config) {
+  return config.has("home") ? std::filesystem::path(config.text("home")) : default_home(run_id_of(config));
+}
+
+optim::Device device_of(const node::Config& config) {
+  const std::string name = config.text("device");
+  const unsigned cores = std::max(2U, std::thread::hardware_concurrency());
+  const int threads = config.has("threads") ? static_cast<int>(config.number("threads")) : static_cast<int>(cores - 1);
+  if (name == "auto") return optim::set_up_device(optim::DeviceWish::automatic, threads);
+  if (name == "cpu") return optim::set_up_device(optim::DeviceWish::cpu, threads);
+  if (name == "cuda") return optim::set_up_device(optim::DeviceWish::cuda, threads);
+  throw Failure(ExitCode::usage, fmt::format("no device \"{}\"", name), "cpu, cuda or auto");
+}
+
+int run_peer(const Registry& jobs, const node::Config& config, const std::string& link) {
+  Stay stay(jobs, config, link);
+  return stay.run();
+}
+
+}  // namespace collab::jobs

@@ -1,0 +1,20 @@
+#pragma once
+// collab-peer run: joins, trains until told to stop, leaves.
+
+#include "jobs/registry.hpp"
+#include "node/config.hpp"
+
+#include <string>
+
+namespace collab::jobs {
+
+/// `link`: a join link, or empty. Throws `Failure`. Returns an exit code.
+int run_peer(const Registry& jobs, const node::Config& config, const std::string& link);
+
+/// From --home, else the run's default place. Throws `Failure(usage)` when the run is not named.
+std::filesystem::path home_of(const node::Config& config);
+/// Without the pinned key.
+std::string run_id_of(const node::Config& config);
+optim::Device device_of(const node::Config& config);
+
+}  // namespace collab::jobs

@@ -1,0 +1,105 @@
+#include "found_run.hpp"
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "crypto/hash.hpp"
+#include "data/prepared.hpp"
+#include "data/text.hpp"
+#include "recipes/albert.hpp"
+#include "state/snapshot.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace collab::coordinator {
+namespace {
+
+constexpr std::size_t kPreparedBytesMax = std::size_t(2) << 30U;  // what peers fetch from each other at most
+
+/// What tools/setup unpacks.
+std::filesystem::path text_of_setup() {
+  if (const char* cache = std::getenv("COLLAB_CACHE")) return std::filesystem::path(cache) / "text-bn";
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home != nullptr ? home : ".") / ".cache/collab/text-bn";
+}
+
+std::filesystem::path text_folder(const node::Config& config) {
+  if (config.has("data")) return config.text("data");
+  const auto folder = text_of_setup();
+  if (std::filesystem::exists(folder)) return folder;
+  throw Failure(ExitCode::data, "no text to train on: --data was not given, and there is none from tools/setup",
+                "collab-coordinator --new-run --data DIR with a folder of .txt, .txt.zst or .jsonl");
+}
+
+recipes::Recipe chosen_recipe(const node::Config& config) {
+  const std::string name = config.text("preset");
+  auto recipe = recipes::preset(name);
+  if (!recipe) throw Failure(ExitCode::usage, fmt::format("no preset \"{}\"", name), "demo, tiny, base or large");
+  if (config.has("target-batch")) recipe->target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
+  if (config.has("epochs")) recipe->schedule.total_epochs = static_cast<std::uint64_t>(config.number("epochs"));
+  if (config.has("seed")) recipe->seed = static_cast<std::uint64_t>(config.number("seed"));
+  return *recipe;
+}
+
+Admission chosen_admission(const node::Config& config) {
+  const std::string text = config.text("admission");
+  if (text == "open") return Admission::open;
+  if (text == "list") return Admission::allow_list;
+  throw Failure(ExitCode::usage, fmt::format("admission cannot be \"{}\"", text), "open, or list with --allow FILE");
+}
+
+}  // namespace
+
+recipes::Recipe recipe_of(const node::Manifest& manifest) {
+  auto recipe = recipes::from_json(manifest.recipe);
+  if (recipe) return *recipe;
+  throw Failure(ExitCode::incompatible, fmt::format("this run's recipe cannot be read: {}", recipe.error().why),
+                "a newer version of collab");
+}
+
+Signed found_run(const node::Config& config, const std::string& run_id, const Identity& authority,
+                 const RunFiles& files, const std::function<void(const std::string&)>& say) {
+  recipes::Recipe recipe = chosen_recipe(config);
+  const auto folder = text_folder(config);
+  say(fmt::format("reading text in {}", folder.string()));
+  const auto documents = data::read_documents(folder);
+  std::vector<std::string> sentences;
+  for (const auto& document : documents)
+    sentences.insert(sentences.end(), document.sentences.begin(), document.sentences.end());
+  say(fmt::format("{} documents, {} sentences; training a tokenizer of {} pieces", documents.size(), sentences.size(),
+                  recipe.model.vocabulary));
+  const auto tokenizer = data::Tokenizer::train(sentences, recipe.model.vocabulary);
+  recipe.model.vocabulary = tokenizer.vocabulary();
+  const auto checked = recipes::check(recipe);
+  if (!checked) throw Failure(ExitCode::usage, "the recipe does not hold: " + checked.error().why, "other options");
+  write_file(files.tokenizer, tokenizer.bytes());
+
+  data::PrepareOptions prepare;
+  prepare.sequence = recipe.data.sequence;
+  prepare.held_out_one_in = recipe.data.held_out_one_in;
+  data::Prepared::write(files.prepared, documents, tokenizer, prepare);
+  const auto prepared = data::Prepared::open(files.prepared);
+  say(fmt::format("{} samples of {} tokens to train on, {} held out; vocabulary {}",
+                  prepared.windows(data::Part::train), recipe.data.sequence, prepared.windows(data::Part::held_out),
+                  recipe.model.vocabulary));
+
+  node::Manifest manifest;
+  manifest.run_id = run_id;
+  manifest.authority = authority.id();
+  manifest.sequence = 1;
+  manifest.recipe = recipes::to_json(recipe);
+  manifest.schema = hash_bytes("collab schema", recipes::albert_schema(recipe).canonical());
+  manifest.target_batch = recipe.target_batch;
+  manifest.codec = config.text("codec");
+  manifest.group_size_max = static_cast<std::uint32_t>(config.number("group-size-max"));
+  manifest.commit_fraction = config.real("commit-fraction");
+  manifest.admission = chosen_admission(config);
+  manifest.tokenizer = state::content_hash(std::as_bytes(std::span(tokenizer.bytes())));
+  manifest.data = state::content_hash(read_file(files.prepared, kPreparedBytesMax));
+  Signed statement = node::sign_manifest(authority, manifest);
+  node::save_manifest(files.manifest, statement);
+  return statement;
+}
+
+}  // namespace collab::coordinator

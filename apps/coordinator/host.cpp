@@ -1,0 +1,319 @@
+#include "host.hpp"
+
+#include "base/file.hpp"
+#include "base/offload.hpp"
+#include "recipes/albert.hpp"
+#include "state/download.hpp"
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace collab::coordinator {
+namespace {
+
+constexpr Duration kLookPeriod = std::chrono::seconds(1);
+constexpr Duration kDownloadTime = std::chrono::hours(1);
+constexpr std::size_t kTokenizerBytesMax = std::size_t(64) << 20U;
+
+std::uint64_t draw() {
+  std::uint64_t number = 0;
+  randombytes_buf(&number, sizeof number);
+  return number;
+}
+
+node::NodeOptions node_options(const HostOptions& options) {
+  node::NodeOptions out;
+  out.home = options.home;
+  out.run.run_id = options.run_id;
+  for (const std::string& text : options.bootstrap) out.bootstrap.push_back(node::parse_peer_address(text));
+  const auto listen = net::parse_address(options.listen, /*any_port=*/true);
+  if (!listen) {
+    throw Failure(ExitCode::usage, fmt::format("cannot listen on \"{}\": it is no address", options.listen),
+                  "--listen HOST:PORT, [::]:4600 for instance");
+  }
+  out.listen = *listen;
+  out.serve_directory = true;
+  out.allow_list = options.allow_list;
+  out.role = "coordinator";
+  out.name = options.name;
+  out.software = "collab-coordinator 0.1.0";
+  if (options.answer_lan) out.lan.emplace();
+  return out;
+}
+
+Bytes bytes_of(const std::string& text) {
+  const auto raw = std::as_bytes(std::span(text));
+  return Bytes(raw.begin(), raw.end());
+}
+
+/// What transformers wants to see beside the parameters.
+std::vector<state::NamedFile> model_files(const recipes::Recipe& recipe, const std::filesystem::path& tokenizer) {
+  return {{"config.json", bytes_of(recipes::config_json(recipe))},
+          {"tokenizer_config.json", bytes_of(recipes::tokenizer_config_json(recipe))},
+          {"spiece.model", read_file(tokenizer, kTokenizerBytesMax)}};
+}
+
+/// A state of another model, or of none.
+bool fits(const state::Snapshot& snapshot, std::size_t values) {
+  const auto* parameters = snapshot.find("parameters");
+  return parameters != nullptr && parameters->bytes.size() == values * sizeof(float);
+}
+
+}  // namespace
+
+Host::Host(HostOptions options, Log& log, Identity identity, const Signed& statement, const RunFiles& files)
+    : options_(std::move(options)),
+      log_(log),
+      tokenizer_(files.tokenizer),
+      network_(runtime_.loop(), runtime_.clock()),
+      random_(draw()) {
+  auto manifest = node::read_manifest(statement, options_.run_id, std::nullopt);
+  if (!manifest)
+    throw Failure(ExitCode::incompatible, manifest.error().reason, "another --home, or --new-run in an empty one");
+  manifest_ = std::move(*manifest);
+  recipe_ = recipe_of(manifest_);
+  runtime_.on_loop([&] {
+    const node::NodeNeeds needs{
+        runtime_.loop(), runtime_.workers(), runtime_.clock(), network_, random_.derive("node"), log_, metrics_};
+    stopping_ = std::make_unique<Signal>(runtime_.loop());
+    node_ = std::make_unique<node::Node>(needs, std::move(identity), node_options(options_));
+    node_->found(statement);
+    progress::TrackerOptions tracker;
+    tracker.target_batch = manifest_.target_batch;
+    tracker_ = std::make_unique<progress::Tracker>(
+        progress::Tracker::Needs{node_->directory(), runtime_.clock(), log_, random_.derive("tracker"), runtime_.loop(),
+                                 node_->self()},
+        tracker);
+    const auto no_state = [](std::uint64_t) -> Task<Result<std::shared_ptr<const state::Snapshot>>> {
+      co_return Errc::gone;
+    };
+    store_ = std::make_unique<state::Store>(node_->endpoint(), runtime_.clock(), runtime_.loop(), runtime_.workers(),
+                                            log_, no_state);
+    checkpoints_ = std::make_unique<state::Checkpoints>(options_.home / "checkpoints", log_, options_.keep);
+    events_ = std::make_unique<monitor::Events>(runtime_.loop(), runtime_.clock());
+    const monitor::Watched watched{[this] { return view(); }, rounds_, *events_, metrics_, runtime_.clock()};
+    if (options_.dashboard != "off") {
+      monitor::HttpOptions http;
+      const auto at = net::parse_address(options_.dashboard, /*any_port=*/true);
+      if (!at) {
+        throw Failure(ExitCode::usage, fmt::format("cannot serve HTTP on \"{}\": it is no address", options_.dashboard),
+                      "--dashboard 127.0.0.1:4680, or off");
+      }
+      http.listen = *at;
+      http_ = std::make_unique<monitor::HttpServer>(runtime_.loop(), runtime_.clock(), log_,
+                                                    monitor::api_routes(watched), http);
+    }
+    const monitor::StatusCommands commands{[watched] { return monitor::current_state_json(watched); },
+                                           [this] { asked_to_leave_ = true; }};
+    status_socket_ =
+        std::make_unique<monitor::StatusSocket>(runtime_.loop(), runtime_.clock(), log_, options_.home, commands);
+  });
+  served_ = asio::co_spawn(runtime_.loop(), serve(files), asio::use_future);
+}
+
+Host::~Host() {
+  const auto leave = [this]() -> Task<> {
+    co_await node_->leave();
+    stop_ = true;
+    stopping_->notify();
+  };
+  runtime_.call(leave());
+  served_.wait();
+  runtime_.on_loop([this] {
+    status_socket_.reset();
+    http_.reset();
+    store_.reset();
+    tracker_.reset();
+    node_.reset();
+    events_.reset();
+    stopping_.reset();
+  });
+}
+
+Task<> Host::serve(const RunFiles& files) {
+  const RunFiles own = files;  // the caller's may be gone before we are
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("node", node_->run());
+    tasks.spawn("progress", tracker_->run());
+    tasks.spawn("state", store_->run());
+    if (http_) tasks.spawn("http", http_->run());
+    tasks.spawn("status", status_socket_->run());
+    (void)co_await store_->add_file(manifest_.tokenizer, own.tokenizer);  // two files are never too many
+    (void)co_await store_->add_file(manifest_.data, own.prepared);
+    tasks.spawn("keeper", keep_checkpoints());
+    tasks.spawn("watch", watch_peers());
+    while (!stop_) co_await stopping_->wait();
+  };
+  const auto on_failure = [this](std::string_view task, std::exception_ptr what) {
+    log_.error("task.failed", {{"task", task}});
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(what);
+  };
+  auto scope = task_scope(on_failure, body);
+  co_await std::move(scope);
+}
+
+/// Tells those who follow the events what has changed in the swarm.
+Task<> Host::watch_peers() {
+  std::map<PeerId, std::uint64_t> before;
+  std::uint64_t epoch = 0;
+  for (;;) {
+    std::map<PeerId, std::uint64_t> now;
+    for (const auto& [peer, record] : tracker_->others()) {
+      if (record.taking_part) now.emplace(peer, record.epoch);
+    }
+    for (const auto& [peer, at] : now) {
+      if (!before.contains(peer)) events_->add({monitor::EventType::peer_joined, at, peer, {}});
+    }
+    for (const auto& [peer, at] : before) {
+      if (!now.contains(peer)) events_->add({monitor::EventType::peer_left, at, peer, {}});
+    }
+    const std::uint64_t reached = tracker_->global_epoch().value_or(epoch);
+    if (reached > epoch) {
+      events_->add({monitor::EventType::epoch_finished, reached, {}, {{"loss", tracker_->loss()}}});
+      metrics_.set("collab_epoch", static_cast<double>(reached));
+    }
+    epoch = std::max(epoch, reached);
+    before = std::move(now);
+    co_await tracker_->changed().wait_until(runtime_.clock(), runtime_.clock().now() + kLookPeriod);
+  }
+}
+
+/// A copy of the state every so many epochs, so that a swarm that died can begin where it was.
+Task<> Host::keep_checkpoints() {
+  const auto kept = checkpoints_->epochs();
+  std::uint64_t last = kept.empty() ? 0 : kept.back();
+  while (options_.checkpoint_every > 0) {
+    co_await runtime_.clock().sleep_until(runtime_.clock().now() + kLookPeriod);
+    const auto epoch = tracker_->global_epoch();
+    if (!epoch || *epoch < last + options_.checkpoint_every) continue;
+    const bool saved = co_await save_checkpoint(*epoch);
+    if (saved) last = checkpoints_->epochs().back();
+  }
+}
+
+Task<bool> Host::save_checkpoint(std::uint64_t epoch) {
+  const auto donors = tracker_->donors(0);
+  if (donors.empty()) co_return false;
+  state::WantedState wanted;
+  wanted.epoch = epoch;
+  wanted.deadline = runtime_.clock().now() + kDownloadTime;
+  const state::Context context{node_->endpoint(), runtime_.clock(), runtime_.workers(), log_, random_};
+  const state::OnProgress nothing_to_tell;
+  auto snapshot = co_await state::download(context, wanted, donors, nothing_to_tell);
+  for (int tries = 0; !snapshot && snapshot.error().code == Errc::stale && tries < 8; ++tries) {
+    wanted.epoch = snapshot.error().number + 1;  // a short epoch is over before our question arrives
+    snapshot = co_await state::download(context, wanted, tracker_->donors(0), nothing_to_tell);
+  }
+  if (!snapshot) {
+    log_.warn("keeper.failed", {{"epoch", epoch}, {"reason", snapshot.error().reason}});
+    co_return false;
+  }
+  if (!fits(*snapshot, recipes::parameter_values(recipe_))) {
+    log_.warn("keeper.failed", {{"epoch", epoch}, {"reason", "the state has other sizes than the recipe"}});
+    co_return false;
+  }
+  struct Save {
+    state::Snapshot snapshot;
+    Schema schema;
+    std::vector<state::NamedFile> files;
+  };
+  const auto save = std::make_shared<Save>();
+  save->snapshot = std::move(*snapshot);
+  save->schema = recipes::albert_schema(recipe_);
+  save->files = model_files(recipe_, tokenizer_);
+  std::string problem;
+  const auto write = [this, save, &problem] {
+    try {
+      const auto& sections = save->snapshot.sections;
+      std::vector<float> parameters(save->schema.values());
+      std::memcpy(parameters.data(), sections.front().bytes.data(), sections.front().bytes.size());
+      checkpoints_->save({save->snapshot.epoch, manifest_.run_id, state::index_snapshot(save->snapshot).root(),
+                          save->schema, parameters, std::span(sections).subspan(1), save->files});
+    } catch (const Failure& failure) {  // a full disk must not end the run
+      problem = failure.what();
+    }
+  };
+  co_await offload(runtime_.workers(), write);
+  if (!problem.empty()) {
+    log_.error("keeper.failed", {{"epoch", epoch}, {"reason", problem}});
+    events_->add({monitor::EventType::alert, epoch, {}, {{"text", problem}}});
+    co_return false;
+  }
+  saved_at_ = runtime_.clock().now();
+  log_.info("keeper.saved", {{"epoch", save->snapshot.epoch}});
+  events_->add({monitor::EventType::checkpoint_saved, save->snapshot.epoch, {}, {}});
+  co_return true;
+}
+
+monitor::SwarmView Host::view() {
+  monitor::SwarmFacts facts;
+  facts.unix_ms = runtime_.clock().unix_ms();
+  facts.run.run_id = manifest_.run_id;
+  facts.run.self = node_->self();
+  facts.run.connected = node_->directory().connected();
+  facts.run.epoch = tracker_->global_epoch().value_or(0);
+  const auto standings = tracker_->others();
+  facts.run.samples = static_cast<std::uint64_t>(progress::gathered(standings, facts.run.epoch, facts.unix_ms));
+  facts.run.target_batch_samples = manifest_.target_batch;
+  facts.run.loss_train = tracker_->loss();
+  const double rate = progress::samples_per_s(standings, facts.run.epoch);
+  if (rate > 0) {
+    const double missing = static_cast<double>(manifest_.target_batch) - static_cast<double>(facts.run.samples);
+    facts.run.eta_s = std::max(0.0, missing) / rate;
+  }
+  if (saved_at_) facts.run.checkpoint_age_s = to_seconds(runtime_.clock().now() - *saved_at_);
+  facts.run.last_event_id = events_->last_id();
+  facts.majority_hash = progress::majority(standings, facts.run.epoch);
+  for (const node::Member& member : node_->members()) {
+    facts.members.push_back({member.peer, member.record.name, member.record.role,
+                             member.record.reachable ? "open" : "outbound_only", member.record.software});
+    const net::LinkState link = node_->endpoint().link(member.peer);
+    if (link.connected)
+      facts.links.push_back({member.peer, to_seconds(link.rtt), link.up_bytes_per_s, link.down_bytes_per_s});
+  }
+  for (const auto& [peer, record] : standings) {
+    facts.progress.push_back(
+        {peer, record.epoch, record.samples, record.samples_per_s, record.parameters, record.unix_ms});
+  }
+  return monitor::view_swarm(facts);
+}
+
+HostStatus Host::status() {
+  HostStatus status;
+  runtime_.on_loop([&] {
+    status.epoch = tracker_->global_epoch().value_or(0);
+    status.peers = tracker_->current_peers() - 1;
+    status.loss = tracker_->loss();
+    status.samples_per_s = progress::samples_per_s(tracker_->others(), status.epoch);
+  });
+  return status;
+}
+
+std::vector<std::string> Host::addresses() {
+  std::vector<std::string> out;
+  runtime_.on_loop([&] {
+    for (const net::Address& address : node_->endpoint().listening())
+      out.push_back(node::to_string(node::PeerAddress{address, node_->self()}));
+  });
+  return out;
+}
+
+std::string Host::dashboard() {
+  std::string out;
+  runtime_.on_loop([&] {
+    if (http_) out = net::to_string(http_->local());
+  });
+  return out;
+}
+
+void Host::check() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+}  // namespace collab::coordinator

@@ -1,0 +1,109 @@
+#pragma once
+// A coordinator at work: a node that serves the directory, the run's files and its state over HTTP, and keeps
+// checkpoints.
+
+#include "base/log.hpp"
+#include "base/metrics.hpp"
+#include "base/signal.hpp"
+#include "base/task_group.hpp"
+#include "found_run.hpp"
+#include "monitor/api.hpp"
+#include "monitor/http_server.hpp"
+#include "monitor/status_socket.hpp"
+#include "net/tcp.hpp"
+#include "node/node.hpp"
+#include "node/runtime.hpp"
+#include "progress/tracker.hpp"
+#include "recipes/recipe.hpp"
+#include "state/checkpoint.hpp"
+#include "state/store.hpp"
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace collab::coordinator {
+
+struct HostOptions {
+  std::string run_id;
+  std::filesystem::path home;
+  std::string name;
+  std::vector<std::string> bootstrap;
+  std::string listen;
+  std::string dashboard;  ///< address; "off": none
+  bool answer_lan = true;
+  std::filesystem::path allow_list;
+  std::uint64_t checkpoint_every = 50;
+  std::size_t keep = 5;
+};
+
+/// What the person who hosts may want to see.
+struct HostStatus {
+  std::uint64_t epoch = 0;
+  std::size_t peers = 0;
+  double loss = 0;  ///< NaN: unknown
+  double samples_per_s = 0;
+};
+
+/// From construction to destruction on the air. Any thread.
+class Host {
+ public:
+  /// Opens ports and files. Throws `Failure`.
+  Host(HostOptions options, Log& log, Identity identity, const Signed& statement, const RunFiles& files);
+  /// Says good-bye; peers go on.
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  HostStatus status();
+  /// `ID@host:port` of each address where peers may dial.
+  std::vector<std::string> addresses();
+  /// Where HTTP is served; empty: nowhere.
+  std::string dashboard();
+  /// Throws what a task let out.
+  void check();
+  /// Whether somebody asked through the status socket that it ends.
+  bool asked_to_leave() const noexcept { return asked_to_leave_; }
+
+ private:
+  Task<> serve(const RunFiles& files);
+  Task<> keep_checkpoints();
+  Task<bool> save_checkpoint(std::uint64_t epoch);
+  monitor::SwarmView view();
+  Task<> watch_peers();
+
+  HostOptions options_;
+  Log& log_;
+  Metrics metrics_;
+  node::Manifest manifest_;
+  recipes::Recipe recipe_;
+  std::filesystem::path tokenizer_;
+  node::Runtime runtime_;
+  net::TcpNetwork network_;
+  Random random_;
+  std::atomic<bool> asked_to_leave_ = false;
+
+  // on the loop
+  std::unique_ptr<node::Node> node_;
+  std::unique_ptr<progress::Tracker> tracker_;
+  std::unique_ptr<state::Store> store_;
+  std::unique_ptr<state::Checkpoints> checkpoints_;
+  std::unique_ptr<monitor::Events> events_;
+  monitor::Rounds rounds_;
+  std::unique_ptr<monitor::HttpServer> http_;
+  std::unique_ptr<monitor::StatusSocket> status_socket_;
+  std::unique_ptr<Signal> stopping_;
+  bool stop_ = false;
+  std::optional<TimePoint> saved_at_;
+
+  std::future<void> served_;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace collab::coordinator

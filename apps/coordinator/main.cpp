@@ -1,0 +1,181 @@
+// collab-coordinator: founds a run and hosts it.
+
+#include "cli/program.hpp"
+#include "host.hpp"
+#include "monitor/status_client.hpp"
+#include "options.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+namespace collab::coordinator {
+namespace {
+
+constexpr auto kLinePeriod = std::chrono::seconds(1);
+
+std::filesystem::path home_of(const node::Config& config) {
+  if (config.has("home")) return config.text("home");
+  const char* data = std::getenv("XDG_DATA_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base = data != nullptr && *data == '/'
+                                         ? std::filesystem::path(data)
+                                         : std::filesystem::path(home != nullptr ? home : ".") / ".local/share";
+  return base / "collab/coordinator" / config.text("run-id");
+}
+
+/// What the person who hosts sees, and what a program reads.
+struct Voice {
+  bool json = false;
+  bool quiet = false;
+  void say(const std::string& text) const {
+    if (!json && !quiet) fmt::print(stderr, "{}\n", text);
+  }
+  void tell(const nlohmann::json& object) const {
+    if (!json) return;
+    fmt::print("{}\n", object.dump());
+    std::fflush(stdout);
+  }
+};
+
+bool is_loopback(const std::string& listen) {
+  return listen.starts_with("127.") || listen.starts_with("[::1]") || listen.starts_with("localhost:");
+}
+
+void check_admission(node::Config& config) {
+  if (config.has("admission")) return;
+  if (!is_loopback(config.text("listen"))) {
+    throw Failure(ExitCode::usage, "who may join is not said, and this address is not only for this machine",
+                  "--admission open for everybody, or --admission list --allow FILE");
+  }
+  config.set("admission", "open", node::Origin::built_in);
+}
+
+Signed manifest_of(node::Config& config, const RunFiles& files, const std::filesystem::path& home, const Voice& voice) {
+  if (auto stored = node::load_manifest(files.manifest)) {
+    if (config.toggle("new-run"))
+      voice.say(fmt::format("run {} is founded already; going on with it", config.text("run-id")));
+    return std::move(*stored);
+  }
+  if (!config.toggle("new-run")) {
+    throw Failure(ExitCode::usage, fmt::format("{} holds no run {}", home.string(), config.text("run-id")),
+                  "--new-run to found it, or --home where it is");
+  }
+  check_admission(config);
+  const Identity authority = Identity::load_or_create(home / "authority.key");
+  return found_run(config, config.text("run-id"), authority, files, [&](const std::string& text) { voice.say(text); });
+}
+
+void host_until_asked(Host& host, const cli::Interrupt& interrupt, const Voice& voice) {
+  auto next_line = std::chrono::steady_clock::now();
+  std::uint64_t shown = 0;
+  while (!interrupt.asked() && !host.asked_to_leave()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    host.check();
+    if (std::chrono::steady_clock::now() < next_line) continue;
+    next_line += kLinePeriod;
+    const HostStatus status = host.status();
+    voice.tell({{"event", "status"},
+                {"epoch", status.epoch},
+                {"peers", status.peers},
+                {"samples_per_s", status.samples_per_s}});
+    if (status.epoch == shown) continue;
+    shown = status.epoch;
+    voice.say(fmt::format("epoch {}  loss {}  {} peers  {:.0f} samples/s", status.epoch,
+                          std::isfinite(status.loss) ? fmt::format("{:.3f}", status.loss) : "-", status.peers,
+                          status.samples_per_s));
+  }
+}
+
+int run(node::Config& config) {
+  const std::filesystem::path home = home_of(config);
+  const Voice voice{config.toggle("json"), config.toggle("quiet")};
+  const cli::Interrupt interrupt;
+  Identity identity = Identity::load_or_create(home / "identity.key");
+  Log::Options log_options;
+  log_options.stderr_level = cli::parse_log_level(config.text("log-level"));
+  log_options.file = config.has("log-file") ? config.text("log-file") : (home / "logs/coordinator.jsonl").string();
+  std::filesystem::create_directories(std::filesystem::path(log_options.file).parent_path());
+  Log log(log_options);
+  const RunFiles files(home);
+  const Signed statement = manifest_of(config, files, home, voice);
+
+  HostOptions options;
+  options.run_id = config.text("run-id");
+  options.home = home;
+  options.name = config.text("name");
+  options.bootstrap = config.list("bootstrap");
+  options.listen = config.text("listen");
+  options.dashboard = config.text("dashboard");
+  options.answer_lan = config.toggle("lan");
+  options.allow_list = config.text("allow");
+  options.checkpoint_every = static_cast<std::uint64_t>(config.number("checkpoint-every"));
+  options.keep = static_cast<std::size_t>(config.number("keep"));
+  Host host(options, log, std::move(identity), statement, files);
+
+  const std::string key = statement.signer.text();
+  voice.say(fmt::format("hosting {}; key {}", options.run_id, key));
+  for (const std::string& address : host.addresses()) voice.say(fmt::format("peers dial {}", address));
+  if (!host.dashboard().empty())
+    voice.say(fmt::format("state: http://{0}/api/v1/state, metrics: http://{0}/metrics", host.dashboard()));
+  voice.say(fmt::format("join with: collab-peer --run-id {}#{} --bootstrap HOST:PORT", options.run_id, key));
+  voice.tell({{"event", "ready"}, {"addresses", host.addresses()}, {"dashboard", host.dashboard()}, {"key", key}});
+  host_until_asked(host, interrupt, voice);
+  voice.say("leaving; peers go on without this coordinator");
+  return 0;
+}
+
+int show_manifest(const node::Config& config) {
+  const auto stored = node::load_manifest(RunFiles(home_of(config)).manifest);
+  if (!stored)
+    throw Failure(ExitCode::usage, fmt::format("{} holds no run", home_of(config).string()), "--home, or --new-run");
+  const auto manifest = node::read_manifest(*stored, config.text("run-id"), std::nullopt);
+  if (!manifest) throw Failure(ExitCode::incompatible, manifest.error().reason, "another --home");
+  fmt::print("run {}  sequence {}\nkey {}\ntarget batch {}  codec {}  group size at most {}\nrecipe {}\n",
+             manifest->run_id, manifest->sequence, manifest->authority.text(), manifest->target_batch, manifest->codec,
+             manifest->group_size_max, manifest->recipe);
+  return 0;
+}
+
+int dispatch(const std::vector<std::string>& arguments) {
+  node::Config config(coordinator_options());
+  config.read_environment(std::getenv);
+  const cli::Parsed parsed = cli::parse(coordinator_synopsis(), config, arguments);
+  if (parsed.help) {
+    fmt::print("{}", cli::help(coordinator_synopsis(), config.table()));
+    return 0;
+  }
+  if (parsed.version) {
+    fmt::print("collab-coordinator 0.1.0\n");
+    return 0;
+  }
+  if (parsed.command == "config") {
+    fmt::print("{}", config.describe());
+    return 0;
+  }
+  if (!config.has("run-id")) throw Failure(ExitCode::usage, "which run is not said", "--run-id NAME");
+  if (!node::is_run_id(config.text("run-id"))) {
+    throw Failure(ExitCode::usage, fmt::format("\"{}\" is no run id", config.text("run-id")),
+                  "1 to 64 of a-z 0-9 . _ -");
+  }
+  if (parsed.command == "manifest") return show_manifest(config);
+  if (parsed.command == "status") {
+    fmt::print("{}\n", monitor::ask_node(home_of(config), "status"));
+    return 0;
+  }
+  return run(config);
+}
+
+}  // namespace
+}  // namespace collab::coordinator
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return collab::cli::run_program("collab-coordinator", [&] { return collab::coordinator::dispatch(arguments); });
+}

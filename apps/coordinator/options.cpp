@@ -1,0 +1,57 @@
+#include "options.hpp"
+
+namespace collab::coordinator {
+
+using node::OptionKind;
+
+node::OptionTable coordinator_options() {
+  constexpr double kMany = 1e15;
+  const char* run = "Run";
+  const char* founding = "Founding a run (--new-run)";
+  const char* net = "Network";
+  const char* output = "Output";
+  return {
+      {"run-id", OptionKind::text, run, "NAME", "", "which run: a-z 0-9 . _ - , at most 64"},
+      {"home", OptionKind::text, run, "DIR", "", "keys, text, checkpoints; ~/.local/share/collab/coordinator/NAME"},
+      {"name", OptionKind::text, run, "TEXT", "coordinator", "shown to others"},
+      {"bootstrap", OptionKind::list, run, "ADDR", "", "other members, when this is not the first coordinator"},
+      {"checkpoint-every", OptionKind::number, run, "EPOCHS", "50", "0: keep none", 0, kMany},
+      {"keep", OptionKind::number, run, "N", "5", "checkpoints kept", 1, 1000},
+      {"new-run", OptionKind::toggle, founding, "", "", "found the run, unless this home holds it already"},
+      {"preset", OptionKind::text, founding, "NAME", "tiny", "demo, tiny, base or large"},
+      {"data", OptionKind::text, founding, "DIR", "", "text: .txt, .txt.zst, .jsonl; else what tools/setup unpacked"},
+      {"target-batch", OptionKind::number, founding, "SAMPLES", "", "per optimizer step; the preset's", 1, 1e9},
+      {"epochs", OptionKind::number, founding, "N", "", "length of the run; the preset's", 1, kMany},
+      {"seed", OptionKind::number, founding, "N", "", "of first parameters, order and masks", 0, 9e15},
+      {"codec", OptionKind::text, founding, "NAME", "float16", "float32, float16, bfloat16, linear8, dynamic8"},
+      {"group-size-max", OptionKind::number, founding, "N", "64", "peers that average together", 2, 64},
+      {"commit-fraction", OptionKind::real, founding, "X", "0.5", "of the target batch; a round with less fails", 0.01,
+       1},
+      {"admission", OptionKind::text, founding, "MODE", "", "open or list; must be given, but on loopback"},
+      {"allow", OptionKind::text, founding, "FILE", "", "peer ids that may join, one a line; for admission list"},
+      {"listen", OptionKind::text, net, "ADDR", "[::]:4600", "where peers dial"},
+      {"lan", OptionKind::toggle, net, "", "on", "answer peers that look for the run on the local network"},
+      {"dashboard", OptionKind::text, net, "ADDR", "127.0.0.1:4680", "HTTP: /metrics, /api/v1/state; off: none"},
+      {"log-level", OptionKind::text, output, "LEVEL", "warn", "debug, info, warn, error, off: on stderr"},
+      {"log-file", OptionKind::text, output, "FILE", "", "JSON lines; HOME/logs/coordinator.jsonl"},
+      {"json", OptionKind::toggle, output, "", "", "one JSON object per line on stdout"},
+      {"quiet", OptionKind::toggle, output, "", "", "warnings and errors only"},
+  };
+}
+
+cli::Synopsis coordinator_synopsis() {
+  cli::Synopsis synopsis;
+  synopsis.program = "collab-coordinator";
+  synopsis.sentence =
+      "founds and hosts a run: directory, manifest, files, checkpoints, state over HTTP. Trains nothing.";
+  synopsis.commands = {{"run", "host the run until Ctrl+C; peers go on without it"},
+                       {"manifest", "what this home's run is, as signed"},
+                       {"status", "how the coordinator that runs here is doing"},
+                       {"config", "each option, its value, and who set it"}};
+  synopsis.examples = {"collab-coordinator --new-run --run-id my-run --preset tiny --data my-text --admission open",
+                       "collab-coordinator --run-id my-run", "collab-coordinator manifest --run-id my-run"};
+  synopsis.read_on = "doc/operating.md says more";
+  return synopsis;
+}
+
+}  // namespace collab::coordinator

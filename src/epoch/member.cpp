@@ -154,7 +154,20 @@ void Member::show() {
   context_.tracker.show(own);
 }
 
+/// What our line can do is what the best connection showed.
+void Member::tell_bandwidth() {
+  double up = 0;
+  double down = 0;
+  for (const auto& [peer, record] : context_.tracker.others()) {
+    const net::LinkState link = context_.net.link(peer);
+    up = std::max(up, link.up_bytes_per_s);
+    down = std::max(down, link.down_bytes_per_s);
+  }
+  matchmaker_.bandwidth(static_cast<std::uint64_t>(up), static_cast<std::uint64_t>(down));
+}
+
 Task<> Member::take_part(TaskGroup& tasks) {
+  tell_bandwidth();
   EpochOptions options;
   options.epoch = epoch_;
   options.attempt = attempt_;
@@ -301,6 +314,7 @@ Task<bool> Member::download_state() {
     if (donors.empty()) co_return false;
     state::WantedState wanted;
     wanted.epoch = epoch;
+    wanted.parameters = progress::majority(context_.tracker.others(), epoch);  // unknown while epochs are short
     wanted.deadline = start + kStateTime;
     std::size_t sources = 0;
     const auto on_progress = [&sources](const state::Progress& progress) { sources = progress.donors; };

@@ -93,7 +93,7 @@ class Member {
   /// Ends after `leave()`, at `epochs_max`, or when the trainer has left. `first_epoch`: that of the parameters that
   /// the trainer begins with (0, or a checkpoint's).
   Task<> run(std::uint64_t first_epoch);
-  /// Contributes what is in hand when a round is due within `leave_wait`, tells the others, ends `run()`.
+  /// Tells the others not to wait and ends `run()`. Samples of an epoch that is not full yet are lost.
   Task<> leave();
 
   /// A copy of the state at the begin of `epoch`: the source of the store. Errors: `stale` when that is over, `late`
@@ -116,6 +116,7 @@ class Member {
   Task<> after_failure(boost::system::error_code why);
   void committed(EpochReport report);
   Task<> heal();
+  void tell_bandwidth();
   void show();
   void tell(MemberEvent::Kind kind, std::string text = {}, std::uint64_t samples = 0);
   matchmaking::MatchmakerOptions matchmaker_options() const;

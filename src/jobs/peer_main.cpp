@@ -4,6 +4,7 @@
 #include "jobs/peer_commands.hpp"
 #include "jobs/peer_options.hpp"
 #include "jobs/peer_run.hpp"
+#include "node/run_name.hpp"
 
 #include <fmt/format.h>
 
@@ -41,7 +42,14 @@ int dispatch(const Registry& jobs, const std::vector<std::string>& arguments) {
     fmt::print("collab-peer 0.1.0\n");
     return 0;
   }
+  if (!parsed.argument.empty() && !config.has("run-id")) {
+    const node::JoinLink link = node::parse_join_link(parsed.argument);
+    config.set("run-id", node::to_string(link.run), node::Origin::flag, "the link");
+  }
   read_files(config);
+  if (!config.has("run-id") && parsed.command != "config") {
+    throw Failure(ExitCode::usage, "which run to join is not said", "collab-peer --run-id NAME, or a join link");
+  }
   if (parsed.command == "config") return show_config(config);
   if (parsed.command == "status") return show_status(config);
   if (parsed.command == "leave") return ask_to_leave(config);

@@ -26,7 +26,7 @@ node::OptionTable peer_options() {
       {"checkpoint-every", OptionKind::number, work, "EPOCHS", "100", "0: only when leaving", 0, kMany},
       {"keep", OptionKind::number, work, "N", "5", "checkpoints kept, beside the best", 1, 1000},
       {"no-evaluate", OptionKind::toggle, work, "", "", "leave evaluation to others"},
-      {"listen", OptionKind::text, net, "ADDR", "[::]:4600", "where others dial; busy ports: the next ones"},
+      {"listen", OptionKind::text, net, "ADDR", "", "where others dial; [::]:4600, busy: the next ports"},
       {"client", OptionKind::toggle, net, "", "", "dial only, never listen"},
       {"lan", OptionKind::toggle, net, "", "on", "ask the local network for the run; --no-lan: never"},
       {"patience", OptionKind::number, net, "SECONDS", "300", "for finding the run, then exit 3", 1, 1e9},

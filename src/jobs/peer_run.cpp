@@ -54,7 +54,6 @@ class Stay {
   void train();
   void after_epoch(optim::StepResult result);
   void write_csv(const epoch::EpochReport& report);
-  double bytes_moved(const char* direction);
   void evaluate();
   void save();
   bool asked_to_stop() const { return interrupt_.asked() || (status_ && status_->asked_to_leave()); }
@@ -135,6 +134,7 @@ void Stay::make_job() {
   optim::OptimizerOptions options;
   options.stepper = runnable_.stepper;
   options.epochs_max = epochs_max_;
+  options.seed = recipe_.seed;
   optimizer_ =
       std::make_unique<optim::Optimizer>(collaboration_, runnable_.job->module(), runnable_.optimizer, options);
 }
@@ -201,15 +201,6 @@ void Stay::train() {
   }
 }
 
-/// Since this process started, of all classes of traffic.
-double Stay::bytes_moved(const char* direction) {
-  double sum = 0;
-  for (const char* traffic : {"control", "latency", "bulk"}) {
-    sum += collaboration_.parts().metrics.value("collab_bytes_total", {{"direction", direction}, {"class", traffic}});
-  }
-  return sum;
-}
-
 void Stay::after_epoch(optim::StepResult result) {
   const std::uint64_t epoch = optimizer_->epoch();
   const optim::Progress progress = collaboration_.progress();
@@ -229,8 +220,8 @@ void Stay::after_epoch(optim::StepResult result) {
                   {"own_samples", committed && report ? report->own_weight : 0},
                   {"peers", committed && report && report->group ? report->group->roster.size() : 1},
                   {"averaging_s", committed && report ? to_seconds(report->averaging) : 0.0},
-                  {"bytes_up", bytes_moved("sent")},
-                  {"bytes_down", bytes_moved("received")},
+                  {"bytes_up", collaboration_.parts().moved("sent")},
+                  {"bytes_down", collaboration_.parts().moved("received")},
                   {"parameters", to_hex(optimizer_->parameter_hash())}});
   }
   if (committed && report) write_csv(*report);

@@ -36,7 +36,7 @@ Access::Options access_rules(const NodeOptions& options, const PeerId& own, cons
   if (manifest.admission == Admission::allow_list && options.allow_list.empty()) {
     // only who has the list can enforce it; the others rely on the coordinators, whose directory admits nobody else
     rules.admission = Admission::open;
-    log.warn("node.admission_not_enforced", {{"run", manifest.run_id}, {"advice", "give the list: --allow-list FILE"}});
+    log.warn("node.admission_not_enforced", {{"run", manifest.run_id}, {"advice", "give the list: --allow FILE"}});
   }
   return rules;
 }

@@ -18,6 +18,7 @@ namespace collab::optim {
 namespace {
 
 constexpr Duration kLeaveTime = std::chrono::seconds(10);
+constexpr Duration kRatePeriod = std::chrono::seconds(2);
 constexpr std::size_t kEventsMax = 1024;
 
 std::filesystem::path default_home(const std::string& run_id) {
@@ -131,6 +132,33 @@ Task<> Collaboration::Parts::serve() {
   co_await std::move(scope);
 }
 
+void Collaboration::Parts::measure_rates(Progress& progress) {
+  const std::lock_guard lock(mutex);
+  const TimePoint now = runtime.clock().now();
+  if (now - rates.at >= kRatePeriod) {
+    const double seconds = to_seconds(now - rates.at);
+    const double sent = moved("sent");
+    const double received = moved("received");
+    if (rates.at != TimePoint()) {
+      rates.up_bytes_per_s = (sent - rates.sent) / seconds;
+      rates.down_bytes_per_s = (received - rates.received) / seconds;
+    }
+    rates.at = now;
+    rates.sent = sent;
+    rates.received = received;
+  }
+  progress.up_bytes_per_s = rates.up_bytes_per_s;
+  progress.down_bytes_per_s = rates.down_bytes_per_s;
+}
+
+double Collaboration::Parts::moved(const char* direction) const {
+  double sum = 0;
+  for (const char* traffic : {"control", "latency", "bulk"}) {
+    sum += metrics.value("collab_bytes_total", {{"direction", direction}, {"class", traffic}});
+  }
+  return sum;
+}
+
 Task<> Collaboration::Parts::leave() {
   if (member != nullptr) co_await member->leave();
   node->directory().withdraw(std::string(progress::kProgressKey), "");  // nobody counts on us for the time of a record
@@ -235,6 +263,7 @@ Progress Collaboration::progress() const {
   Parts& parts = *parts_;
   Progress progress;
   if (!parts.started || parts.left) return progress;
+  parts.measure_rates(progress);
   parts.runtime.on_loop([&] {
     progress.reachability = nat::name(parts.node->reachability().state());
     progress.target_batch = parts.manifest->target_batch;

@@ -21,7 +21,7 @@ struct RunOptions {
   std::vector<std::string> bootstrap;  ///< "host:port", "ID@host:port" or a join link; empty: run book, contacts, LAN
   std::filesystem::path home;          ///< key, contacts, checkpoints; empty: ~/.local/share/collab/<run>
   std::string name;                    ///< shown to others; empty: from the peer id
-  std::string listen = "[::]:4600";    ///< tried with the ports after it, then with any
+  std::string listen;                  ///< "host:port"; empty: [::]:4600, or the next port that is free
   bool client = false;                 ///< never be dialled, even if it were possible
   std::optional<PeerId> authority;     ///< pins the run's key; empty: the first key seen is pinned
   bool discover_lan = true;            ///< ask the local network when nothing else is known

@@ -94,7 +94,8 @@ void Optimizer::Inner::start_member() {
   member_options.commit_fraction = manifest.commit_fraction;
   member_options.schema = hash_bytes("collab schema", stepper->schema().canonical());
   member_options.group_size_max = manifest.group_size_max;
-  member_options.role = parts.options.client ? matchmaking::Role::client : matchmaking::Role::node;
+  const bool dials_only = parts.options.client || parts.node->reachability().state() == nat::State::outbound_only;
+  member_options.role = dials_only ? matchmaking::Role::client : matchmaking::Role::node;
   member_options.incarnation = parts.incarnation;
   if (options.epochs_max > 0) member_options.epochs_max = options.epochs_max;
   if (manifest.schema != Digest() && manifest.schema != member_options.schema) {
@@ -220,7 +221,7 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
 
 std::vector<Unit> Optimizer::next_units(std::size_t n) {
   std::vector<Unit> units(n);
-  for (Unit& unit : units) unit = {epoch(), inner_->unit_base + inner_->units_taken++, 0};
+  for (Unit& unit : units) unit = {epoch(), inner_->unit_base + inner_->units_taken++, inner_->options.seed};
   return units;
 }
 

@@ -34,6 +34,7 @@ class Stopped : public std::runtime_error {
 struct OptimizerOptions {
   StepperOptions stepper;
   std::uint64_t epochs_max = 0;      ///< the run is over then; 0: never
+  std::uint64_t seed = 0;            ///< of the order and masks of the run
   std::uint64_t first_epoch = 0;     ///< of the parameters that the module has now
   std::optional<std::string> codec;  ///< of gradients; empty: the manifest's
 };

@@ -46,6 +46,9 @@ struct Collaboration::Parts {
   /// Throws what `fail` kept.
   void check();
   void tell(Event event);
+  /// Bytes of all classes of traffic since the start; `direction`: sent or received.
+  double moved(const char* direction) const;
+  void measure_rates(Progress& progress);
   /// Calls the user's callback with what has happened. On the trainer's thread.
   void deliver_events();
   const Identity& identity() const noexcept { return node->identity(); }
@@ -78,6 +81,14 @@ struct Collaboration::Parts {
   bool started = false;
   std::atomic<bool> left = false;
   std::mutex mutex;  ///< of what follows
+  struct Rates {
+    TimePoint at{};
+    double sent = 0;
+    double received = 0;
+    double up_bytes_per_s = 0;
+    double down_bytes_per_s = 0;
+  };
+  Rates rates;
   std::exception_ptr failure;
   std::deque<Event> events;
   std::function<void(const Event&)> callback;

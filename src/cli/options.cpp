@@ -110,9 +110,11 @@ Parsed parse(const Synopsis& synopsis, node::Config& config, const std::vector<s
 std::string help(const Synopsis& synopsis, const node::OptionTable& table) {
   std::string out = fmt::format("{}: {}\n\n", synopsis.program, synopsis.sentence);
   if (!synopsis.commands.empty()) {
+    std::size_t width = 10;
+    for (const Command& command : synopsis.commands) width = std::max(width, command.name.size());
     for (const Command& command : synopsis.commands) {
       const bool first = &command == &synopsis.commands.front();
-      out += fmt::format("  {:<10} {}{}\n", command.name, command.help, first ? " (default)" : "");
+      out += fmt::format("  {:<{}} {}{}\n", command.name, width, command.help, first ? " (default)" : "");
     }
     out += "\n";
   }

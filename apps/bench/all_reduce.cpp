@@ -1,0 +1,150 @@
+#include "all_reduce.hpp"
+
+#include "base/text.hpp"
+#include "swarm.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+namespace collab::bench {
+namespace {
+
+using nlohmann::json;
+
+double median(std::vector<double> values) {
+  assert(!values.empty());
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+template <class Field>
+std::vector<double> each(const std::vector<RoundFigures>& rounds, Field field) {
+  std::vector<double> values;
+  for (const RoundFigures& round : rounds) values.push_back(field(round));
+  return values;
+}
+
+/// Runnable processes of the machine, averaged over the last minute.
+double load() {
+  double average = 0;
+  return ::getloadavg(&average, 1) == 1 ? average : -1;
+}
+
+struct Figures {
+  double load_before = 0;
+  std::vector<RoundFigures> rounds;
+  Results results;
+};
+
+double mean_of_peers(const Figures& figures, const auto& field) {
+  double sum = 0;
+  double count = 0;
+  for (const RoundFigures& round : figures.rounds) {
+    for (const auto value : field(round)) sum += static_cast<double>(value);
+    count += static_cast<double>(field(round).size());
+  }
+  return sum / count;
+}
+
+std::vector<double> peer_medians(const Figures& figures, std::size_t peers) {
+  std::vector<double> medians;
+  for (std::size_t i = 0; i < peers; ++i)
+    medians.push_back(
+        median(each(figures.rounds, [&](const RoundFigures& round) { return round.seconds_of_peer[i]; })));
+  return medians;
+}
+
+json to_json(const AllReduceOrder& order, const Figures& figures) {
+  const Workload& workload = order.workload;
+  const auto seconds = each(figures.rounds, [](const RoundFigures& round) { return round.seconds; });
+  const auto counted = each(figures.rounds, [](const RoundFigures& round) { return round.counted; });
+  const auto views = each(figures.rounds, [](const RoundFigures& round) { return double(round.views); });
+  const double cpu = mean_of_peers(
+      figures, [](const RoundFigures& round) -> const auto& { return round.cpu_s; });
+  const double bytes = mean_of_peers(
+      figures, [](const RoundFigures& round) -> const auto& { return round.bytes_sent; });
+  const double hundreds_of_mb = static_cast<double>(workload.values()) * sizeof(float) / 1e8;
+  return {
+      {"bench", order.name},
+      {"peers", workload.peers},
+      {"tensors", workload.tensors},
+      {"floats", workload.values()},
+      {"codec", workload.codec},
+      {"rounds", order.rounds},
+      {"seed", workload.seed},
+      {"encrypted", true},  // TLS 1.3 is the only transport that an endpoint has
+      {"seconds_min", *std::min_element(seconds.begin(), seconds.end())},
+      {"seconds_median", median(seconds)},
+      {"seconds_max", *std::max_element(seconds.begin(), seconds.end())},
+      {"seconds_median_of_peer", peer_medians(figures, workload.peers)},
+      {"exchange_seconds_median", median(each(figures.rounds, [](const RoundFigures& r) { return r.exchange_s; }))},
+      {"commit_seconds_median", median(each(figures.rounds, [](const RoundFigures& r) { return r.commit_s; }))},
+      {"apply_seconds_median", median(each(figures.rounds, [](const RoundFigures& r) { return r.apply_s; }))},
+      {"cpu_seconds_per_peer", cpu},
+      {"cpu_seconds_per_peer_per_100MB", cpu / hundreds_of_mb},
+      {"bytes_sent_per_peer", static_cast<std::uint64_t>(bytes)},
+      {"counted_min", *std::min_element(counted.begin(), counted.end())},
+      {"views_max", static_cast<std::uint32_t>(*std::max_element(views.begin(), views.end()))},
+      {"digests", figures.results.digests},
+      {"equal_bytes", figures.results.equal_bytes},
+      {"max_relative_error", figures.results.max_relative_error},
+      {"peak_memory_bytes", figures.results.peak_memory_bytes},
+      {"descriptors", figures.results.descriptors},
+      {"processors", std::thread::hardware_concurrency()},
+      {"load_before", figures.load_before},
+      {"load_after", load()},
+  };
+}
+
+void print_table(const json& figures) {
+  const auto real = [&](const char* field) {
+    return figures.at(field).is_null() ? std::numeric_limits<double>::infinity() : figures.at(field).get<double>();
+  };
+  const auto bytes = [&](const char* field) { return human_bytes(figures.at(field).get<std::uint64_t>()); };
+  const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
+  fmt::print("{}: {} peers, {} floats in {} tensors as {}, {} rounds on loopback with TLS\n",
+             figures.at("bench").get<std::string>(), figures.at("peers").get<int>(),
+             figures.at("floats").get<std::uint64_t>(), figures.at("tensors").get<std::uint64_t>(),
+             figures.at("codec").get<std::string>(), figures.at("rounds").get<int>());
+  row("seconds a round", fmt::format("{:.3f} median, {:.3f} least, {:.3f} most", real("seconds_median"),
+                                     real("seconds_min"), real("seconds_max")));
+  row("of which", fmt::format("{:.3f} exchange, {:.3f} commit, {:.3f} apply", real("exchange_seconds_median"),
+                              real("commit_seconds_median"), real("apply_seconds_median")));
+  row("CPU seconds", fmt::format("{:.3f} a peer and round, {:.3f} per 100 MB of float32", real("cpu_seconds_per_peer"),
+                                 real("cpu_seconds_per_peer_per_100MB")));
+  row("sent", bytes("bytes_sent_per_peer") + " a peer and round");
+  row("equal bytes", figures.at("equal_bytes").get<bool>() ? "yes" : "NO");
+  row("relative error", fmt::format("{:.3g} at most", real("max_relative_error")));
+  row("peak memory", bytes("peak_memory_bytes") + " of a peer");
+  row("descriptors", fmt::format("{} of a peer", figures.at("descriptors").get<int>()));
+  row("machine", fmt::format("{} processors, load {:.2f} before, {:.2f} after", figures.at("processors").get<int>(),
+                             real("load_before"), real("load_after")));
+}
+
+}  // namespace
+
+int measure_all_reduce(const AllReduceOrder& order) {
+  Figures figures;
+  figures.load_before = load();
+  Swarm swarm(order.workload, order.log_level);
+  swarm.average(1);  // connections, buffers and measured rates are there from the second on
+  for (std::size_t i = 0; i < order.rounds; ++i) figures.rounds.push_back(swarm.average(2 + i));
+  figures.results = swarm.results();
+  const json out = to_json(order, figures);
+  if (order.json) {
+    fmt::print("{}\n", out.dump());
+  } else {
+    print_table(out);
+  }
+  return static_cast<int>(figures.results.equal_bytes ? ExitCode::done : ExitCode::bug);
+}
+
+}  // namespace collab::bench

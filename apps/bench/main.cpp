@@ -1,0 +1,63 @@
+// collab-bench: what the parts of collab cost on this machine.
+
+#include "all_reduce.hpp"
+#include "cli/program.hpp"
+#include "options.hpp"
+#include "worker.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace collab::bench {
+namespace {
+
+constexpr std::size_t kValuesMax = 1'000'000'000;  // 4 GB for each peer
+
+AllReduceOrder order_of(const std::string& command, const node::Config& config) {
+  const auto size = [&](const char* option) { return static_cast<std::size_t>(config.number(option)); };
+  const bool small = command == "small-tensors";
+  AllReduceOrder order;
+  order.name = command;
+  order.workload.peers = size("peers");
+  order.workload.tensors = small ? size("tensors") : 1;
+  order.workload.floats = config.has("floats") ? size("floats") : (small ? 100 : 18'000'000);
+  order.workload.codec = config.text("codec");
+  order.workload.seed = static_cast<std::uint64_t>(config.number("seed"));
+  order.rounds = size("rounds");
+  order.log_level = config.text("log-level");
+  order.json = config.toggle("json");
+  if (order.workload.values() > kValuesMax) {
+    throw Failure(ExitCode::usage, fmt::format("{} values are too many", order.workload.values()),
+                  fmt::format("at most {} in all tensors together", kValuesMax));
+  }
+  order.workload.codecs();  // what cannot be meant is said before anything starts
+  cli::parse_log_level(order.log_level);
+  return order;
+}
+
+int dispatch(const std::vector<std::string>& arguments) {
+  node::Config config(bench_options());
+  config.read_environment(std::getenv);
+  const cli::Parsed parsed = cli::parse(bench_synopsis(), config, arguments);
+  if (parsed.help) {
+    fmt::print("{}", cli::help(bench_synopsis(), config.table()));
+    return 0;
+  }
+  if (parsed.version) {
+    fmt::print("collab-bench 0.1.0\n");
+    return 0;
+  }
+  return measure_all_reduce(order_of(parsed.command, config));
+}
+
+}  // namespace
+}  // namespace collab::bench
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  // this program starts itself so, once for each peer
+  if (arguments == std::vector<std::string>{"worker"})
+    return collab::cli::run_program("collab-bench worker", [] { return collab::bench::run_worker(); });
+  return collab::cli::run_program("collab-bench", [&] { return collab::bench::dispatch(arguments); });
+}

@@ -1,0 +1,36 @@
+#include "options.hpp"
+
+namespace collab::bench {
+
+using node::OptionKind;
+
+node::OptionTable bench_options() {
+  const char* what = "What is averaged";
+  const char* output = "Output";
+  return {
+      {"peers", OptionKind::number, what, "N", "4", "processes, each a peer with its own loop", 2, 64},
+      {"floats", OptionKind::number, what, "N", "", "of the vector [18000000], of each small tensor [100]", 1, 1e9},
+      {"tensors", OptionKind::number, what, "N", "500", "small-tensors only", 1, 100'000},
+      {"codec", OptionKind::text, what, "NAME", "float32", "float32, float16, bfloat16, linear8, dynamic8"},
+      {"rounds", OptionKind::number, what, "N", "7", "that count, after one to warm up", 1, 10'000},
+      {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
+      {"json", OptionKind::toggle, output, "", "", "one JSON line instead of a table"},
+      {"log-level", OptionKind::text, output, "LEVEL", "warn",
+       "debug, info, warn, error, off: of the peers, on stderr"},
+  };
+}
+
+cli::Synopsis bench_synopsis() {
+  cli::Synopsis synopsis;
+  synopsis.program = "collab-bench";
+  synopsis.sentence = "measures what averaging costs, with real processes that talk TLS over this machine's loopback";
+  synopsis.commands = {{"all-reduce", "one large vector"},
+                       {"small-tensors", "many small tensors, packed into one vector"}};
+  synopsis.examples = {"collab-bench all-reduce --peers 4 --floats 18000000 --codec float32 --rounds 7 --json",
+                       "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
+                       "collab-bench all-reduce --codec float16"};
+  synopsis.read_on = "apps/bench/all_reduce.hpp says what each figure means";
+  return synopsis;
+}
+
+}  // namespace collab::bench

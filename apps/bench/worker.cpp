@@ -1,0 +1,296 @@
+#include "worker.hpp"
+
+#include "averaging/all_reduce.hpp"
+#include "base/frame.hpp"
+#include "base/random.hpp"
+#include "base/text.hpp"
+#include "child.hpp"
+#include "cli/program.hpp"
+#include "matchmaking/wire.hpp"
+#include "net/peer_endpoint.hpp"
+#include "net/tcp.hpp"
+#include "node/runtime.hpp"
+#include "workload.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <vector>
+
+namespace collab::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr auto kMeetTime = std::chrono::seconds(30);
+constexpr auto kLookAgain = std::chrono::milliseconds(10);
+
+/// The peer of `index`. A key from a seed, not a secret: it lives on the loopback of one machine for one measurement,
+/// and equal keys mean equal ranks, so that equal seeds give equal bytes everywhere.
+Identity identity_of(std::uint64_t seed, std::size_t index) {
+  Random random = Random(seed).derive(fmt::format("identity {}", index));
+  Identity::Seed secret{};
+  for (unsigned char& byte : secret) byte = static_cast<unsigned char>(random.below(256));
+  return Identity::generate(secret);
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+std::uint64_t peak_memory_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::uint64_t descriptors() {
+  const auto end = std::filesystem::directory_iterator();
+  return static_cast<std::uint64_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), end)) - 1;
+}
+
+struct Setup {
+  Workload workload;
+  std::size_t index = 0;
+  LogLevel log_level = LogLevel::warn;
+};
+
+struct Round {
+  std::uint64_t number = 0;
+  matchmaking::Group group;
+};
+
+class Peer {
+ public:
+  explicit Peer(const Setup& setup);
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  json introduction();
+  void meet(const json& others);
+  void prepare(const json& order);
+  json go();
+  json settle();
+  json result() const;
+  json error() const { return {{"max_relative_error", max_relative_error(setup_.workload, round_.number, values_)}}; }
+
+ private:
+  net::EndpointOptions endpoint_options() const;
+  Task<Result<>> connect(std::vector<net::Address> addresses, std::size_t everybody);
+  Task<Result<averaging::Outcome>> average(averaging::RoundReport& report);
+  std::uint64_t bytes_sent();
+
+  Setup setup_;
+  CodecMap codecs_;
+  std::vector<float> values_;
+  Log log_;
+  Metrics metrics_;
+  Identity identity_;
+  Access access_;
+  node::Runtime runtime_;
+  net::TcpNetwork network_;
+  std::unique_ptr<net::PeerEndpoint> endpoint_;
+  std::unique_ptr<TaskGroup> services_;
+  std::unique_ptr<TaskGroup> serving_;  // rounds that groupmates still need
+  std::vector<PeerId> others_;
+  Round round_;
+  double cpu_before_ = 0;
+  std::uint64_t bytes_before_ = 0;
+};
+
+Log::Options log_options(const Setup& setup) {
+  Log::Options options;
+  options.stderr_level = setup.log_level;
+  options.node = fmt::format("peer {}", setup.index);
+  return options;
+}
+
+Access::Options access_options(const Identity& identity) {
+  Access::Options options;
+  options.own = identity.id();
+  return options;
+}
+
+Peer::Peer(const Setup& setup)
+    : setup_(setup),
+      codecs_(setup.workload.codecs()),
+      values_(setup.workload.values()),
+      log_(log_options(setup)),
+      identity_(identity_of(setup.workload.seed, setup.index)),
+      access_(access_options(identity_)),
+      network_(runtime_.loop(), runtime_.clock()) {
+  const auto start = [this] {
+    net::PeerEndpoint::Needs needs{runtime_.loop(), runtime_.clock(), network_, Random(setup_.index), log_,
+                                   metrics_,        identity_,        access_};
+    endpoint_ = std::make_unique<net::PeerEndpoint>(needs, endpoint_options());
+    endpoint_->allow_conversation(averaging::round_protocol());
+    endpoint_->listen();
+    services_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
+    serving_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
+    services_->spawn("endpoint", endpoint_->run());
+  };
+  runtime_.on_loop(start);
+}
+
+Peer::~Peer() {
+  runtime_.call(serving_->stop());
+  runtime_.call(services_->stop());
+  const auto release = [this] {
+    serving_.reset();
+    services_.reset();
+    endpoint_.reset();
+  };
+  runtime_.on_loop(release);
+}
+
+net::EndpointOptions Peer::endpoint_options() const {
+  net::EndpointOptions options;
+  options.run = "bench";
+  options.software = "collab-bench";
+  net::Address any_port;
+  any_port.host = "127.0.0.1";
+  options.listen.push_back(any_port);
+  return options;
+}
+
+json Peer::introduction() {
+  std::string address;
+  runtime_.on_loop([&] { address = net::to_string(endpoint_->listening().front()); });
+  return {{"id", identity_.id().text()}, {"address", address}};
+}
+
+/// Whoever has the smaller index dials.
+void Peer::meet(const json& others) {
+  std::vector<net::Address> to_dial;
+  const auto introduce = [&] {
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      if (i == setup_.index) continue;
+      const PeerId id = PeerId::parse(others[i].at("id").get<std::string>()).value();
+      const net::Address address = net::parse_address(others[i].at("address").get<std::string>()).value();
+      endpoint_->introduce(id, {address});
+      others_.push_back(id);
+      if (i > setup_.index) to_dial.push_back(address);
+    }
+  };
+  runtime_.on_loop(introduce);
+  if (const auto met = runtime_.call(connect(to_dial, others.size() - 1)); !met)
+    throw Failure(ExitCode::machine, "the peers cannot reach each other on loopback: " + met.error().message(),
+                  "--log-level debug says what happened");
+}
+
+Task<Result<>> Peer::connect(std::vector<net::Address> addresses, std::size_t everybody) {
+  Clock& clock = runtime_.clock();
+  const TimePoint deadline = clock.now() + kMeetTime;
+  for (const net::Address& address : addresses) {
+    const auto reached = co_await endpoint_->connect(address, deadline);
+    if (!reached) co_return reached.error().code;
+  }
+  while (endpoint_->connected().size() < everybody) {
+    if (clock.now() > deadline) co_return Errc::late;
+    co_await clock.sleep_until(clock.now() + kLookAgain);
+  }
+  co_return Result<>();
+}
+
+void Peer::prepare(const json& order) {
+  const auto bytes = from_hex(order.at("begin").get<std::string>()).value();
+  const auto message = frame::decode<matchmaking::wire::Header>(std::as_bytes(std::span(bytes))).value();
+  round_.group = matchmaking::wire::from_wire(std::get<matchmaking::wire::Begin>(message.header)).value();
+  round_.number = order.at("round").get<std::uint64_t>();
+  fill(setup_.workload, setup_.index, round_.number, values_);
+  bytes_before_ = bytes_sent();
+}
+
+Task<Result<averaging::Outcome>> Peer::average(averaging::RoundReport& report) {
+  averaging::Context context{*endpoint_, runtime_.clock(), log_, identity_, *serving_};
+  averaging::AllReduceOptions options;
+  co_return co_await averaging::all_reduce(context, round_.group, codecs_, values_, weight_of(setup_.index), options,
+                                           report);
+}
+
+json Peer::go() {
+  cpu_before_ = cpu_seconds();
+  const TimePoint started = runtime_.clock().now();
+  averaging::RoundReport report;
+  const auto outcome = runtime_.call(average(report));
+  const double seconds = to_seconds(runtime_.clock().now() - started);
+  if (!outcome) return {{"failed", outcome.error().message()}, {"reason", static_cast<int>(report.reason)}};
+  double counted = 1;
+  for (const auto& peer : report.peers) counted = std::min(counted, peer.counted);
+  return {{"seconds", seconds},          {"exchange_s", report.exchange_s},
+          {"commit_s", report.commit_s}, {"apply_s", report.apply_s},
+          {"counted", counted},          {"views", report.views}};
+}
+
+json Peer::settle() {
+  runtime_.call(serving_->join());
+  return {{"cpu_s", cpu_seconds() - cpu_before_}, {"bytes_sent", bytes_sent() - bytes_before_}};
+}
+
+std::uint64_t Peer::bytes_sent() {
+  std::uint64_t sum = 0;
+  const auto count = [&] {
+    for (const PeerId& other : others_) sum += endpoint_->link(other).bytes_sent;
+  };
+  runtime_.on_loop(count);
+  return sum;
+}
+
+json Peer::result() const {
+  return {{"digest", to_hex(digest_of(values_))},
+          {"peak_memory_bytes", peak_memory_bytes()},
+          {"descriptors", descriptors()}};
+}
+
+Setup read_setup(const json& order) {
+  Setup setup;
+  setup.index = order.at("index").get<std::size_t>();
+  setup.log_level = cli::parse_log_level(order.at("log_level").get<std::string>());
+  setup.workload.peers = order.at("peers").get<std::size_t>();
+  setup.workload.tensors = order.at("tensors").get<std::size_t>();
+  setup.workload.floats = order.at("floats").get<std::size_t>();
+  setup.workload.codec = order.at("codec").get<std::string>();
+  setup.workload.seed = order.at("seed").get<std::uint64_t>();
+  return setup;
+}
+
+json obey(Peer& peer, const json& order) {
+  const auto what = order.at("order").get<std::string>();
+  if (what == "go") return peer.go();
+  if (what == "settle") return peer.settle();
+  if (what == "result") return peer.result();
+  if (what == "error") return peer.error();
+  if (what == "meet") {
+    peer.meet(order.at("others"));
+  } else if (what == "round") {
+    peer.prepare(order);
+  } else {
+    throw std::logic_error("unknown order " + what);
+  }
+  return json::object();
+}
+
+}  // namespace
+
+int run_worker() {
+  std::signal(SIGPIPE, SIG_IGN);         // the parent that reads our answers may die first
+  ::prctl(PR_SET_NAME, "collab-bench");  // else profilers call us by what was executed, "exe"
+  std::string line;
+  if (!read_order(line)) return 0;
+  Peer peer(read_setup(json::parse(line)));
+  answer(peer.introduction().dump());
+  while (read_order(line)) answer(obey(peer, json::parse(line)).dump());
+  return 0;
+}
+
+}  // namespace collab::bench

@@ -1,0 +1,17 @@
+#pragma once
+// One peer of a measurement, in a process of its own: a loop, a TLS endpoint on TCP, and the vector it averages.
+
+namespace collab::bench {
+
+/// Serves the orders on standard input, one JSON object a line, each answered by one on standard output:
+///   setup {index, peers, tensors, floats, codec, seed, log_level} -> {id, address}
+///   meet {others: [{id, address}]}  -> {}           connections to all of them stand
+///   round {round, begin}            -> {}           the inputs are made; `begin` is the hex of the leader's Begin
+///   frame go                              -> {seconds, exchange_s, commit_s, apply_s, counted, views} or {failed}
+///   settle                          -> {cpu_s, bytes_sent}   groupmates are served; both since `go`
+///   result                          -> {digest, peak_memory_bytes, descriptors}
+///   error                           -> {max_relative_error}
+/// Returns the exit code once standard input ends.
+int run_worker();
+
+}  // namespace collab::bench

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""collab-bench with real peers: what it prints is true, and a peer that dies ends it with a message."""
+import json, os, pathlib, signal, subprocess, sys, time
+
+program = sys.argv[1]
+
+
+def children_of(pid):
+    return [int(child) for child in pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
+
+
+def peers_agree_on_the_mean():
+    command = [program, 'small-tensors', '--peers', '2', '--rounds', '2', '--json']
+    lines = [subprocess.run(command, capture_output=True, text=True, check=True, timeout=12).stdout for _ in range(2)]
+    first, second = (json.loads(line) for line in lines)
+    assert first['equal_bytes'] is True and len(set(first['digests'])) == 1 and len(first['digests']) == 2, first
+    assert first['max_relative_error'] <= 1e-6, first['max_relative_error']
+    assert first['counted_min'] == 1 and first['floats'] == 500 * 100, first
+    # n - 1 parts and results of the whole vector, shared by both peers, and a little around them
+    assert 200_000 <= first['bytes_sent_per_peer'] <= 210_000, first['bytes_sent_per_peer']
+    assert 0 < first['seconds_min'] <= first['seconds_median'] <= first['seconds_max'], first
+    assert first['digests'] == second['digests'], 'equal seeds, other bytes'
+
+
+def a_dead_peer_ends_it():
+    command = [program, 'all-reduce', '--peers', '3', '--floats', '100000', '--rounds', '10000']
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+        try:
+            deadline = time.monotonic() + 10
+            while len(children_of(bench.pid)) < 3 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            peers = children_of(bench.pid)
+            assert len(peers) == 3, peers
+            time.sleep(0.5)
+            os.kill(peers[1], signal.SIGKILL)
+            out, err = bench.communicate(timeout=10)
+        finally:
+            bench.kill()
+    assert bench.returncode == 6 and out == '', (bench.returncode, out)
+    assert 'peer 1 of 3 was ended by signal 9' in err, err
+    assert not [peer for peer in peers if pathlib.Path(f'/proc/{peer}').exists()], 'peers are left'
+
+
+peers_agree_on_the_mean()
+a_dead_peer_ends_it()

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Real programs, real keys, real text: peers of one swarm are frozen, killed and added, and its coordinator dies.
+
+Usage: swarm_test.py COORDINATOR PEER. Prints a line per case and a last line that counts them. Every wait has a bound;
+what is asserted is what the programs say of themselves: epochs, hashes of parameters, who caught up and how.
+"""
+import collections, json, os, pathlib, signal, socket, subprocess, sys, tempfile, threading, time
+
+COORDINATOR, PEER = sys.argv[1:3]
+WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def write_text(folder):
+    """Sentences in which words follow each other by a rule, so that there is something to learn."""
+    folder.mkdir()
+    for document in range(40):
+        lines = []
+        for line in range(30):
+            at = document * 7 + line * 3
+            lines.append(' '.join(WORDS[(at + step * (1 + line % 3)) % len(WORDS)] for step in range(5 + line % 4)) + '।')
+        (folder / f'{document}.txt').write_text('\n'.join(lines) + '\n')
+
+
+class Program:
+    def __init__(self, command, log, environment):
+        self.lines, self.changed = [], threading.Condition()
+        self.log = log
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(log, 'a'), text=True, env=environment)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self.changed:
+                self.lines.append(json.loads(line))
+                self.changed.notify_all()
+
+    def events(self, kind):
+        with self.changed:
+            return [e for e in self.lines if e['event'] == kind]
+
+    def epoch(self):
+        epochs = self.events('epoch')
+        return epochs[-1]['epoch'] if epochs else 0
+
+    def kill(self, how):
+        self.process.send_signal(how)
+
+
+class Swarm:
+    def __init__(self, folder):
+        self.folder, self.port, self.peers, self.history = folder, free_port(), {}, []
+        self.environment = dict(os.environ, XDG_CONFIG_HOME=str(folder / 'config'), OMP_WAIT_POLICY='passive')
+        write_text(folder / 'text')
+        self.start_coordinator()
+
+    def start_coordinator(self):
+        self.coordinator = Program(
+            [COORDINATOR, '--run-id', 'swarm-test', '--new-run', '--preset', 'demo', '--data', str(self.folder / 'text'),
+             '--home', str(self.folder / 'coordinator'), '--listen', f'127.0.0.1:{self.port}', '--dashboard', 'off',
+             '--checkpoint-every', '0', '--no-lan', '--target-batch', '96', '--json'],
+            self.folder / 'coordinator.log', self.environment)
+        self.wait('the coordinator is ready', 30, lambda: self.coordinator.events('ready'))
+
+    def start_peer(self, name):
+        self.peers[name] = Program(
+            [PEER, '--run-id', 'swarm-test', '--home', str(self.folder / name), '--bootstrap', f'127.0.0.1:{self.port}',
+             '--listen', '127.0.0.1:0', '--no-lan', '--threads', '1', '--device', 'cpu', '--no-evaluate', '--json'],
+            self.folder / f'{name}.log', self.environment)
+        self.history.append(self.peers[name])
+        return self.peers[name]
+
+    def wait(self, what, seconds, condition):
+        start = time.monotonic()
+        while not condition():
+            if time.monotonic() - start > seconds:
+                raise AssertionError(f'not within {seconds} s: {what}')
+            time.sleep(0.05)
+        return time.monotonic() - start
+
+    def goes_on(self, names, epochs, seconds, what):
+        """Each of `names` ends `epochs` more epochs within the time."""
+        goals = {name: self.peers[name].epoch() + epochs for name in names}
+        return self.wait(what, seconds, lambda: all(self.peers[n].epoch() >= g for n, g in goals.items()))
+
+    def unequal_epochs(self):
+        hashes = collections.defaultdict(set)
+        for peer in self.history:
+            for e in peer.events('epoch'):
+                hashes[e['epoch']].add(e['parameters'])
+        shared = [e for e in hashes if sum(e in {x['epoch'] for x in p.events('epoch')} for p in self.history) > 1]
+        assert shared, 'no two peers ended one epoch'
+        return [e for e in shared if len(hashes[e]) > 1]
+
+    def stop(self):
+        for program in [*self.history, self.coordinator]:
+            if program.process.poll() is None:
+                program.kill(signal.SIGKILL)
+                program.process.wait()
+
+
+def start(swarm):
+    for name in 'abc':
+        swarm.start_peer(name)
+    swarm.wait('three peers have joined', 40, lambda: all(p.events('joined') for p in swarm.peers.values()))
+    swarm.goes_on('abc', 3, 30, 'three epochs together')
+
+
+def late_joiner(swarm):
+    late = swarm.start_peer('d')
+    swarm.wait('the fourth peer has joined', 30, lambda: late.events('joined'))
+    downloads = late.events('state.downloaded')
+    assert downloads and int(downloads[0]['text'].split(' MB from ')[1].split()[0]) >= 2, downloads
+    swarm.wait('it takes part', 15, lambda: any(e['result'] == 'committed' for e in late.events('epoch')))
+
+
+def frozen(swarm):
+    swarm.peers['b'].kill(signal.SIGSTOP)
+    took = swarm.goes_on('acd', 1, 8, 'the others go on without the frozen one')
+    swarm.goes_on('acd', 4, 15, 'and keep going')
+    swarm.peers['b'].kill(signal.SIGCONT)
+    swarm.wait('the thawed one is back', 25, lambda: swarm.peers['b'].epoch() >= swarm.peers['a'].epoch() - 1)
+    return took
+
+
+def killed(swarm):
+    swarm.peers['c'].kill(signal.SIGKILL)
+    took = swarm.goes_on('abd', 1, 8, 'the others go on without the killed one')
+    back = swarm.start_peer('c')
+    swarm.wait('the killed one is back', 30, lambda: any(e['result'] == 'committed' for e in back.events('epoch')))
+    return took
+
+
+def coordinator_dies(swarm):
+    swarm.coordinator.kill(signal.SIGKILL)
+    swarm.coordinator.process.wait()
+    took = swarm.goes_on('abcd', 5, 20, 'training goes on without a coordinator')
+    swarm.start_coordinator()
+    swarm.goes_on('abcd', 5, 20, 'and with it again')
+    return took
+
+
+def planned_leave(swarm):
+    leaver = swarm.peers['d']
+    leaver.kill(signal.SIGINT)
+    swarm.wait('it has left', 15, lambda: leaver.process.poll() is not None)
+    assert leaver.process.returncode == 0, leaver.process.returncode
+    assert leaver.events('left') and (swarm.folder / 'd/checkpoints').exists()
+    swarm.goes_on('abc', 2, 8, 'the others do not wait for it')
+
+
+def equal(swarm):
+    unequal = swarm.unequal_epochs()
+    assert not unequal, f'parameters differ at epochs {unequal}'
+
+
+CASES = [('three peers find the run and train', start), ('a late joiner fetches the state from several donors', late_joiner),
+         ('a frozen peer delays nobody for long and catches up', frozen), ('a killed peer is left out and comes back', killed),
+         ('the coordinator dies and comes back', coordinator_dies), ('a planned leave', planned_leave),
+         ('all parameters were equal at every epoch', equal)]
+
+with tempfile.TemporaryDirectory() as place:
+    swarm, failed, done = Swarm(pathlib.Path(place)), 0, 0
+    try:
+        for name, case in CASES:
+            took = case(swarm)
+            done += 1
+            print(f'ok: {name}' + (f' ({took:.1f} s)' if took else ''), flush=True)
+    except AssertionError as problem:
+        failed = 1
+        print(f'FAILED: {name}: {problem}')
+        for log in sorted(pathlib.Path(place).glob('*.log')):
+            print(f'--- {log.name}', *log.read_text().splitlines()[-15:], sep='\n')
+    finally:
+        swarm.stop()
+print(f'{done} passed, {failed} failed, {len(CASES) - done - failed} skipped')
+sys.exit(failed)

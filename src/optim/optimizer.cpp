@@ -219,6 +219,16 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
   return result == StepResult::accumulated && !counted ? StepResult::dropped : result;
 }
 
+StepResult Optimizer::wait(Duration patience) {
+  if (inner_->parts.left) throw Stopped("this peer has left the run");
+  const std::uint64_t before = epoch();
+  const auto stepped = [this, before] { return epoch() != before; };
+  inner_->bridge->wait(inner_->trainer, stepped, std::chrono::steady_clock::now() + patience);
+  inner_->parts.check();
+  inner_->parts.deliver_events();
+  return inner_->take_result();
+}
+
 std::vector<Unit> Optimizer::next_units(std::size_t n) {
   std::vector<Unit> units(n);
   for (Unit& unit : units) unit = {epoch(), inner_->unit_base + inner_->units_taken++, inner_->options.seed};

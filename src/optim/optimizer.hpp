@@ -63,6 +63,10 @@ class Optimizer {
   /// afterwards. `loss`: shown to people; NaN: unknown. Throws Stopped.
   StepResult step(std::int64_t samples, double loss = std::numeric_limits<double>::quiet_NaN());
 
+  /// Computes nothing until the swarm has taken a step, or `patience` is over (accumulated then). For whoever has given
+  /// its share of an epoch. Throws Stopped.
+  StepResult wait(Duration patience);
+
   /// The next `n` units of work for this peer: the run's data in seeded order.
   std::vector<Unit> next_units(std::size_t n);
   /// next_units, gradients, step.

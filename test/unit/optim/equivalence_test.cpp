@@ -1,0 +1,225 @@
+#include "crypto/hash.hpp"
+#include "net/tcp.hpp"
+#include "node/node.hpp"
+#include "node/runtime.hpp"
+#include "optim/optimizer.hpp"
+#include "optim/stepper.hpp"
+#include "support/temp_folder.hpp"
+
+#include <torch/nn.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <future>
+#include <thread>
+
+#include "support/doctest.hpp"
+
+namespace collab::optim {
+namespace {
+
+constexpr std::uint64_t kEpochs = 25;
+constexpr std::uint64_t kPeers = 4;
+constexpr std::uint64_t kShare = 8;  // units of each peer in each epoch
+constexpr double kLossTolerance = 1e-3;
+
+/// A small regression whose samples are pure functions of their index.
+class Toy {
+ public:
+  Toy() : model_(torch::nn::Linear(12, 24), torch::nn::Tanh(), torch::nn::Linear(24, 1)) {
+    Random random(7);
+    const torch::NoGradGuard guard;
+    for (auto& parameter : model_->parameters()) {
+      auto flat = parameter.view({-1});
+      for (std::int64_t i = 0; i < flat.numel(); ++i) flat[i] = static_cast<float>(number(random) * 0.3);
+    }
+  }
+  torch::nn::Module& module() { return *model_; }
+
+  /// Backward of the mean loss over these units; returns it.
+  double gradients(std::uint64_t first, std::uint64_t count) {
+    std::vector<float> inputs;
+    std::vector<float> targets;
+    for (std::uint64_t unit = first; unit < first + count; ++unit) {
+      Random random(unit + 1);
+      double sum = 0;
+      for (int i = 0; i < 12; ++i) {
+        inputs.push_back(static_cast<float>(number(random)));
+        sum += (i % 3 - 1) * double(inputs.back());
+      }
+      targets.push_back(static_cast<float>(std::sin(sum)));
+    }
+    const auto rows = static_cast<std::int64_t>(count);
+    const auto predicted = model_->forward(torch::tensor(inputs).view({rows, 12}));
+    auto loss = (predicted.view({rows}) - torch::tensor(targets)).pow(2).mean();
+    loss.backward();
+    return loss.item<double>();
+  }
+
+ private:
+  static double number(Random& random) { return static_cast<double>(random.below(2'000'001)) * 1e-6 - 1; }
+  torch::nn::Sequential model_;
+};
+
+LambOptions lamb_options() {
+  LambOptions options;
+  options.learning_rate = 0.02;
+  return options;
+}
+
+/// The run's first node: directory and manifest, no training.
+class Founder {
+ public:
+  Founder(const std::filesystem::path& home, const std::string& codec)
+      : network_(runtime_.loop(), runtime_.clock()), stopping_(runtime_.loop()) {
+    const Identity authority = Identity::create();
+    node::Manifest manifest;
+    manifest.run_id = "equal";
+    manifest.authority = authority.id();
+    manifest.sequence = 1;
+    manifest.target_batch = kPeers * kShare;
+    manifest.codec = codec;
+    const Signed statement = node::sign_manifest(authority, manifest);
+    node::NodeOptions options;
+    options.home = home;
+    options.run.run_id = manifest.run_id;
+    options.listen = net::Address{"127.0.0.1", 0};
+    options.serve_directory = true;
+    runtime_.on_loop([&] {
+      const node::NodeNeeds needs{runtime_.loop(), runtime_.workers(), runtime_.clock(), network_, Random(3), log_,
+                                  metrics_};
+      node_ = std::make_unique<node::Node>(needs, Identity::create(), options);
+      node_->found(statement);
+      address_ = net::to_string(node_->endpoint().listening().front());
+    });
+    served_ = asio::co_spawn(runtime_.loop(), serve(), asio::use_future);
+  }
+  ~Founder() {
+    runtime_.on_loop([this] {
+      stop_ = true;
+      stopping_.notify();
+    });
+    served_.wait();
+    runtime_.on_loop([this] { node_.reset(); });
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  Task<> serve() {
+    const auto body = [this](TaskGroup& tasks) -> Task<> {
+      tasks.spawn("node", node_->run());
+      while (!stop_) co_await stopping_.wait();
+    };
+    auto scope = task_scope(rethrow, body);
+    co_await std::move(scope);
+  }
+
+  Log log_;
+  Metrics metrics_;
+  node::Runtime runtime_;
+  net::TcpNetwork network_;
+  Signal stopping_;
+  bool stop_ = false;
+  std::unique_ptr<node::Node> node_;
+  std::string address_;
+  std::future<void> served_;
+};
+
+struct Trace {
+  std::vector<double> losses;  // before each step
+  std::vector<Digest> hashes;  // after each step
+  std::vector<float> parameters;
+};
+
+/// One peer of the swarm: its share of each epoch, then it waits for the others.
+Trace take_part(const std::filesystem::path& home, const std::string& address, std::uint64_t number) {
+  RunOptions options;
+  options.run_id = "equal";
+  options.bootstrap = {address};
+  options.home = home;
+  options.listen = "127.0.0.1:0";
+  options.discover_lan = false;
+  options.log.stderr_level = LogLevel::off;
+  Collaboration run(options);
+  Toy toy;
+  OptimizerOptions optimizer_options;
+  optimizer_options.epochs_max = kEpochs;
+  Optimizer optimizer(run, toy.module(), lamb(lamb_options()), optimizer_options);
+  optimizer.join();
+  Trace trace;
+  while (optimizer.epoch() < kEpochs) {
+    const std::uint64_t epoch = optimizer.epoch();
+    const double loss = toy.gradients(epoch * kPeers * kShare + number * kShare, kShare);
+    optimizer.step(static_cast<std::int64_t>(kShare), loss);
+    while (optimizer.epoch() == epoch) optimizer.wait(std::chrono::seconds(1));
+    trace.losses.push_back(loss);
+    trace.hashes.push_back(optimizer.parameter_hash());
+  }
+  const auto parameters = optimizer.stepper().parameters();
+  trace.parameters.assign(parameters.begin(), parameters.end());
+  return trace;
+}
+
+/// The same units on one machine, without a network.
+Trace alone() {
+  Toy toy;
+  Stepper stepper(toy.module(), lamb(lamb_options()), {});
+  Trace trace;
+  for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    trace.losses.push_back(toy.gradients(epoch * kPeers * kShare, kPeers * kShare));
+    stepper.collect_gradients();
+    const std::vector<float> gradients(stepper.gradients().begin(), stepper.gradients().end());
+    stepper.zero_gradients();
+    stepper.step(gradients, epoch);
+  }
+  trace.parameters.assign(stepper.parameters().begin(), stepper.parameters().end());
+  return trace;
+}
+
+std::vector<Trace> together(const std::string& codec) {
+  const test::TempFolder folder;
+  ::setenv("XDG_CONFIG_HOME", (folder.path() / "config").c_str(), 1);
+  const Founder founder(folder.path() / "founder", codec);
+  std::vector<std::future<Trace>> peers;
+  for (std::uint64_t i = 0; i < kPeers; ++i) {
+    peers.push_back(std::async(std::launch::async, take_part, folder.path() / std::to_string(i), founder.address(), i));
+  }
+  std::vector<Trace> traces;
+  for (auto& peer : peers) traces.push_back(peer.get());
+  return traces;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double(a[i]) - double(b[i])));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "equivalence: four peers and one machine see the same loss step for step, and the peers are equal to the bit") {
+  torch::set_num_threads(1);
+  const Trace reference = alone();
+  CHECK(reference.losses.back() < 0.7 * reference.losses.front());  // something is learnt
+  for (const std::string codec : {"float32", "float16", "linear8", "dynamic8"}) {
+    CAPTURE(codec);
+    const auto traces = together(codec);
+    const double tolerance = codec == "float32" ? kLossTolerance : 0.1;
+    for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+      CAPTURE(epoch);
+      double loss = 0;
+      for (const Trace& trace : traces) {
+        REQUIRE(trace.losses.size() == kEpochs);
+        loss += trace.losses[epoch] / static_cast<double>(kPeers);
+        CHECK(trace.hashes[epoch] == traces[0].hashes[epoch]);
+      }
+      CHECK(std::abs(loss - reference.losses[epoch]) <= tolerance * reference.losses[epoch]);
+    }
+    if (codec == "float32") CHECK(largest_difference(traces[0].parameters, reference.parameters) <= 1e-4);
+  }
+}
+
+}  // namespace collab::optim

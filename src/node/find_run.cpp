@@ -70,7 +70,7 @@ std::string_view remedy(Finding finding) {
     case Finding::clock: return "set the clock, best by NTP";
     case Finding::other_peer: return "ask the host for the address and id of today";
     case Finding::damaged: return "update this program, or tell the host of the run";
-    default: return "collab-peer doctor";
+    default: return "check host and port with whoever hosts it";
   }
 }
 

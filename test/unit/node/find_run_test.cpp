@@ -37,7 +37,7 @@ TEST_CASE("find run: nobody answers, and each address says how") {
         "cannot join sahajbert: none of 2 addresses answered (host:4600 refused, host2:4600 silent for 5 s)");
   const Failure failure = to_failure("sahajbert", attempts);
   CHECK(std::string(failure.what()).ends_with("silent for 5 s). Is it running?"));
-  CHECK(failure.remedy() == "collab-peer doctor");
+  CHECK(failure.remedy() == "check host and port with whoever hosts it");
   CHECK(failure.code() == ExitCode::unreachable);
   CHECK(to_refusal("sahajbert", attempts).code == Errc::gone);
 }

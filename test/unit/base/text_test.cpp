@@ -1,6 +1,7 @@
+#include "base/text.hpp"
+
 #include "base/channel.hpp"
 #include "base/metrics.hpp"
-#include "base/text.hpp"
 #include "sim/simulation.hpp"
 
 #include <array>
@@ -20,8 +21,10 @@ TEST_CASE("base32: every byte string has exactly one text") {
   }
   CHECK_FALSE(from_base32("ab1"));  // 1 is no digit
   CHECK_FALSE(from_base32("a"));    // five bits are no byte
-  CHECK_FALSE(from_base32("ab"  "b"));
-  CHECK_FALSE(from_base32("ad"));   // bits left over
+  CHECK_FALSE(
+      from_base32("ab"
+                  "b"));
+  CHECK_FALSE(from_base32("ad"));  // bits left over
 }
 
 TEST_CASE("hex: round trip, and odd or foreign digits are refused") {

@@ -1,5 +1,6 @@
-#include "progress/rate.hpp"
 #include "progress/standing.hpp"
+
+#include "progress/rate.hpp"
 
 #include <cmath>
 

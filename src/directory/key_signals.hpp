@@ -20,6 +20,10 @@ class KeySignals {
     if (const auto found = waited_.find(key); found != waited_.end()) found->second.signal.notify();
   }
 
+  void notify_all() {
+    for (auto& [key, waited] : waited_) waited.signal.notify();
+  }
+
   /// Until the next `notify(key)`: false when `deadline` passed first. As with any Signal, look before you wait.
   Task<bool> wait_until(std::string key, Clock& clock, TimePoint deadline) {
     const Waiter waiter(*this, key);

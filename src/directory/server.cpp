@@ -137,6 +137,11 @@ void Server::register_methods() {
   net_.handle(exchange, [this](PeerId, Frame request, TimePoint) { return on_exchange(std::move(request)); });
 }
 
+void Server::stop_waiting() {
+  waits_ = false;
+  signals_.notify_all();
+}
+
 Storage::Offered Server::accept(SignedRecord record, Storage::Source source, const std::string& origin) {
   const std::string key = record.record.key;
   const std::string owner = record.record.owner.short_text();
@@ -205,10 +210,10 @@ Task<Answer> Server::on_watch(PeerId from, Frame request, TimePoint deadline) {
   const TimePoint until = std::min(clock_.now() + wait, deadline);
   const std::uint64_t since = message.instance == instance_ ? message.since : 0;
   bool waited = false;
-  while (storage_.latest(message.key) <= since && clock_.now() < until) {
+  while (waits_ && storage_.latest(message.key) <= since && clock_.now() < until) {
     waited = co_await signals_.wait_until(message.key, clock_, until);
   }
-  if (waited) {
+  if (waited && waits_) {
     const TimePoint bundled = std::min(clock_.now() + options_.watch_bundle, until);
     co_await clock_.sleep_until(bundled);
   }

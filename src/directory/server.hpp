@@ -45,6 +45,10 @@ class Server {
   /// Forgets what expired and, while this node is among the servers, compares with the others. Until cancelled.
   Task<> run();
 
+  /// Answers every watch that waits, and waits no more: an open question would hold its connection when the node
+  /// leaves.
+  void stop_waiting();
+
   /// Stores what this node has read or written itself, by all the rules, and wakes who waits for the key.
   Storage::Offered accept(SignedRecord record, Storage::Source source, const std::string& origin = {});
   const Storage& storage() const noexcept { return storage_; }
@@ -78,6 +82,7 @@ class Server {
   KeySignals signals_;
   const Contacts* contacts_ = nullptr;
   std::uint64_t instance_;
+  bool waits_ = true;
   std::map<PeerId, std::size_t> watches_;
 };
 

@@ -297,6 +297,7 @@ Task<> Membership::leave() {
   leaving_ = true;
   life_.notify();
   while (living_) co_await life_.wait();  // a question that waits for news would hold its connection open
+  server_->stop_waiting();                // and so would one of somebody else's
   co_await endpoint_->leave();
 }
 

@@ -1,6 +1,7 @@
 #include "data/prepared.hpp"
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "data/prepared_file.hpp"
 #include "data/windows.hpp"
 
@@ -88,36 +89,6 @@ class Descriptor {
  private:
   int number_;
 };
-
-bool write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return true;
-}
-
-/// The old file or the new one, whole, whenever the machine stops.
-void replace_file(const std::filesystem::path& file, std::string_view bytes) {
-  const auto refuse = [&](const std::string& temporary) {
-    const std::string reason = std::strerror(errno);
-    if (!temporary.empty()) ::unlink(temporary.c_str());
-    return Failure(ExitCode::machine,
-                   fmt::format("cannot write {} ({} bytes): {}", file.string(), bytes.size(), reason),
-                   "free some space, or choose another folder with --home");
-  };
-  std::string temporary = file.string() + ".XXXXXX";
-  const Descriptor out(::mkstemp(temporary.data()));
-  if (out.number() < 0) throw refuse({});
-  if (!write_all(out.number(), bytes) || ::fchmod(out.number(), 0644) != 0 || ::fsync(out.number()) != 0 ||
-      ::rename(temporary.c_str(), file.c_str()) != 0)
-    throw refuse(temporary);
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  const Descriptor parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent.number() >= 0) ::fsync(parent.number());  // else the file system cannot do it; the data are safe
-}
 
 }  // namespace
 
@@ -236,7 +207,7 @@ void Prepared::write(const std::filesystem::path& file, std::span<const Document
   append(table, held_out);
   header.tokens = table.tokens.size();
   header.sentences = table.sentence_ends.size();
-  replace_file(file, serialize(header, table));
+  write_file(file, serialize(header, table));
 }
 
 Prepared Prepared::open(const std::filesystem::path& file) {

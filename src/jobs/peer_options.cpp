@@ -1,7 +1,5 @@
 #include "jobs/peer_options.hpp"
 
-#include <cstdlib>
-
 namespace collab::jobs {
 
 using node::OptionKind;
@@ -55,13 +53,6 @@ cli::Synopsis peer_synopsis() {
   synopsis.read_on = "README.md and doc/operating.md say more";
   synopsis.argument = "LINK";
   return synopsis;
-}
-
-std::filesystem::path default_home(const std::string& run_id) {
-  const char* data = std::getenv("XDG_DATA_HOME");
-  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "collab" / run_id;
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : ".") / ".local/share/collab" / run_id;
 }
 
 }  // namespace collab::jobs

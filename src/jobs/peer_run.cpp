@@ -283,7 +283,7 @@ std::string run_id_of(const node::Config& config) {
 }
 
 std::filesystem::path home_of(const node::Config& config) {
-  return config.has("home") ? std::filesystem::path(config.text("home")) : default_home(run_id_of(config));
+  return config.has("home") ? std::filesystem::path(config.text("home")) : optim::default_home(run_id_of(config));
 }
 
 optim::Device device_of(const node::Config& config) {

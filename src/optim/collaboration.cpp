@@ -21,13 +21,6 @@ constexpr Duration kLeaveTime = std::chrono::seconds(10);
 constexpr Duration kRatePeriod = std::chrono::seconds(2);
 constexpr std::size_t kEventsMax = 1024;
 
-std::filesystem::path default_home(const std::string& run_id) {
-  const char* data = std::getenv("XDG_DATA_HOME");
-  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "collab" / run_id;
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : ".") / ".local/share/collab" / run_id;
-}
-
 std::uint64_t draw() {
   std::uint64_t number = 0;
   randombytes_buf(&number, sizeof number);
@@ -35,6 +28,13 @@ std::uint64_t draw() {
 }
 
 }  // namespace
+
+std::filesystem::path default_home(const std::string& run_id) {
+  const char* data = std::getenv("XDG_DATA_HOME");
+  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "collab" / run_id;
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home != nullptr ? home : ".") / ".local/share/collab" / run_id;
+}
 
 Collaboration::Parts::Parts(RunOptions run_options)
     : options(std::move(run_options)),

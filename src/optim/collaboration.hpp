@@ -16,6 +16,10 @@
 
 namespace collab::optim {
 
+/// Where a run keeps key, contacts, caches and checkpoints when nobody says otherwise: $XDG_DATA_HOME or
+/// ~/.local/share, then collab/<run>.
+std::filesystem::path default_home(const std::string& run_id);
+
 struct RunOptions {
   std::string run_id;
   std::vector<std::string> bootstrap;  ///< "host:port", "ID@host:port" or a join link; empty: run book, contacts, LAN

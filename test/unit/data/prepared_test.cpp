@@ -147,13 +147,16 @@ TEST_CASE(
 
 TEST_CASE("prepared: a disk that cannot be written is the machine's fault and leaves nothing behind") {
   const Sample sample;
-  const auto file = sample.folder.path() / "missing" / "prepared";
+  const auto in_the_way = sample.folder.path() / "a_file";
+  std::ofstream(in_the_way) << "x";
+  const auto file = in_the_way / "prepared";
   try {
     Prepared::write(file, sample.documents, sample.tokenizer, sample.options);
-    FAIL("written into a folder that is not there");
+    FAIL("written into a folder that is a file");
   } catch (const Failure& failure) {
     CHECK(failure.code() == ExitCode::machine);
   }
+  CHECK(std::filesystem::is_regular_file(in_the_way));
 }
 
 TEST_CASE("prepared: missing and foreign files are refused with the reason") {

@@ -22,7 +22,8 @@ wire::Join Follower::ask(const PeerId& leader, std::uint64_t own_samples, TimePo
   join.up = terms_.up_bytes_per_s;
   join.down = terms_.down_bytes_per_s;
   join.samples = own_samples;
-  join.previous = terms_.previous;
+  join.previous = terms_.wanted.previous;
+  join.dropped = terms_.wanted.dropped;
   join.incarnation = terms_.options.incarnation;
   return join;
 }
@@ -59,7 +60,7 @@ std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& 
   if (group->weight_min != wanted.weight_min) return RefusalReason::bad_plan;
   if (group->roster[*group->rank_of(terms.self)].role != terms.options.role) return RefusalReason::bad_plan;
   const auto beyond = [&](const Member& member) {
-    return wanted.target_samples > 0 && member.weight_max > kTargetsPerPeer * wanted.target_samples;
+    return terms.weight_max() > 0 && member.weight_max > terms.weight_max();
   };
   if (std::any_of(group->roster.begin(), group->roster.end(), beyond)) return RefusalReason::weight_refused;
   return std::move(*group);

@@ -19,6 +19,8 @@ Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, Tim
   const Sureness sureness = start_.direct ? Sureness::standing : Sureness::contact;
   for (const auto& [id, role] : start_.last_group) candidates_.add({id, role != Role::client, sureness});
   for (const Candidate& candidate : start_.candidates) candidates_.add(candidate);
+  for (const auto& [id, role] : terms_.wanted.expected) candidates_.add({id, role != Role::client, Sureness::declared});
+  leader_.on_samples_elsewhere(start_.samples_elsewhere);
   choose(now);
   may_presume_ = false;  // the promise of a standing group is to its first leader only
   for (const auto& [from, join] : std::exchange(carried_.early, {})) on(from, join, now);
@@ -52,6 +54,11 @@ void Gathering::on_samples(std::uint64_t own_total, TimePoint now) {
     samples.total = own_total;
     send(*follower_.leader(), samples);
   }
+  maybe_begin(now);
+}
+
+void Gathering::on_samples_elsewhere(std::uint64_t total, TimePoint now) {
+  leader_.on_samples_elsewhere(total);
   maybe_begin(now);
 }
 

@@ -27,6 +27,7 @@ struct Start {
   bool direct = false;                ///< this round follows directly: they count as joined to its first leader
   std::vector<Candidate> candidates;  ///< from the directory
   std::uint64_t own_samples = 0;
+  std::uint64_t samples_elsewhere = 0;
 };
 
 /// Frames and time in, frames and an outcome out.
@@ -55,6 +56,7 @@ class Gathering {
   /// The directory changed: all it shows under the key.
   void on_candidates(const std::vector<Candidate>&, TimePoint now);
   void on_samples(std::uint64_t own_total, TimePoint now);
+  void on_samples_elsewhere(std::uint64_t total, TimePoint now);
   void on_current_peers(std::size_t count, TimePoint now);
   /// To be called every 100 ms or so: silence makes no noise of its own.
   void on_time(TimePoint now);

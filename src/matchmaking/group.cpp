@@ -52,11 +52,18 @@ GroupId compute_id(const Group& group) {
   return hasher.finish();
 }
 
-Group seal(Group group) {
+Group seal(Group group, const std::map<PeerId, std::uint32_t>& dropped) {
   assert(!group.roster.empty() && group.roster.size() <= kGroupSizeMax);
   std::sort(group.roster.begin(), group.roster.end(), [](const Member& a, const Member& b) { return a.id < b.id; });
-  std::uint8_t rank = 0;
-  for (Member& member : group.roster) member.order = rank++;
+  const auto digit = [&](const Member* member) {
+    const auto found = dropped.find(member->id);
+    return found == dropped.end() ? 0 : found->second;
+  };
+  std::vector<Member*> in_order;
+  for (Member& member : group.roster) in_order.push_back(&member);
+  std::stable_sort(in_order.begin(), in_order.end(), [&](auto* a, auto* b) { return digit(a) < digit(b); });
+  std::uint8_t place = 0;
+  for (Member* member : in_order) member->order = place++;
   group.id = compute_id(group);
   return group;
 }

@@ -7,6 +7,7 @@
 #include "crypto/peer_id.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -48,8 +49,9 @@ struct Group {
   std::optional<std::size_t> rank_of(const PeerId&) const;
 };
 
-/// Sorts the roster, fills in `order` (by peer id: one group) and the id.
-Group seal(Group group);
+/// Sorts the roster, fills in `order` and the id. Sums run in the order of (`dropped`, peer id): the grid digit that a
+/// peer dropped after the round before, so that groups that hold the same values sum them alike. Absent: 0.
+Group seal(Group group, const std::map<PeerId, std::uint32_t>& dropped = {});
 /// The id of what is there, whoever computed it.
 GroupId compute_id(const Group& group);
 /// What a plan must keep, whoever sent it. Errors: `bad_request` for a roster that is unsorted, too small or large or

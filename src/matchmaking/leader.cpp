@@ -12,7 +12,8 @@ void Leader::presume(const PeerId& peer, Role role, TimePoint now) {
   Follower follower;
   follower.applicant.id = peer;
   follower.applicant.role = role;
-  follower.applicant.previous = terms_.previous;
+  follower.applicant.previous = terms_.wanted.previous;
+  follower.applicant.dropped = terms_.wanted.dropped;
   follower.since = now;
   members_.emplace(peer, follower);
 }
@@ -35,7 +36,8 @@ std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Joi
   if (known != members_.end() && join.incarnation < known->second.incarnation) return RefusalReason::former_life;
 
   Follower follower;
-  follower.applicant = {from, static_cast<Role>(join.role), join.up, join.down, join.samples, join.previous};
+  follower.applicant = {from,        static_cast<Role>(join.role), join.up, join.down, join.samples, join.previous,
+                        join.dropped};
   follower.joined = true;
   follower.since = now;
   follower.incarnation = join.incarnation;
@@ -69,8 +71,7 @@ std::vector<PeerId> Leader::lost(const Links& links, TimePoint now) const {
 
 std::uint64_t Leader::bound_of(const PeerId& peer) const {
   const std::uint64_t bound = std::max<std::uint64_t>(1, terms_.options.weight_max(peer));
-  if (terms_.wanted.target_samples == 0) return bound;
-  return std::min(bound, kTargetsPerPeer * terms_.wanted.target_samples);
+  return terms_.weight_max() == 0 ? bound : std::min(bound, terms_.weight_max());
 }
 
 std::uint64_t Leader::samples(std::uint64_t own) const {
@@ -88,14 +89,14 @@ std::size_t Leader::senders() const {
 }
 
 std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_others, TimePoint now) const {
-  if (samples(own_samples) < terms_.wanted.target_samples || !has_quorum()) return std::nullopt;
+  if (samples(own_samples) + elsewhere_ < terms_.wanted.target_samples || !has_quorum()) return std::nullopt;
   if (waiting_for_others && !full() && now < gather_deadline()) return std::nullopt;
   if (members_.empty() && (waiting_for_others || !terms_.wanted.alone)) return std::nullopt;
 
   std::vector<Applicant> roster;
   for (const auto& [id, member] : members_) roster.push_back(member.applicant);
-  Applicant self{terms_.self, terms_.options.role, terms_.up_bytes_per_s, terms_.down_bytes_per_s,
-                 own_samples, terms_.previous};
+  Applicant self{terms_.self, terms_.options.role,    terms_.up_bytes_per_s, terms_.down_bytes_per_s,
+                 own_samples, terms_.wanted.previous, terms_.wanted.dropped};
   const auto before = [](const Applicant& a, const Applicant& b) { return a.id < b.id; };
   roster.insert(std::upper_bound(roster.begin(), roster.end(), self, before), self);
 
@@ -109,12 +110,14 @@ std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_o
   group.weight_min = terms_.wanted.weight_min;
   group.codec_map = terms_.options.codec_map;
   group.schema = terms_.options.schema;
+  std::map<PeerId, std::uint32_t> dropped;
   for (std::size_t rank = 0; rank < roster.size(); ++rank) {
     const Applicant& peer = roster[rank];
+    dropped.emplace(peer.id, peer.dropped);
     const std::uint64_t weight_max = peer.role == Role::auxiliary ? 0 : bound_of(peer.id);
     group.roster.push_back({peer.id, peer.role, weight_max, peer.previous, plan.units[rank], 0});
   }
-  return seal(std::move(group));
+  return seal(std::move(group), dropped);
 }
 
 NoGroup Leader::lacking() const {

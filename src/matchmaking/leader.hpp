@@ -24,6 +24,8 @@ class Leader {
   std::optional<RefusalReason> on_join(const PeerId& from, const wire::Join&, TimePoint now);
   /// Ignored from who is no member.
   void on_samples(const PeerId& from, std::uint64_t total);
+  /// Samples that the other groups of this round have told in the directory.
+  void on_samples_elsewhere(std::uint64_t total) noexcept { elsewhere_ = total; }
   void drop(const PeerId& peer) { members_.erase(peer); }
   /// Nobody counts on us any more, and nobody is presumed again.
   void resign() { members_.clear(); }
@@ -60,7 +62,8 @@ class Leader {
 
   const Terms& terms_;
   std::map<PeerId, Follower> members_;  // without self
-  std::uint32_t attempt_;               // the highest that anybody here has tried
+  std::uint64_t elsewhere_ = 0;
+  std::uint32_t attempt_;  // the highest that anybody here has tried
 };
 
 }  // namespace collab::matchmaking

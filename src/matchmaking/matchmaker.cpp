@@ -56,6 +56,11 @@ void Matchmaker::samples(std::uint64_t epoch, std::uint64_t own_total) {
   if (search_ && search_->epoch() == epoch) search_->samples(own_total);
 }
 
+void Matchmaker::samples_elsewhere(std::uint64_t total) {
+  samples_elsewhere_ = total;
+  if (search_) search_->samples_elsewhere(total);
+}
+
 void Matchmaker::current_peers(std::size_t count) {
   if (search_) search_->current_peers(count);
 }
@@ -66,9 +71,7 @@ void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_byte
 }
 
 bool Matchmaker::follows_directly(const Wanted& wanted) const {
-  if (!last_) return false;
-  const bool next_round = wanted.epoch == last_->epoch && wanted.round == last_->round + 1;
-  return next_round || (wanted.epoch == last_->epoch + 1 && wanted.round == 1);
+  return last_ && wanted.epoch == last_->epoch + 1 && wanted.round == last_->round;
 }
 
 Terms Matchmaker::terms_for(const Wanted& wanted) const {
@@ -76,7 +79,6 @@ Terms Matchmaker::terms_for(const Wanted& wanted) const {
   terms.self = context_.net.self();
   terms.options = options_;
   terms.wanted = wanted;
-  if (last_ && wanted.round > 1) terms.previous = last_->id;  // in the first round everybody speaks for himself
   terms.up_bytes_per_s = up_bytes_per_s_;
   terms.down_bytes_per_s = down_bytes_per_s_;
   return terms;
@@ -98,6 +100,18 @@ void Matchmaker::declare(const Wanted& wanted) {
                              std::max(wanted.deadline - now, kDeclaredMin));
 }
 
+/// Other groupmates, other records: nothing of the old key counts any more.
+void Matchmaker::look_under(const std::string& key) {
+  if (key.empty() || key == options_.key) return;
+  assert(key.size() <= wire::kKeyBytesMax);
+  context_.directory.withdraw(options_.key, std::string(kDeclarationSubkey));
+  options_.key = key;
+  watch_ = context_.directory.watch(options_.key);
+  declared_at_.reset();
+  last_.reset();
+  retired_ = std::exchange(search_, nullptr);
+}
+
 void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executor) {
   if (search_ && last_) {
     const auto has_left = [this](const Member& member) { return search_->left(member.id); };
@@ -106,14 +120,15 @@ void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executo
   Start start;
   start.direct = follows_directly(wanted);
   start.own_samples = samples_epoch_ == wanted.epoch ? samples_ : 0;
+  start.samples_elsewhere = samples_elsewhere_;
   start.candidates = candidates_in(watch_->records(), wanted);
   if (last_) {
     for (const Member& member : last_->members) start.last_group.push_back({member.id, member.role});
   }
   if (search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round)
     return search_->retry(terms_for(wanted), std::move(start));
-  retired_ = std::exchange(search_, nullptr);
-  search_ = std::make_shared<Search>(context_, *watch_, executor, terms_for(wanted), std::move(start));
+  if (search_) retired_ = std::exchange(search_, nullptr);
+  search_ = std::make_shared<Search>(context_, watch_, executor, terms_for(wanted), std::move(start));
 }
 
 Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
@@ -121,6 +136,7 @@ Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
   // one that was cancelled while it waited below may have left something behind
   co_await close_retired();
   if (stopped_) co_return NoGroup::left;
+  look_under(wanted.key);
   declare(wanted);
   open(wanted, executor);
   const auto search = search_;
@@ -177,7 +193,7 @@ Task<> Matchmaker::say_farewell(TimePoint deadline) {
   // the others may have gone on to the epoch where they count on us
   std::vector<PeerId> members;
   for (const Member& member : last_->members) members.push_back(member.id);
-  const auto next = context_.net.converse(kProtocol, topic(options_.key, last_->epoch + 1, 1), members);
+  const auto next = context_.net.converse(kProtocol, topic(options_.key, last_->epoch + 1, last_->round), members);
   wire::Leave leave;
   leave.for_good = true;
   const Frame frame = frame::encode(wire::Header(leave));

@@ -17,8 +17,8 @@ net::Method row();
 
 class Search;
 
-/// One key's matchmaker. Between two searches it remembers who committed together: they begin the next epoch with one
-/// message, without the directory.
+/// The searches of one round of every epoch, one key at a time. Between two searches under a key it remembers who
+/// committed together: they begin the next epoch with one message, without the directory.
 ///
 /// Thread safety: none; belongs to the node's loop; one find_group() at a time. `leave()` or `stop()` must have
 /// returned before it is destroyed, unless find_group() was never called.
@@ -33,6 +33,8 @@ class Matchmaker {
   /// Samples accumulated for `epoch` so far, after each microbatch and at any time; the leader of that epoch is told at
   /// once. An epoch of which nothing was said has none.
   void samples(std::uint64_t epoch, std::uint64_t own_total);
+  /// Samples that peers outside this group have told the directory, on a grid of several groups.
+  void samples_elsewhere(std::uint64_t total);
   /// The tracker's count changed while find_group() waits.
   void current_peers(std::size_t count);
   /// Measured bytes per second of this peer; 0: unknown. Told with the next Join.
@@ -61,6 +63,7 @@ class Matchmaker {
     std::vector<Member> members;
   };
 
+  void look_under(const std::string& key);
   void open(const Wanted& wanted, const asio::any_io_executor& executor);
   Terms terms_for(const Wanted& wanted) const;
   bool follows_directly(const Wanted& wanted) const;
@@ -75,9 +78,10 @@ class Matchmaker {
   std::uint64_t down_bytes_per_s_ = 0;
   std::uint64_t samples_ = 0;
   std::uint64_t samples_epoch_ = 0;
+  std::uint64_t samples_elsewhere_ = 0;
   std::optional<Last> last_;
   std::optional<TimePoint> declared_at_;
-  std::unique_ptr<directory::Watch> watch_;
+  std::shared_ptr<directory::Watch> watch_;
   std::shared_ptr<Search> search_;
   std::shared_ptr<Search> retired_;  // of the round before, until its tasks have unwound
   bool stopped_ = false;

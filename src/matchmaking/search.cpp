@@ -12,8 +12,9 @@ Links links_of(net::Endpoint& net) {
   return links;
 }
 
-std::vector<PeerId> members_of(const Start& start) {
+std::vector<PeerId> members_of(const Terms& terms, const Start& start) {
   std::vector<PeerId> ids;
+  for (const Expected& expected : terms.wanted.expected) ids.push_back(expected.id);
   for (const Standing& standing : start.last_group) ids.push_back(standing.id);
   for (const Candidate& candidate : start.candidates) ids.push_back(candidate.id);
   return ids;
@@ -35,13 +36,14 @@ std::vector<Candidate> candidates_in(const std::vector<directory::Record>& recor
   return candidates;
 }
 
-Search::Search(Context context, directory::Watch& watch, asio::any_io_executor executor, Terms terms, Start start)
+Search::Search(Context context, std::shared_ptr<directory::Watch> watch, asio::any_io_executor executor, Terms terms,
+               Start start)
     : context_(context),
-      watch_(watch),
+      watch_(std::move(watch)),
       wanted_(terms.wanted),
       links_(links_of(context.net)),
-      conversation_(
-          context.net.converse(kProtocol, topic(terms.options.key, wanted_.epoch, wanted_.round), members_of(start))),
+      conversation_(context.net.converse(kProtocol, topic(terms.options.key, wanted_.epoch, wanted_.round),
+                                         members_of(terms, start))),
       gathering_(std::make_unique<Gathering>(std::move(terms), links_, std::move(start), Gathering::Carried(),
                                              context.clock.now())),
       changed_(executor),
@@ -71,6 +73,11 @@ Task<Result<Group>> Search::outcome() {
 
 void Search::samples(std::uint64_t own_total) {
   gathering_->on_samples(own_total, context_.clock.now());
+  flush();
+}
+
+void Search::samples_elsewhere(std::uint64_t total) {
+  gathering_->on_samples_elsewhere(total, context_.clock.now());
   flush();
 }
 
@@ -122,8 +129,8 @@ Task<> Search::receive_frames() {
 
 Task<> Search::watch_directory() {
   for (;;) {
-    (void)co_await watch_.changed_until(TimePoint::max());  // a spurious wake-up costs a look
-    gathering_->on_candidates(candidates_in(watch_.records(), wanted_), context_.clock.now());
+    (void)co_await watch_->changed_until(TimePoint::max());  // a spurious wake-up costs a look
+    gathering_->on_candidates(candidates_in(watch_->records(), wanted_), context_.clock.now());
     flush();
   }
 }

@@ -26,7 +26,8 @@ class Search {
   static constexpr Duration kSendMax = std::chrono::seconds(5);      ///< then a peer counts as unreachable
   static constexpr std::size_t kOutboxMax = 64;                      ///< frames that wait for one peer
 
-  Search(Context context, directory::Watch& watch, asio::any_io_executor executor, Terms terms, Start start);
+  Search(Context context, std::shared_ptr<directory::Watch> watch, asio::any_io_executor executor, Terms terms,
+         Start start);
 
   std::uint64_t epoch() const noexcept { return wanted_.epoch; }
   std::uint32_t round() const noexcept { return wanted_.round; }
@@ -35,6 +36,7 @@ class Search {
   /// Waits for the outcome until the deadline of the terms.
   Task<Result<Group>> outcome();
   void samples(std::uint64_t own_total);
+  void samples_elsewhere(std::uint64_t total);
   void current_peers(std::size_t count);
   bool left(const PeerId& peer) const { return gathering_->left().contains(peer); }
   /// Nobody waits for the outcome any more.
@@ -52,7 +54,7 @@ class Search {
   void flush();
 
   Context context_;
-  directory::Watch& watch_;
+  std::shared_ptr<directory::Watch> watch_;
   Wanted wanted_;
   Links links_;
   std::unique_ptr<net::Conversation> conversation_;

@@ -20,7 +20,8 @@ struct Applicant {
   std::uint64_t up_bytes_per_s = 0;    ///< 0: unknown
   std::uint64_t down_bytes_per_s = 0;  ///< 0: unknown
   std::uint64_t samples = 0;           ///< told so far
-  Digest previous{};                   ///< the group it committed with before
+  Digest previous{};                   ///< the group it committed with in the round before
+  std::uint32_t dropped = 0;           ///< grid digit
 };
 
 struct Plan {
@@ -46,7 +47,7 @@ struct Patience {
 };
 
 struct MatchmakerOptions {
-  std::string key;  ///< run/bundle/grid/digits, at most wire::kKeyBytesMax
+  std::string key;  ///< run/bundle/grid/digits, at most wire::kKeyBytesMax; a search may go on under another
   Digest schema{};
   Digest codec_map{};
   std::size_t values = 0;                      ///< length of the flat vector
@@ -58,14 +59,25 @@ struct MatchmakerOptions {
   WeightMax weight_max;
 };
 
+/// Somebody who will look for the same group.
+struct Expected {
+  PeerId id;
+  Role role = Role::node;
+};
+
 /// One search: a group for one round.
 struct Wanted {
+  std::string key;  ///< to look under from now on; empty: as before
   std::uint64_t epoch = 0;
-  std::uint32_t round = 1;
+  std::uint32_t round = 1;           ///< of the pass over the grid
   std::uint32_t attempt = 0;         ///< tries of this round that failed; the group of a failed try is never met again
   std::uint64_t target_samples = 0;  ///< the leader begins when it knows of so many; 0: at once
   std::uint64_t weight_min = 0;      ///< the round must not commit with fewer
-  std::size_t current_peers = 1;     ///< senders of the swarm, this one included: a group has more than half of them
+  std::uint64_t weight_max = 0;      ///< nobody brings more; 0: kTargetsPerPeer x target_samples, or no bound
+  Digest previous{};                 ///< the group this peer committed with in the round before; zero in round 1
+  std::uint32_t dropped = 0;         ///< the grid digit it dropped then
+  std::vector<Expected> expected;    ///< who follows from the grid; the leader waits for them as if they had declared
+  std::size_t current_peers = 1;     ///< a group has more than half of so many senders; 1 on a grid of several groups
   bool alone = false;                ///< the directory answers and shows nobody else: a group of one is the swarm
   TimePoint deadline{};
 };
@@ -75,10 +87,13 @@ struct Terms {
   PeerId self;
   MatchmakerOptions options;
   Wanted wanted;
-  Digest previous{};  ///< the group this peer committed with before
   std::uint64_t up_bytes_per_s = 0;
   std::uint64_t down_bytes_per_s = 0;
 
+  /// Nobody's weight may be more; 0: any.
+  std::uint64_t weight_max() const {
+    return wanted.weight_max > 0 ? wanted.weight_max : kTargetsPerPeer * wanted.target_samples;
+  }
   Digest place_of(const PeerId& peer) const { return place(options.key, wanted.epoch, wanted.round, peer); }
 };
 

@@ -58,9 +58,11 @@ struct Join {
   std::uint64_t up = 0;   ///< measured bytes per second; 0: unknown
   std::uint64_t down = 0;
   std::uint64_t samples = 0;      ///< accumulated for this epoch so far
-  Digest previous{};              ///< the group it committed with before; zero: none
+  Digest previous{};              ///< the group it committed with in the round before; zero: none
+  std::uint32_t dropped = 0;      ///< the grid digit it dropped after that round: orders the sums of this one
   std::uint64_t incarnation = 0;  ///< grows with every start of the peer
-  MSGPACK_DEFINE_MAP(key, epoch, round, attempt, schema, codec_map, role, up, down, samples, previous, incarnation)
+  MSGPACK_DEFINE_MAP(key, epoch, round, attempt, schema, codec_map, role, up, down, samples, previous, dropped,
+                     incarnation)
 };
 
 /// Follower -> leader, after every microbatch.

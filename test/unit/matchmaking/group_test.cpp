@@ -41,6 +41,16 @@ TEST_CASE("group: what was sealed is sorted, ranked and passes its check for eve
   CHECK(check(group, peer(5), kValues).error() == Errc::bad_request);
 }
 
+TEST_CASE("group: sums run in the order of the grid digit that was dropped, then of the peer id") {
+  Group group = good();
+  group = seal(group, {{peer(1), 2}, {peer(2), 0}, {peer(3), 2}, {peer(4), 1}});
+  CHECK(group.roster[1].order == 0);
+  CHECK(group.roster[3].order == 1);
+  CHECK(group.roster[0].order == 2);
+  CHECK(group.roster[2].order == 3);
+  CHECK(check(group, peer(1), kValues));
+}
+
 TEST_CASE("group: every rule of a plan is checked") {
   CHECK(passes([](Group&) {}));
   CHECK(!passes([](Group& g) { g.roster[0].units = 5; }));  // one more than the vector has

@@ -37,7 +37,7 @@ std::vector<PeerId> ids_of(const matchmaking::Group& group) {
 /// touched by neither after `detach`.
 class Session {
  public:
-  Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, std::uint64_t weight,
+  Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, Weights weights,
           const AllReduceOptions& options, asio::any_io_executor executor);
 
   Task<> run(TaskGroup& sends);
@@ -62,7 +62,7 @@ class Session {
   std::shared_ptr<const CommittedRound> proof() const noexcept { return proof_; }
 
  private:
-  Participant::Setup setup(std::uint64_t weight);
+  Participant::Setup setup(Weights weights);
   void plan_rates();
   void receive(const net::Envelope& envelope);
   void check();
@@ -94,13 +94,13 @@ class Session {
   std::shared_ptr<const CommittedRound> proof_;
 };
 
-Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, std::uint64_t weight,
+Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, Weights weights,
                  const AllReduceOptions& options, asio::any_io_executor executor)
     : context_(context),
       options_(options),
       shape_(std::move(shape)),
       values_(values),
-      participant_(setup(weight)),
+      participant_(setup(std::move(weights))),
       started_(context.clock.now()),
       next_check_(started_ + options.suspicion.period),
       suspicion_(shape_->members.size, participant_.self(), started_, options.suspicion),
@@ -114,11 +114,11 @@ Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<
   plan_rates();
 }
 
-Participant::Setup Session::setup(std::uint64_t weight) {
+Participant::Setup Session::setup(Weights weights) {
   const PeerId& self = context_.identity.id();
   Contribution own;
   own.values = values_;
-  own.weight = weight;
+  own.weights = std::move(weights);
   own.part = encode_options("collab part", shape_->group, &self, options_.stochastic_parts);
   const Rule& rule = options_.rule != nullptr ? *options_.rule : weighted_mean();
   Guard& guard = options_.guard != nullptr ? *options_.guard : says_yes_;
@@ -343,7 +343,7 @@ net::Method round_protocol() {
 }
 
 Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,
-                                 std::span<float> values, std::uint64_t weight, AllReduceOptions options,
+                                 std::span<float> values, Weights weights, AllReduceOptions options,
                                  RoundReport& report) {
   report = {};
   report.group = group.id;
@@ -354,16 +354,18 @@ Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& grou
   if (const auto fits = matchmaking::check(group, self, codecs.length()); !fits) co_return fits.error();
   const auto& member = group.roster[group.rank_of(self).value()];
   const bool votes = member.role != matchmaking::Role::auxiliary;
-  if (weight > member.weight_max || values.size() != (votes ? codecs.length() : 0)) co_return Errc::bad_request;
+  if (weights.largest() > member.weight_max || values.size() != (votes ? codecs.length() : 0))
+    co_return Errc::bad_request;
   auto shape = Shape::of(group, codecs);
   if (!shape) co_return shape.error();
-  if (weight > 0 && !all_finite(values)) {
+  if (!weights.none() && !all_finite(values)) {
     context.log.warn("averaging.own_values_not_finite", {{"epoch", group.epoch}, {"round", group.round}});
-    weight = 0;
+    weights = 0;
   }
 
   const auto executor = co_await asio::this_coro::executor;
-  auto session = std::make_shared<Session>(context, std::move(*shape), values, votes ? weight : 0, options, executor);
+  auto session = std::make_shared<Session>(context, std::move(*shape), values, votes ? std::move(weights) : Weights(),
+                                           options, executor);
   context.tasks.spawn("averaging.round", serve(session));
   const Detach detach(*session);
   co_await session->wait();

@@ -18,7 +18,7 @@ Digest PartDigests::digest(Rank segment, std::span<const Digest> chunks) const {
 }
 
 void PartDigests::scatter(const Contribution& own) {
-  if (!guard_.wants_part_digests() || own.weight == 0) return;
+  if (!guard_.wants_part_digests() || own.weights.none()) return;
   std::vector<Digest> parts;
   for (const Rank segment : shape_.members.segments) {
     std::vector<Digest> chunks;

@@ -15,6 +15,19 @@ Round::Setup round_setup(const Participant::Setup& setup) {
   return round;
 }
 
+/// The weights behind the values of `range`, joined with the last run where they are equal.
+void append(std::vector<WeightRun>& runs, Range range, const SegmentResult::Chunk& chunk) {
+  for (std::size_t unit = 0; unit < units_in(range); ++unit) {
+    const std::uint64_t end = std::min<std::uint64_t>(range.begin + (unit + 1) * kUnitValues, range.end());
+    const std::uint64_t weight = weight_of_unit(chunk.weight, chunk.weights, unit);
+    if (!runs.empty() && runs.back().weight == weight) {
+      runs.back().end = end;
+    } else {
+      runs.push_back({end, weight});
+    }
+  }
+}
+
 }  // namespace
 
 Participant::Participant(Setup setup)
@@ -219,10 +232,7 @@ void Participant::describe(RoundReport& report) const {
       for (Ranks rest = chunk.senders; rest != 0; rest &= rest - 1)
         report.peers[first(rest)].counted +=
             static_cast<double>(range.size) / static_cast<double>(shape_->partition.length());
-      if (!report.weight_runs.empty() && report.weight_runs.back().weight == chunk.weight)
-        report.weight_runs.back().end = range.end();
-      else
-        report.weight_runs.push_back({range.end(), chunk.weight});
+      append(report.weight_runs, range, chunk);
     }
     report.segments.push_back({commit_.plan()[index].owner, senders, result->weight()});
     report.weight = std::min(report.weight, result->weight());

@@ -3,6 +3,7 @@
 
 #include "averaging/members.hpp"
 #include "averaging/segment_reducer.hpp"
+#include "averaging/weights.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -36,13 +37,6 @@ struct SegmentReport {
   Rank owner = 0;            ///< who reduced or served it in the last view
   Ranks senders = 0;         ///< whose parts are in all of it
   std::uint64_t weight = 0;  ///< the smallest of its chunks
-};
-
-/// Values from the previous run's end up to `end` were averaged over this many samples.
-struct WeightRun {
-  std::uint64_t end = 0;
-  std::uint64_t weight = 0;
-  bool operator==(const WeightRun&) const = default;
 };
 
 struct RoundReport {

@@ -59,7 +59,7 @@ void Round::start_reducing(std::size_t index) {
 }
 
 void Round::queue_parts(std::size_t index, Rank owner) {
-  const std::size_t chunks = own_.weight == 0 ? 1 : shape_.partition.chunks(shape_.members.segments[index]);
+  const std::size_t chunks = own_.weights.none() ? 1 : shape_.partition.chunks(shape_.members.segments[index]);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unsent_[owner].push_back({index, chunk});
 }
 
@@ -73,9 +73,11 @@ Frame Round::next_part(Rank to) {
   part.view = view_;
   part.segment = shape_.members.segments[index];
   part.chunk = chunk;
-  part.weight = own_.weight;
-  if (own_.weight == 0) return frame::encode(wire::Header(part));
+  if (own_.weights.none()) return frame::encode(wire::Header(part));
   const Range range = shape_.partition.chunk(part.segment, chunk);
+  part.weight = own_.weights.at(range.begin);
+  part.weights = own_.weights.of_units(range);
+  for (const wire::UnitWeight& run : part.weights) part.weight = std::min(part.weight, run.weight);
   const auto fill = [&](std::span<std::byte> payload) {
     const auto values = own_.values.subspan(range.begin, range.size);
     const auto encoded = shape_.codecs.encode(values, range.begin, own_.part, payload);
@@ -129,7 +131,7 @@ void Round::want(const wire::Manifest& manifest, Ranks holders) {
 
 void Round::release_values() {
   own_.values = {};
-  own_.weight = 0;
+  own_.weights = 0;
   for (auto& queue : unsent_) queue.clear();
   for (auto& reducer : reducers_) reducer.reset();
 }

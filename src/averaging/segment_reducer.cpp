@@ -18,8 +18,8 @@ SegmentReducer::SegmentReducer(const Shape& shape, const Rule& rule, Plan plan, 
   for (Chunk& chunk : chunks_) chunk.parts.resize(shape_.members.size);
   if (!contains(shape_.members.voters, plan_.self)) return;
   senders_[plan_.self].heard = true;
-  senders_[plan_.self].weight = own_.weight;
-  if (own_.weight == 0) silent_ |= bit(plan_.self);
+  senders_[plan_.self].weight = own_.weights.largest();
+  if (own_.weights.none()) silent_ |= bit(plan_.self);
 }
 
 Result<> SegmentReducer::leave_out(Rank from, Fault fault) {
@@ -36,15 +36,20 @@ Result<> SegmentReducer::add(Rank from, const wire::Part& part, const Frame& fra
   Sender& sender = senders_[from];
   if (sender.fault != Fault::none) return Errc::stale;
   if (part.chunk >= chunks_.size()) return leave_out(from, Fault::malformed);
-  if (part.weight > plan_.weight_max[from]) return leave_out(from, Fault::weight_refused);
-  if (sender.heard && part.weight != sender.weight) return leave_out(from, Fault::conflict);
+  const Range range = shape_.partition.chunk(plan_.segment, part.chunk);
+  const bool first_round = shape_.group.round == 1;
+  if (!fit(part.weight, part.weights, units_in(range))) return leave_out(from, Fault::malformed);
+  if (first_round && !part.weights.empty()) return leave_out(from, Fault::malformed);
+  std::uint64_t largest = part.weight;
+  for (const wire::UnitWeight& run : part.weights) largest = std::max(largest, run.weight);
+  if (largest > plan_.weight_max[from]) return leave_out(from, Fault::weight_refused);
+  if (first_round && sender.heard && part.weight != sender.weight) return leave_out(from, Fault::conflict);
   sender.heard = true;
-  sender.weight = part.weight;
+  sender.weight = std::max(sender.weight, largest);
   if (part.weight == 0) {
     silent_ |= bit(from);
     return payload.empty() && part.chunk == 0 ? Result<>() : leave_out(from, Fault::malformed);
   }
-  const Range range = shape_.partition.chunk(plan_.segment, part.chunk);
   if (payload.size() != shape_.codecs.encoded_bytes(range)) return leave_out(from, Fault::malformed);
   Chunk& chunk = chunks_[part.chunk];
   if (chunk.closed) return Errc::stale;
@@ -53,7 +58,7 @@ Result<> SegmentReducer::add(Rank from, const wire::Part& part, const Frame& fra
     if (std::memcmp(slot.payload.data(), payload.data(), payload.size()) == 0) return Errc::stale;
     return leave_out(from, Fault::conflict);
   }
-  slot = {frame, payload};
+  slot = {frame, payload, part.weight, part.weights};
   chunk.here |= bit(from);
   sender.bytes += payload.size();
   return {};
@@ -64,7 +69,7 @@ Result<> SegmentReducer::add(Rank from, const wire::Part& part, const Frame& fra
 Ranks SegmentReducer::here(const Chunk& chunk, Ranks suspected) const {
   Ranks usable = chunk.here;
   const Ranks before_us = shape_.members.previous[plan_.self] & (bit(plan_.self) - 1);
-  if (senders_[plan_.self].weight > 0 && (before_us & ~suspected & ~silent_) == 0) usable |= bit(plan_.self);
+  if (!own_.weights.none() && (before_us & ~suspected & ~silent_) == 0) usable |= bit(plan_.self);
   usable &= ~silent_;
   Ranks chosen = 0;
   while (usable != 0) {
@@ -120,16 +125,27 @@ std::vector<Rank> SegmentReducer::in_order(Ranks here) const {
   return ranks;
 }
 
+std::uint64_t SegmentReducer::weight_of(Rank rank, const Chunk& chunk, Range range, std::size_t unit) const {
+  if (rank == plan_.self) return own_.weights.at(range.begin + unit * kUnitValues);
+  const Part& part = chunk.parts[rank];
+  return weight_of_unit(part.weight, part.weights, unit);
+}
+
 wire::Average SegmentReducer::header(std::size_t index, const std::vector<Rank>& ranks) const {
   wire::Average average;
   average.group = shape_.group.id;
   average.view = plan_.view;
   average.segment = plan_.segment;
   average.chunk = static_cast<std::uint32_t>(index);
-  for (const Rank rank : ranks) {
-    average.senders |= bit(rank);
-    average.weight += senders_[rank].weight;
+  for (const Rank rank : ranks) average.senders |= bit(rank);
+  const Range range = shape_.partition.chunk(plan_.segment, index);
+  for (std::size_t unit = 0; unit < units_in(range) && !ranks.empty(); ++unit) {
+    std::uint64_t weight = 0;
+    for (const Rank rank : ranks) weight += weight_of(rank, chunks_[index], range, unit);
+    average.weight = unit == 0 ? weight : std::min(average.weight, weight);
+    append(average.weights, 1, weight);
   }
+  if (average.weights.size() == 1) average.weights.clear();
   return average;
 }
 
@@ -161,7 +177,7 @@ std::optional<Frame> SegmentReducer::close(std::size_t index, Ranks suspected) {
       for (std::size_t i = 0; i < ranks.size() && !bad; ++i) {
         const auto into = std::span(values).subspan(i * kUnitValues, unit.size);
         if (!values_of(ranks[i], chunk, unit, offset, into)) bad = ranks[i];
-        parts[i] = {senders_[ranks[i]].weight, into};
+        parts[i] = {weight_of(ranks[i], chunk, range, (begin - range.begin) / kUnitValues), into};
       }
       if (bad) return;
       const auto mean = std::span(values).subspan(ranks.size() * kUnitValues, unit.size);

@@ -3,6 +3,7 @@
 
 #include "averaging/rule.hpp"
 #include "averaging/segment_result.hpp"
+#include "averaging/weights.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -11,10 +12,10 @@
 
 namespace collab::averaging {
 
-/// What this peer itself brings. `values`: the whole flat vector, finite, or empty with weight 0; outlives the round.
+/// What this peer itself brings. `values`: the whole flat vector, finite, or empty without weight; outlives the round.
 struct Contribution {
   std::span<const float> values;
-  std::uint64_t weight = 0;
+  Weights weights;
   EncodeOptions part;  ///< how its parts are encoded
 };
 
@@ -47,6 +48,7 @@ class SegmentReducer {
   Ranks awaited(Ranks suspected) const;
   bool closed() const noexcept { return open_ == 0; }
   Fault fault(Rank from) const { return senders_.at(from).fault; }
+  /// The largest that it told.
   std::uint64_t weight(Rank from) const { return senders_.at(from).weight; }
   /// Bytes of parts that came from it.
   std::uint64_t received_bytes(Rank from) const { return senders_.at(from).bytes; }
@@ -55,6 +57,8 @@ class SegmentReducer {
   struct Part {
     Frame frame;
     std::span<const std::byte> payload;
+    std::uint64_t weight = 0;
+    std::vector<wire::UnitWeight> weights;
   };
   struct Chunk {
     std::vector<Part> parts;  // by rank; empty when closed
@@ -77,6 +81,7 @@ class SegmentReducer {
   std::vector<Frame> close_whole(Ranks suspected);
   bool values_of(Rank rank, const Chunk& chunk, Range unit, std::size_t offset, std::span<float> out) const;
   bool decode_whole(const std::vector<Rank>& ranks, std::vector<std::vector<float>>& into);
+  std::uint64_t weight_of(Rank rank, const Chunk& chunk, Range range, std::size_t unit) const;
   wire::Average header(std::size_t index, const std::vector<Rank>& ranks) const;
 
   const Shape& shape_;

@@ -1,5 +1,7 @@
 #include "averaging/segment_result.hpp"
 
+#include "averaging/weights.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -36,15 +38,17 @@ Result<> SegmentResult::add(const wire::Average& average, const Frame& frame, st
   if ((average.senders & ~shape_->members.voters) != 0) return Errc::bad_request;
   if ((average.senders == 0) != (average.weight == 0)) return Errc::bad_request;
   if (average.weight == 0 && !payload.empty()) return Errc::bad_request;
+  const Range range = shape_->partition.chunk(segment_, average.chunk);
+  if (!fit(average.weight, average.weights, units_in(range))) return Errc::bad_request;
   Chunk& chunk = chunks_[average.chunk];
   const Digest digest = hash_payload(payload);
   if (chunk.frame) {
-    const bool same = chunk.digest == digest && chunk.senders == average.senders && chunk.weight == average.weight;
+    const bool same = chunk.digest == digest && chunk.senders == average.senders && chunk.weight == average.weight &&
+                      chunk.weights == average.weights;
     return same ? Errc::stale : Errc::bad_request;
   }
-  const Range range = shape_->partition.chunk(segment_, average.chunk);
   if (average.weight > 0 && !decodes(shape_->codecs, range, payload)) return Errc::bad_request;
-  chunk = {frame, payload, average.senders, average.weight, digest};
+  chunk = {frame, payload, average.senders, average.weight, average.weights, digest};
   --missing_;
   return {};
 }
@@ -52,7 +56,7 @@ Result<> SegmentResult::add(const wire::Average& average, const Frame& frame, st
 void SegmentResult::add_own(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload) {
   Chunk& chunk = chunks_.at(average.chunk);
   assert(!chunk.frame);
-  chunk = {frame, payload, average.senders, average.weight, hash_payload(payload)};
+  chunk = {frame, payload, average.senders, average.weight, average.weights, hash_payload(payload)};
   --missing_;
 }
 
@@ -60,7 +64,10 @@ Digest SegmentResult::digest() const {
   assert(complete());
   Hasher hasher("collab result");
   hasher.add(shape_->group.codec_map).add(std::uint64_t(segment_)).add(std::uint64_t(chunks_.size()));
-  for (const Chunk& chunk : chunks_) hasher.add(chunk.senders).add(chunk.weight).add(chunk.digest);
+  for (const Chunk& chunk : chunks_) {
+    hasher.add(chunk.senders).add(chunk.weight).add(chunk.digest).add(std::uint64_t(chunk.weights.size()));
+    for (const wire::UnitWeight& run : chunk.weights) hasher.add(std::uint64_t(run.units)).add(run.weight);
+  }
   return hasher.finish();
 }
 

@@ -16,8 +16,9 @@ class SegmentResult {
     Frame frame;                         ///< the Average as it travelled; null: not here yet
     std::span<const std::byte> payload;  ///< inside `frame`
     Ranks senders = 0;
-    std::uint64_t weight = 0;
-    Digest digest{};  ///< of the payload
+    std::uint64_t weight = 0;               ///< the smallest of its units
+    std::vector<wire::UnitWeight> weights;  ///< of its units, where they differ
+    Digest digest{};                        ///< of the payload
   };
 
   /// `segment`: its rank; it has values. `shape` outlives the result.

@@ -27,6 +27,14 @@ using matchmaking::GroupId;
 /// One digest per segment that has values: what a round may commit.
 using Manifest = std::vector<Digest>;
 
+/// So many units of a chunk weigh so much.
+struct UnitWeight {
+  std::uint32_t units = 0;
+  std::uint64_t weight = 0;
+  bool operator==(const UnitWeight&) const = default;
+  MSGPACK_DEFINE_ARRAY(units, weight)
+};
+
 /// Sender -> owner: "average this with the others". Payload: the sender's values of the chunk.
 /// With weight 0: chunk 0 without payload, "nothing will come from me".
 struct Part {
@@ -34,8 +42,10 @@ struct Part {
   std::uint32_t view = 0;    ///< in which the receiver owns the segment
   std::uint8_t segment = 0;  ///< what is averaged
   std::uint32_t chunk = 0;   ///< index into the segment's chunks
-  std::uint64_t weight = 0;  ///< samples behind the values; the same in all parts of one sender
-  MSGPACK_DEFINE_MAP(group, view, segment, chunk, weight)
+  std::uint64_t weight = 0;  ///< samples behind the values; in round 1 the same in all parts of one sender
+  /// In later rounds: of the chunk's units from the first on, where they differ; then `weight` is the smallest.
+  std::vector<UnitWeight> weights;
+  MSGPACK_DEFINE_MAP(group, view, segment, chunk, weight, weights)
 };
 
 /// Owner -> everyone who receives results: encoded once, the same bytes for all, so replicas stay equal to the bit.
@@ -45,9 +55,10 @@ struct Average {
   std::uint32_t view = 0;  ///< in which it was reduced
   std::uint8_t segment = 0;
   std::uint32_t chunk = 0;
-  std::uint64_t senders = 0;  ///< bit i: the part of roster[i] is in it
-  std::uint64_t weight = 0;   ///< sum of the senders' weights
-  MSGPACK_DEFINE_MAP(group, view, segment, chunk, senders, weight)
+  std::uint64_t senders = 0;        ///< bit i: the part of roster[i] is in it
+  std::uint64_t weight = 0;         ///< sum of the senders' weights
+  std::vector<UnitWeight> weights;  ///< as in Part
+  MSGPACK_DEFINE_MAP(group, view, segment, chunk, senders, weight, weights)
 };
 
 /// Voter -> coordinator of the view: "I hold all of this". Also a receipt for those who were not in the round.

@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Guard guard;
   Contribution own;
   own.values = world.values;
-  own.weight = 1;
+  own.weights = 1;
   Participant::Setup setup{world.shape, world.identities[0], weighted_mean(), guard, own, {}};
   Participant participant(std::move(setup));
   participant.start();

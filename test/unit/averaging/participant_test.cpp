@@ -52,7 +52,7 @@ struct Group {
       values.emplace_back(codecs.length(), static_cast<float>(rank));
       Contribution own;
       own.values = values.back();
-      own.weight = 1;
+      own.weights = 1;
       Participant::Setup setup{shape, identities[rank], weighted_mean(), guards[rank], own, {}};
       peers.push_back(std::make_unique<Participant>(std::move(setup)));
     }

@@ -53,7 +53,7 @@ struct Bench {
     plan.weight_max.assign(shape->members.size, 100);
     Contribution own;
     own.values = values[0];
-    own.weight = own_weight;
+    own.weights = own_weight;
     reducer = std::make_unique<SegmentReducer>(*shape, rule, plan, own);
   }
 

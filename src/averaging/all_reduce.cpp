@@ -66,6 +66,7 @@ class Session {
   void plan_rates();
   void receive(const net::Envelope& envelope);
   void check();
+  void refused(Rank peer);
   void probe(const std::vector<net::LinkState>& links);
   void flush();
   void decide();
@@ -106,7 +107,7 @@ Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<
       suspicion_(shape_->members.size, participant_.self(), started_, options.suspicion),
       talk_(context.net.converse(wire::kProtocol, shape_->group.id, ids_of(shape_->group))),
       lanes_(*talk_, context.clock, executor, ids_of(shape_->group), participant_.self(),
-             {[this](Rank to) { return participant_.next_part(to); }, [this](Rank peer) { suspicion_.refused(peer); },
+             {[this](Rank to) { return participant_.next_part(to); }, [this](Rank peer) { refused(peer); },
               [this](Rank peer) { suspicion_.departed(peer); }}),
       bytes_received_(shape_->members.size, 0),
       probed_(shape_->members.size),
@@ -149,6 +150,7 @@ void Session::plan_rates() {
     predicted = std::max({predicted, up / up_rate, down[rank] / down_rate});
   }
   report_.predicted_s = predicted;
+  suspicion_.plan_exchange(from_seconds(predicted));
   deadline_ = started_ + from_seconds(3 * predicted) + options_.round_slack;
   for (std::size_t rank = 0; rank < members.size && predicted > 0; ++rank)
     suspicion_.plan_rate(static_cast<Rank>(rank), down[rank] / predicted);
@@ -193,6 +195,7 @@ void Session::check() {
   if (!decided_) {
     debts.parts = participant_.round().awaited_senders() | participant_.commit().awaited_tells();
     debts.results = participant_.round().awaited_owners();
+    debts.holds = participant_.commit().awaited_holds();
   }
   const Ranks before = suspicion_.suspected();
   const Ranks suspected = suspicion_.check(now, links, debts);
@@ -212,10 +215,16 @@ void Session::check() {
   }
 }
 
+/// Who cannot be dialled has not refused anything: a client that is about to dial us, for instance.
+void Session::refused(Rank peer) {
+  if (context_.net.can_reach(shape_->group.roster[peer].id)) suspicion_.refused(peer);
+}
+
 /// A connection broke: dialling again, with what we have promised for a message, tells at once whether the peer lives.
 void Session::probe(const std::vector<net::LinkState>& links) {
   for (std::size_t rank = 0; rank < links.size(); ++rank) {
     if (links[rank].connected || !contains(shape_->members.linked(participant_.self()), rank)) continue;
+    if (!context_.net.can_reach(shape_->group.roster[rank].id)) continue;
     if (probed_[rank] == links[rank].lost_at) continue;
     probed_[rank] = links[rank].lost_at;
     wire::Refuse refuse;
@@ -278,11 +287,14 @@ void Session::describe() {
     peer.up_bytes_per_s = static_cast<double>(peer.bytes_up) / seconds;
     peer.down_bytes_per_s = static_cast<double>(peer.bytes_down) / seconds;
     if (rank == participant_.self()) continue;
+    const bool linked = contains(shape_->members.linked(participant_.self()), rank);
     if (peer.fault != SegmentReducer::Fault::none) {
       peer.left_out = LeftOut::refused;
-    } else if (suspicion_.ever(rank) != LeftOut::no) {
+    } else if (peer.counted >= 1 - 1e-9) {
+      continue;  // whatever was thought of it
+    } else if (linked && suspicion_.ever(rank) != LeftOut::no) {
       peer.left_out = suspicion_.ever(rank);
-    } else if (peer.counted < 1 - 1e-9 && peer.weight > 0) {
+    } else if (peer.weight > 0) {
       peer.left_out = LeftOut::elsewhere;
     }
   }

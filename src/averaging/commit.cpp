@@ -59,6 +59,11 @@ void Commit::suspect(Ranks suspected) {
   tick();
 }
 
+void Commit::blame(Ranks liars) {
+  blamed_ |= liars & ~bit(self_);
+  suspect(suspected_ | blamed_);
+}
+
 void Commit::hold(std::size_t index, std::uint32_t view, const Digest& digest, std::uint64_t weight) {
   auto& results = held_.at(index);
   const auto same = [&](const Held& held) { return held.view == view && held.digest == digest; };
@@ -93,7 +98,8 @@ Result<> Commit::on(Rank from, const wire::Ask& ask) {
     send(bit(from), refuse);
     return Errc::stale;
   }
-  if (ask.view == view_) return Errc::stale;
+  // also when a Refuse brought us here first: who asks waits for our word
+  if (ask.view == view_ && acting_) return Errc::stale;
   count(Step::promise);
   promise(ask.view);
   send(bit(from), tell());
@@ -103,7 +109,7 @@ Result<> Commit::on(Rank from, const wire::Ask& ask) {
 
 Result<> Commit::on(Rank, const wire::Refuse& refuse) {
   if (refuse.view > kViewsMax) return Errc::bad_request;
-  if (refuse.view <= view_) return Errc::stale;
+  if (!asking_ || refuse.view <= view_ || refuse.view > view_ + kViewJumpMax) return Errc::stale;
   count(Step::adopt_refusal);
   promise(refuse.view);
   tick();
@@ -112,6 +118,7 @@ Result<> Commit::on(Rank, const wire::Refuse& refuse) {
 
 Result<> Commit::on(Rank from, const wire::Tell& told) {
   const std::size_t segments = members_.segments.size();
+  if (!asking_ || told.view != view_) return Errc::stale;
   if (told.accepted && (told.accepted->manifest.size() != segments || told.accepted->view >= told.view))
     return Errc::bad_request;
   for (const wire::HeldResult& held : told.held)
@@ -119,7 +126,6 @@ Result<> Commit::on(Rank from, const wire::Tell& told) {
   if (told.committed) {
     if (const auto proven = check_proof(*told.committed, members_, seals_); !proven) return proven.error();
   }
-  if (!asking_ || told.view != view_) return Errc::stale;
   if (!tells_.emplace(from, told).second) return Errc::stale;
   tick();
   return {};
@@ -169,6 +175,14 @@ Ranks Commit::awaited_tells() const noexcept {
   Ranks told = bit(self_);
   for (const auto& [rank, tell] : tells_) told |= bit(rank);
   return members_.all & ~told;
+}
+
+Ranks Commit::awaited_holds() const noexcept {
+  if (state_ != State::running || !acting_ || coordinator() != self_ || !members_.is_quorum(largest_agreement()))
+    return 0;
+  Ranks held = bit(self_);
+  for (const auto& [rank, hold] : holds_) held |= bit(rank);
+  return members_.voters & ~held;
 }
 
 void Commit::send(Ranks to, wire::Header header) {
@@ -289,16 +303,25 @@ bool Commit::coordinate() {
   return false;
 }
 
+/// The smallest weight of a chunk: what we see ourselves, else what most tell, so that one liar cannot end the round.
+std::uint64_t Commit::weight_behind(Ranks agreeing) const {
+  if (contains(agreeing, self_)) return holds_.at(self_).weight;
+  std::map<std::uint64_t, std::size_t> told;
+  for (const auto& [rank, hold] : holds_)
+    if (contains(agreeing, rank)) ++told[hold.weight];
+  const auto fewer = [](const auto& a, const auto& b) { return a.second <= b.second; };
+  return std::max_element(told.begin(), told.end(), fewer)->first;
+}
+
 bool Commit::commit_holds(Ranks agreeing) {
-  std::uint64_t weight = ~std::uint64_t(0);
   wire::Proof proof;
   proof.view = view_;
   for (const auto& [rank, hold] : holds_) {
     if (!contains(agreeing, rank)) continue;
     proof.manifest = hold.manifest;
     proof.holds.push_back({rank, hold.signature});
-    weight = std::min(weight, hold.weight);
   }
+  const std::uint64_t weight = weight_behind(agreeing);
   if (weight == 0) return give_up(Step::give_up_weight, wire::GiveUpReason::no_weight);
   if (weight < weight_min_) return give_up(Step::give_up_weight, wire::GiveUpReason::weight_low);
   count(Step::commit);

@@ -22,6 +22,8 @@ namespace collab::averaging {
 
 /// Views that one round may open; then it fails. An honest group needs about one per failure.
 inline constexpr std::uint32_t kViewsMax = 4096;
+/// How far a Refuse may carry us: nobody jumps to the last view on one word.
+inline constexpr std::uint32_t kViewJumpMax = 256;
 
 /// Every row and branch of the protocol, counted, so that a test can say that none is dead.
 enum class Step : std::uint8_t {
@@ -78,7 +80,9 @@ class Commit {
   void start();
   /// Everyone who is suspected now; replaces the last call's set.
   void suspect(Ranks suspected);
-  Ranks suspected() const noexcept { return suspected_; }  ///< those whom the guard blamed included
+  Ranks suspected() const noexcept { return suspected_; }  ///< the blamed included
+  /// They lied, or have nothing to give: suspected until the end of the round.
+  void blame(Ranks liars);
   /// A complete result of segment `index` (of the manifest) is here, reduced in `view`. `weight`: the smallest of its
   /// chunks.
   void hold(std::size_t index, std::uint32_t view, const Digest&, std::uint64_t weight);
@@ -113,6 +117,8 @@ class Commit {
   Rank coordinator() const noexcept { return members_.coordinator(view_); }
   /// Whose Tell this peer waits for.
   Ranks awaited_tells() const noexcept;
+  /// Voters without whom a quorum agrees already: they must hold soon, or it commits without them.
+  Ranks awaited_holds() const noexcept;
   /// When committed: what, and why everyone may believe it.
   const wire::Proof& proof() const { return proof_.value(); }
   std::uint8_t give_up_reason() const noexcept { return reason_; }  ///< 0: none was given
@@ -137,6 +143,7 @@ class Commit {
   std::optional<wire::Manifest> whole() const;
   bool coordinate();
   bool commit_holds(Ranks agreeing);
+  std::uint64_t weight_behind(Ranks agreeing) const;
   Ranks largest_agreement() const;
   bool open_view(Step why);
   bool decide();
@@ -159,7 +166,7 @@ class Commit {
   State state_ = State::running;
   std::uint8_t reason_ = 0;
   Ranks suspected_ = 0;
-  Ranks blamed_ = 0;  // by the guard
+  Ranks blamed_ = 0;
   std::uint32_t view_ = 0;
   bool acting_ = true;
   std::uint32_t plan_view_ = 0;

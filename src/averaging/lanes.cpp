@@ -29,6 +29,10 @@ void Lanes::push(Ranks to, net::TrafficClass traffic, const Frame& frame) {
   for (Ranks rest = to; rest != 0; rest &= rest - 1) {
     Lane& lane = *lanes_[first(rest)];
     if (lane.closed) continue;
+    if (lane.control.size() >= kControlQueueMax) {
+      close(first(rest));  // it asks and asks, and reads no answer
+      continue;
+    }
     (traffic == net::TrafficClass::control ? lane.control : lane.results).push_back(frame);
     lane.changed.notify();
   }
@@ -42,6 +46,14 @@ bool Lanes::idle() const noexcept {
   for (const auto& lane : lanes_)
     if (!lane->closed && (!lane->control.empty() || !lane->results.empty() || lane->sending > 0)) return false;
   return true;
+}
+
+void Lanes::close(Rank to) {
+  Lane& lane = *lanes_[to];
+  lane.closed = true;
+  lane.control.clear();
+  lane.results.clear();
+  hooks_.departed(to);
 }
 
 Frame Lanes::take(Rank to, Kind kind) {
@@ -78,10 +90,7 @@ Task<> Lanes::deliver(Rank to, net::TrafficClass traffic, Frame frame, TimePoint
       co_return;
     }
     if (sent.error() == Errc::stale || sent.error() == Errc::denied) {
-      lane.closed = true;
-      lane.control.clear();
-      lane.results.clear();
-      hooks_.departed(to);
+      close(to);
       co_return;
     }
     if (sent.error() == Errc::gone) hooks_.refused(to);

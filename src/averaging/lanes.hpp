@@ -16,6 +16,9 @@
 
 namespace collab::averaging {
 
+/// Control frames that wait for one peer. An honest one reads them as fast as it causes them.
+inline constexpr std::size_t kControlQueueMax = 4096;
+
 /// Belongs to the node's loop. Queued bulk frames are shared with the results that are kept anyway; parts are encoded
 /// one at a time, when their peer's window is open.
 class Lanes {
@@ -54,6 +57,7 @@ class Lanes {
   Task<> drain(Rank to, Kind kind, TimePoint deadline);
   Task<> deliver(Rank to, net::TrafficClass traffic, Frame frame, TimePoint deadline);
   Frame take(Rank to, Kind kind);
+  void close(Rank to);
 
   net::Conversation& talk_;
   Clock& clock_;

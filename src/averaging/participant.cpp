@@ -158,6 +158,10 @@ void Participant::settle_once(bool& changed) {
     commit_.hold(complete.index, complete.view, complete.digest, complete.weight);
     all_here_ = all_here_ || (commit_.accepted() && commit_.accepted()->view == commit_.view());
   }
+  if (const Ranks liars = round_.take_liars(); (liars & ~commit_.suspected()) != 0) {
+    commit_.blame(liars);
+    changed = true;
+  }
   if (state() == Commit::State::committed && !wanted_) {
     wanted_ = true;
     changed = true;
@@ -237,6 +241,7 @@ void Participant::describe(RoundReport& report) const {
     report.segments.push_back({commit_.plan()[index].owner, senders, result->weight()});
     report.weight = std::min(report.weight, result->weight());
   }
+  if (report.segments.empty()) report.weight = 0;
 }
 
 }  // namespace collab::averaging

@@ -33,7 +33,7 @@ void Round::enter(std::uint32_t view, std::vector<wire::Assignment> plan, std::v
     const auto& [owner, adopted] = plan_[index];
     if (adopted) {
       if (find(index, *adopted) != nullptr || (!receives() && owner != setup_.self)) continue;
-      wants_[index] = {*adopted, bit(sources[index]) & ~bit(setup_.self), std::nullopt};
+      wants_[index] = {*adopted, bit(sources[index]) & ~bit(setup_.self), std::nullopt, std::nullopt};
       fetch(index);
     } else if (owner == setup_.self) {
       start_reducing(index);
@@ -123,7 +123,7 @@ void Round::want(const wire::Manifest& manifest, Ranks holders) {
   if (!receives()) return;
   for (std::size_t index = 0; index < manifest.size(); ++index) {
     if (find(index, manifest[index]) != nullptr) continue;
-    wants_[index] = {manifest[index], (holders & shape_.members.linked(setup_.self)), std::nullopt};
+    wants_[index] = {manifest[index], (holders & shape_.members.linked(setup_.self)), std::nullopt, std::nullopt};
     // an owner that still streams this very result needs no asking, but who knows: asking costs one segment at most
     fetch(index);
   }
@@ -157,14 +157,19 @@ Result<> Round::on(Rank from, const wire::Average& average, const Frame& frame, 
     if (!entered_ || (average.view > view_ && !committed_)) return Errc::late;
     if (average.view != view_) return Errc::stale;
     if (plan_[index].owner != from || plan_[index].adopted) return Errc::denied;
+  } else if ((average.view > view_ && !committed_) || want->second.view.value_or(average.view) != average.view) {
+    fetch_elsewhere(index);
+    return Errc::bad_request;
+  } else {
+    want->second.view = average.view;
   }
   const auto stored = slot(index, average.view).add(average, frame, payload);
-  if (stored) completed(index, average.view);
-  if (!stored && stored.error() == Errc::bad_request && fetched) {
+  if (stored) completed(index, average.view, from);
+  if (stored || stored.error() != Errc::bad_request) return stored;
+  liars_ |= bit(from);
+  if (fetched) {
     (void)results_.erase({index, average.view});  // mixed from two sources, one of which lies: begin anew elsewhere
-    want->second.candidates &= ~bit(from);
-    want->second.server.reset();
-    fetch(index);
+    fetch_elsewhere(index);
   }
   return stored;
 }
@@ -175,7 +180,16 @@ SegmentResult& Round::slot(std::size_t index, std::uint32_t view) {
       .first->second.result;
 }
 
-void Round::completed(std::size_t index, std::uint32_t view) {
+/// The server of this result has it not, or lies.
+void Round::fetch_elsewhere(std::size_t index) {
+  Want& want = wants_.at(index);
+  want.candidates &= ~bit(*want.server);
+  if (want.candidates == 0 && !committed_) liars_ |= bit(*want.server);  // the plan named it, and nobody else
+  want.server.reset();
+  fetch(index);
+}
+
+void Round::completed(std::size_t index, std::uint32_t view, Rank from) {
   Held& held = results_.at({index, view});
   if (!held.result.complete()) return;
   held.digest = held.result.digest();
@@ -184,16 +198,14 @@ void Round::completed(std::size_t index, std::uint32_t view) {
   if (want != wants_.end()) {
     if (want->second.digest == held.digest) {
       wants_.erase(want);
-    } else if (want->second.server) {  // not what was asked for
-      want->second.candidates &= ~bit(*want->second.server);
-      want->second.server.reset();
-      fetch(index);
+    } else if (want->second.server == from) {  // not what was asked for
+      fetch_elsewhere(index);
     }
   }
   const auto served = [&](const auto& entry) {
-    const auto& [from, fetch] = entry;
+    const auto& [asker, fetch] = entry;
     if (shape_.members.index_of(fetch.segment) != index || fetch.digest != held.digest) return false;
-    serve(from, index, held.result);
+    serve(asker, index, held.result);
     return true;
   };
   std::erase_if(waiting_, served);
@@ -206,7 +218,7 @@ void Round::reduce(std::size_t index) {
     slot(index, view_).add_own(std::get<wire::Average>(message->header), frame, message->payload);
     bulk_.push_back({shape_.members.linked(setup_.self) & shape_.members.voters, std::move(frame)});
   }
-  if (reducers_[index]->closed()) completed(index, view_);
+  if (reducers_[index]->closed()) completed(index, view_, setup_.self);
 }
 
 /// One voice per previous group: when it is suspected, the next member sends the same bytes.
@@ -232,6 +244,7 @@ void Round::fetch(std::size_t index) {
   // not everyone asks the same holder: the first at or after our own rank
   const Ranks after = able & ~(bit(setup_.self) - 1);
   want.server = first(after != 0 ? after : able);
+  want.view.reset();
   wire::Fetch fetch;
   fetch.group = shape_.group.id;
   fetch.view = view_;
@@ -274,9 +287,7 @@ Result<> Round::on(Rank from, const wire::NotHeld& not_held) {
   const std::size_t index = shape_.members.index_of(not_held.segment);
   const auto want = wants_.find(index);
   if (want == wants_.end() || want->second.digest != not_held.digest || want->second.server != from) return Errc::stale;
-  want->second.candidates &= ~bit(from);
-  want->second.server.reset();
-  fetch(index);
+  fetch_elsewhere(index);
   return {};
 }
 

@@ -70,6 +70,8 @@ class Round {
   std::vector<Outgoing> take_control() { return std::exchange(control_, {}); }
   /// Results that became whole since the last call, our own included.
   std::vector<Complete> take_complete() { return std::exchange(complete_, {}); }
+  /// Who sent an average that no owner sends, or has not what it said it had, since the last call.
+  Ranks take_liars() { return std::exchange(liars_, 0); }
 
   /// Senders whose parts this peer waits for; owners and servers whose results it waits for.
   Ranks awaited_senders() const;
@@ -91,6 +93,7 @@ class Round {
     Digest digest{};
     Ranks candidates = 0;
     std::optional<Rank> server;
+    std::optional<std::uint32_t> view;  ///< of the frames that the server sends: one, not one for each lie
   };
   struct Unsent {
     std::size_t index = 0;
@@ -104,8 +107,9 @@ class Round {
   void forget(const wire::Manifest* accepted);
   void reduce(std::size_t index);
   SegmentResult& slot(std::size_t index, std::uint32_t view);
-  void completed(std::size_t index, std::uint32_t view);
+  void completed(std::size_t index, std::uint32_t view, Rank from);
   void fetch(std::size_t index);
+  void fetch_elsewhere(std::size_t index);
   void ask_stand_ins(std::size_t index);
   void serve(Rank to, std::size_t index, const SegmentResult& result);
   void send_control(Ranks to, const wire::Header& header);
@@ -131,6 +135,7 @@ class Round {
   std::vector<Outgoing> bulk_;
   std::vector<Outgoing> control_;
   std::vector<Complete> complete_;
+  Ranks liars_ = 0;
 };
 
 }  // namespace collab::averaging

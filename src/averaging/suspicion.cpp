@@ -46,7 +46,7 @@ Ranks Suspicion::check(TimePoint now, std::span<const net::LinkState> links, Deb
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     if (rank == self_) continue;
     Peer& peer = peers_[rank];
-    const LeftOut verdict = judge(peer, links[rank], now, contains(debts.parts, rank), contains(debts.results, rank));
+    const LeftOut verdict = judge(static_cast<Rank>(rank), links[rank], now, debts);
     if (verdict == LeftOut::no) {
       suspected_ &= ~bit(rank);
       continue;
@@ -57,10 +57,13 @@ Ranks Suspicion::check(TimePoint now, std::span<const net::LinkState> links, Deb
   return suspected_;
 }
 
-LeftOut Suspicion::judge(Peer& peer, const net::LinkState& link, TimePoint now, bool owes_parts, bool owes_results) {
-  const bool owes = owes_parts || owes_results;
+LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts) {
+  Peer& peer = peers_[rank];
+  const bool owes_parts = contains(debts.parts, rank);
+  const bool owes_results = contains(debts.results, rank);
+  const bool owes = owes_parts || owes_results || contains(debts.holds, rank);
   if (owes && !peer.owes) peer.owes_since = now;
-  if (!owes) peer.moved.clear();
+  if (!owes_parts) peer.moved.clear();
   peer.owes = owes;
 
   if (peer.departed) return LeftOut::dead;
@@ -72,9 +75,10 @@ LeftOut Suspicion::judge(Peer& peer, const net::LinkState& link, TimePoint now, 
   if (age(std::max({link.last_received, started_, peer.heard_at}), now) >= limit) return LeftOut::frozen;
   if (owes) {
     // an owner may wait itself, until it has given up a sender whose connection broke
-    const Duration patience = owes_parts ? limit : 2 * limit + options_.redial_max;
+    const Duration of_others = 2 * limit + options_.redial_max;
+    const Duration patience = owes_parts ? limit : owes_results ? of_others : of_others + exchange_;
     if (age(std::max(peer.owes_since, peer.heard_at), now) >= patience) peer.stuck = true;
-    if (too_slow(peer, now)) peer.slow_until = now + options_.slow_window;
+    if (owes_parts && too_slow(peer, now)) peer.slow_until = now + options_.slow_window;
   }
   if (peer.stuck) return LeftOut::frozen;
   return now < peer.slow_until ? LeftOut::slow : LeftOut::no;

@@ -32,12 +32,15 @@ class Suspicion {
   struct Debts {
     Ranks parts = 0;    ///< and tells, and fetched results: things a peer has and can send
     Ranks results = 0;  ///< averages, for which the owner may itself be waiting: more patience
+    Ranks holds = 0;    ///< the word that it has everything: as long as the exchange takes, and that patience
   };
 
   Suspicion(std::size_t peers, Rank self, TimePoint now, SuspicionOptions options);
 
   /// A peer that owes bytes is to move about this much; 0: unknown, then nobody is too slow.
   void plan_rate(Rank peer, double bytes_per_s) { peers_.at(peer).planned_bytes_per_s = bytes_per_s; }
+  /// How long the exchange takes if all goes well.
+  void plan_exchange(Duration exchange) { exchange_ = exchange; }
   /// A frame came: whatever was thought of its sender, it lives. (A slow one stays slow for a window.)
   void heard(Rank from, std::size_t bytes, TimePoint now);
   /// A dial failed.
@@ -71,11 +74,12 @@ class Suspicion {
 
   Duration age(TimePoint since, TimePoint now) const;
   void notice_blocking(TimePoint now);
-  LeftOut judge(Peer& peer, const net::LinkState& link, TimePoint now, bool owes_parts, bool owes_results);
+  LeftOut judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts);
   bool too_slow(Peer& peer, TimePoint now);
 
   SuspicionOptions options_;
   Rank self_;
+  Duration exchange_{};
   TimePoint started_;
   TimePoint last_check_;
   std::deque<std::pair<TimePoint, TimePoint>> blocked_;  // the latest 16

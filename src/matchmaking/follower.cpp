@@ -58,11 +58,17 @@ std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& 
   auto group = wire::from_wire(begin);
   if (!group || !check(*group, terms.self, terms.options.values)) return RefusalReason::bad_plan;
   if (group->weight_min != wanted.weight_min) return RefusalReason::bad_plan;
-  if (group->roster[*group->rank_of(terms.self)].role != terms.options.role) return RefusalReason::bad_plan;
+  const Member& self = group->roster[*group->rank_of(terms.self)];
+  if (self.role != terms.options.role) return RefusalReason::bad_plan;
+  if (self.incarnation != terms.options.incarnation) return RefusalReason::former_life;
+  if (group->attempt > wanted.attempt + kAttemptsAhead) return RefusalReason::bad_plan;
   const auto beyond = [&](const Member& member) {
     return terms.weight_max() > 0 && member.weight_max > terms.weight_max();
   };
   if (std::any_of(group->roster.begin(), group->roster.end(), beyond)) return RefusalReason::weight_refused;
+  const auto sends = [](const Member& member) { return member.role != Role::auxiliary; };
+  const auto senders = std::count_if(group->roster.begin(), group->roster.end(), sends);
+  if (2 * static_cast<std::size_t>(senders) <= wanted.current_peers) return RefusalReason::too_few;
   return std::move(*group);
 }
 

@@ -17,7 +17,7 @@ Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, Tim
       last_time_(now) {
   for (const PeerId& peer : carried_.distrusted) candidates_.strike(peer, "distrusted");
   const Sureness sureness = start_.direct ? Sureness::standing : Sureness::contact;
-  for (const auto& [id, role] : start_.last_group) candidates_.add({id, role != Role::client, sureness});
+  for (const Standing& one : start_.last_group) candidates_.add({one.id, one.role != Role::client, sureness});
   for (const Candidate& candidate : start_.candidates) candidates_.add(candidate);
   for (const auto& [id, role] : terms_.wanted.expected) candidates_.add({id, role != Role::client, Sureness::declared});
   leader_.on_samples_elsewhere(start_.samples_elsewhere);
@@ -129,8 +129,8 @@ void Gathering::hint() {
 void Gathering::lead(TimePoint now) {
   leading_ = true;
   if (!may_presume_) return;
-  for (const auto& [id, role] : start_.last_group) {
-    if (links_.state(id).connected && !candidates_.struck(id)) leader_.presume(id, role, now);
+  for (const Standing& one : start_.last_group) {
+    if (links_.state(one.id).connected && !candidates_.struck(one.id)) leader_.presume(one, now);
   }
 }
 
@@ -265,7 +265,10 @@ void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) 
   const auto verdict = judge(terms_, begin);
   if (const auto* reason = std::get_if<RefusalReason>(&verdict)) {
     refuse(from, *reason);
-    return distrust(from, sentence(*reason), now);
+    if (*reason != RefusalReason::too_few && *reason != RefusalReason::former_life)
+      return distrust(from, sentence(*reason), now);
+    note(RefusalReason::begun);  // an honest leader that knows less than we do
+    return give_up_if_hopeless();
   }
   take_group(from, std::get<Group>(verdict));
 }

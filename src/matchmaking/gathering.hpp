@@ -15,12 +15,6 @@
 
 namespace collab::matchmaking {
 
-/// A member of the group that committed last.
-struct Standing {
-  PeerId id;
-  Role role = Role::node;
-};
-
 /// What a search starts from.
 struct Start {
   std::vector<Standing> last_group;   ///< who held its result, without self

@@ -22,6 +22,10 @@ bool is_permutation(const std::vector<Member>& roster) {
   return static_cast<std::size_t>(__builtin_popcountll(seen)) == roster.size();
 }
 
+bool votes(const Member& member) {
+  return member.role != Role::auxiliary;
+}
+
 bool plausible(const Member& member) {
   switch (member.role) {
     case Role::node: return member.weight_max > 0;
@@ -47,7 +51,7 @@ GroupId compute_id(const Group& group) {
   hasher.add(std::uint64_t(group.roster.size()));
   for (const Member& member : group.roster) {
     hasher.add(member.id.key).add(std::uint64_t(member.role)).add(member.weight_max).add(member.previous);
-    hasher.add(std::uint64_t(member.units)).add(std::uint64_t(member.order));
+    hasher.add(std::uint64_t(member.units)).add(std::uint64_t(member.order)).add(member.incarnation);
   }
   return hasher.finish();
 }
@@ -73,6 +77,7 @@ Result<> check(const Group& group, const PeerId& self, std::size_t values) {
   if (roster.size() < 2 || roster.size() > kGroupSizeMax) return Errc::bad_request;
   if (!sorted_by_id(roster) || !group.rank_of(self) || !is_permutation(roster)) return Errc::bad_request;
   if (!std::all_of(roster.begin(), roster.end(), plausible)) return Errc::bad_request;
+  if (std::none_of(roster.begin(), roster.end(), votes)) return Errc::bad_request;
   std::vector<std::uint32_t> units;
   for (const Member& member : roster) units.push_back(member.units);
   if (const auto plan = Partition::cut(values, units, group.chunk_units); !plan) return plan.error();

@@ -22,10 +22,11 @@ enum class Role : std::uint8_t { node, client, auxiliary };
 struct Member {
   PeerId id;
   Role role = Role::node;
-  std::uint64_t weight_max = 0;  ///< samples that it can honestly bring; more is refused
-  Digest previous{};             ///< group it committed with in the round before; zero in round 1
-  std::uint32_t units = 0;       ///< size of the segment it averages; 0 unless reachable
-  std::uint8_t order = 0;        ///< place in the reduction order: a permutation of the ranks
+  std::uint64_t weight_max = 0;   ///< samples that it can honestly bring; more is refused
+  Digest previous{};              ///< group it committed with in the round before; zero in round 1
+  std::uint32_t units = 0;        ///< size of the segment it averages; 0 unless reachable
+  std::uint8_t order = 0;         ///< place in the reduction order: a permutation of the ranks
+  std::uint64_t incarnation = 0;  ///< its present life: what it promised in a former one it has forgotten
   bool operator==(const Member&) const = default;
 };
 
@@ -56,7 +57,8 @@ Group seal(Group group, const std::map<PeerId, std::uint32_t>& dropped = {});
 GroupId compute_id(const Group& group);
 /// What a plan must keep, whoever sent it. Errors: `bad_request` for a roster that is unsorted, too small or large or
 /// without `self`; units that do not add up to a vector of `values`, or given to a client; chunks of no unit or of more
-/// than 16; an `order` that is no permutation; a node or client that may bring nothing; an id that does not fit.
+/// than 16; nobody who votes; an `order` that is no permutation; a node or client that may bring nothing; an id that
+/// does not fit.
 Result<> check(const Group& group, const PeerId& self, std::size_t values);
 
 }  // namespace collab::matchmaking

@@ -7,15 +7,16 @@ namespace collab::matchmaking {
 
 Leader::Leader(const Terms& terms) : terms_(terms), attempt_(terms.wanted.attempt) {}
 
-void Leader::presume(const PeerId& peer, Role role, TimePoint now) {
-  if (peer == terms_.self || full()) return;
+void Leader::presume(const Standing& standing, TimePoint now) {
+  if (standing.id == terms_.self || full()) return;
   Follower follower;
-  follower.applicant.id = peer;
-  follower.applicant.role = role;
+  follower.applicant.id = standing.id;
+  follower.applicant.role = standing.role;
+  follower.applicant.incarnation = standing.incarnation;
   follower.applicant.previous = terms_.wanted.previous;
   follower.applicant.dropped = terms_.wanted.dropped;
   follower.since = now;
-  members_.emplace(peer, follower);
+  members_.emplace(standing.id, follower);
 }
 
 std::optional<RefusalReason> unfit(const Terms& terms, const wire::Join& join) {
@@ -24,6 +25,7 @@ std::optional<RefusalReason> unfit(const Terms& terms, const wire::Join& join) {
     return RefusalReason::other_round;
   if (join.schema != terms.options.schema) return RefusalReason::schema_differs;
   if (join.codec_map != terms.options.codec_map) return RefusalReason::codec_map_differs;
+  if (join.attempt > wanted.attempt + kAttemptsAhead) return RefusalReason::other_round;
   if (join.role > static_cast<std::uint8_t>(Role::auxiliary)) return RefusalReason::bad_plan;
   return std::nullopt;
 }
@@ -33,14 +35,16 @@ std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Joi
   if (const auto reason = unfit(terms_, join)) return reason;
   const auto known = members_.find(from);
   if (known == members_.end() && full()) return RefusalReason::full;
-  if (known != members_.end() && join.incarnation < known->second.incarnation) return RefusalReason::former_life;
+  if (known != members_.end() && join.incarnation < known->second.applicant.incarnation)
+    return RefusalReason::former_life;
 
   Follower follower;
-  follower.applicant = {from,        static_cast<Role>(join.role), join.up, join.down, join.samples, join.previous,
-                        join.dropped};
+  follower.applicant = {from,         static_cast<Role>(join.role),
+                        join.up,      join.down,
+                        join.samples, join.previous,
+                        join.dropped, join.incarnation};
   follower.joined = true;
   follower.since = now;
-  follower.incarnation = join.incarnation;
   members_[from] = follower;
   attempt_ = std::max(attempt_, join.attempt);
   return std::nullopt;
@@ -96,7 +100,7 @@ std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_o
   std::vector<Applicant> roster;
   for (const auto& [id, member] : members_) roster.push_back(member.applicant);
   Applicant self{terms_.self, terms_.options.role,    terms_.up_bytes_per_s, terms_.down_bytes_per_s,
-                 own_samples, terms_.wanted.previous, terms_.wanted.dropped};
+                 own_samples, terms_.wanted.previous, terms_.wanted.dropped, terms_.options.incarnation};
   const auto before = [](const Applicant& a, const Applicant& b) { return a.id < b.id; };
   roster.insert(std::upper_bound(roster.begin(), roster.end(), self, before), self);
 
@@ -115,7 +119,7 @@ std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_o
     const Applicant& peer = roster[rank];
     dropped.emplace(peer.id, peer.dropped);
     const std::uint64_t weight_max = peer.role == Role::auxiliary ? 0 : bound_of(peer.id);
-    group.roster.push_back({peer.id, peer.role, weight_max, peer.previous, plan.units[rank], 0});
+    group.roster.push_back({peer.id, peer.role, weight_max, peer.previous, plan.units[rank], 0, peer.incarnation});
   }
   return seal(std::move(group), dropped);
 }

@@ -19,7 +19,7 @@ class Leader {
   explicit Leader(const Terms& terms);
 
   /// A member of the standing group: joined without a word. `now`: silence counts from here.
-  void presume(const PeerId&, Role, TimePoint now);
+  void presume(const Standing&, TimePoint now);
   /// Nothing: it is in. A second Join of a member replaces what the first told.
   std::optional<RefusalReason> on_join(const PeerId& from, const wire::Join&, TimePoint now);
   /// Ignored from who is no member.
@@ -53,7 +53,6 @@ class Leader {
     Applicant applicant;
     bool joined = false;  ///< by a Join; else presumed
     TimePoint since{};
-    std::uint64_t incarnation = 0;
   };
 
   std::uint64_t bound_of(const PeerId&) const;

@@ -123,7 +123,8 @@ void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executo
   start.samples_elsewhere = samples_elsewhere_;
   start.candidates = candidates_in(watch_->records(), wanted);
   if (last_) {
-    for (const Member& member : last_->members) start.last_group.push_back({member.id, member.role});
+    for (const Member& member : last_->members)
+      start.last_group.push_back({member.id, member.role, member.incarnation});
   }
   if (search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round)
     return search_->retry(terms_for(wanted), std::move(start));

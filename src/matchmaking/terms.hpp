@@ -22,6 +22,14 @@ struct Applicant {
   std::uint64_t samples = 0;           ///< told so far
   Digest previous{};                   ///< the group it committed with in the round before
   std::uint32_t dropped = 0;           ///< grid digit
+  std::uint64_t incarnation = 0;
+};
+
+/// A member of the group that committed last.
+struct Standing {
+  PeerId id;
+  Role role = Role::node;
+  std::uint64_t incarnation = 0;
 };
 
 struct Plan {
@@ -34,6 +42,7 @@ using Planner = std::function<Plan(const std::vector<Applicant>& roster)>;
 /// Samples that a peer can honestly bring now: what its progress records allow, and one microbatch.
 using WeightMax = std::function<std::uint64_t(const PeerId&)>;
 
+inline constexpr std::uint32_t kAttemptsAhead = 64;  ///< tries of a round by which peers may differ
 inline constexpr std::uint64_t kTargetsPerPeer = 4;  ///< nobody's weight may exceed so many target batches
 
 /// How long one waits for others. Silence is measured on the connection, so a busy peer is not a silent one.

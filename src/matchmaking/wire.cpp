@@ -34,6 +34,7 @@ std::string_view sentence(RefusalReason reason) noexcept {
     case RefusalReason::former_life: return "it speaks for a life of that peer which is over";
     case RefusalReason::bad_plan: return "the plan of the group breaks a rule";
     case RefusalReason::weight_refused: return "the group allows a weight beyond the bound";
+    case RefusalReason::too_few: return "more than half of the current peers are not in the group";
     case RefusalReason::joined_elsewhere: return "the peer has promised itself to another leader";
   }
   return "a reason that this version does not know";
@@ -56,6 +57,7 @@ Begin to_wire(const Group& group) {
     begin.order.push_back(member.order);
     begin.weights.push_back(member.weight_max);
     begin.previous.push_back(member.previous);
+    begin.incarnations.push_back(member.incarnation);
     begin.units.push_back(member.units);
   }
   return begin;
@@ -64,7 +66,7 @@ Begin to_wire(const Group& group) {
 Result<Group> from_wire(const Begin& begin) {
   const std::size_t n = begin.roster.size();
   const bool even = begin.roles.size() == n && begin.order.size() == n && begin.weights.size() == n &&
-                    begin.previous.size() == n && begin.units.size() == n;
+                    begin.previous.size() == n && begin.incarnations.size() == n && begin.units.size() == n;
   if (n == 0 || n > kGroupSizeMax || !even) return Errc::bad_request;
 
   Group group;
@@ -83,6 +85,7 @@ Result<Group> from_wire(const Begin& begin) {
     member.order = begin.order[i];
     member.weight_max = begin.weights[i];
     member.previous = begin.previous[i];
+    member.incarnation = begin.incarnations[i];
     member.units = begin.units[i];
     group.roster.push_back(member);
   }

@@ -35,6 +35,7 @@ enum class RefusalReason : std::uint8_t {
   bad_plan,
   weight_refused,
   joined_elsewhere,
+  too_few,
 };
 /// One sentence for a person.
 std::string_view sentence(RefusalReason) noexcept;
@@ -108,13 +109,14 @@ struct Begin {
   std::vector<std::uint8_t> order;
   std::vector<std::uint64_t> weights;  ///< bounds, in samples
   std::vector<Digest> previous;
+  std::vector<std::uint64_t> incarnations;
   std::vector<std::uint32_t> units;
   std::uint32_t chunk_units = 0;
   std::uint64_t weight_min = 0;
   Digest codec_map{};
   Digest schema{};
-  MSGPACK_DEFINE_MAP(epoch, round, attempt, roster, roles, order, weights, previous, units, chunk_units, weight_min,
-                     codec_map, schema)
+  MSGPACK_DEFINE_MAP(epoch, round, attempt, roster, roles, order, weights, previous, incarnations, units, chunk_units,
+                     weight_min, codec_map, schema)
 };
 
 using Header = std::variant<Join, Samples, Accepted, Redirect, Refused, Leave, Begin>;

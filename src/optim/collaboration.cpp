@@ -40,10 +40,10 @@ Collaboration::Parts::Parts(RunOptions run_options)
     : options(std::move(run_options)),
       run(node::parse_run_name(options.run_id)),
       home(options.home.empty() ? default_home(run.run_id) : options.home),
-      incarnation(draw()),
       seed(draw()),
       runtime(options.workers),
       network(runtime.loop(), runtime.clock()) {
+  incarnation = static_cast<std::uint64_t>(runtime.clock().unix_ms());
   if (options.authority) run.authority = options.authority;
   Identity identity = Identity::load_or_create(home / "identity.key");
   id = identity.id();

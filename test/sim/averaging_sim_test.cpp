@@ -245,6 +245,38 @@ TEST_CASE("all-reduce: a sender that sends a chunk twice with other bytes is lef
   CHECK(twice.report(0).peers[twice.rank_of_player(0)].counted == doctest::Approx(1));
 }
 
+TEST_CASE("all-reduce: a voter that keeps back its Hold costs seconds, not the round") {
+  const auto mute = [](const PeerId&, Frame frame) -> std::vector<Frame> {
+    const auto message = frame::decode<Header>(*frame).value();
+    if (std::holds_alternative<averaging::wire::Hold>(message.header)) return {};
+    return {frame};
+  };
+  for (std::size_t liar = 0; liar < 2; ++liar) {
+    auto players = three_and_a_liar(nullptr);
+    players[2 + liar].rewrite = mute;
+    Rounds rounds(1, players, {});
+    rounds.run();
+    CHECK(rounds.broken() == "");
+    CHECK(all_committed(rounds));
+    for (std::size_t rank = 0; rank < rounds.size(); ++rank) CHECK(rounds.finished_at(rank) < 6s);
+  }
+}
+
+TEST_CASE("all-reduce: an owner whose averages are no averages is replaced") {
+  const auto lie = [](const PeerId&, Frame frame) -> std::vector<Frame> {
+    const auto message = frame::decode<Header>(*frame).value();
+    const auto* average = std::get_if<averaging::wire::Average>(&message.header);
+    if (average == nullptr) return {frame};
+    return {frame::encode(Header(*average), message.payload.first(message.payload.size() - 4))};
+  };
+  Rounds rounds(1, three_and_a_liar(lie), {});
+  rounds.run();
+  const std::size_t liar = rounds.rank_of_player(0);
+  for (std::size_t rank = 0; rank < rounds.size(); ++rank) {
+    if (rank != liar) CHECK(rounds.committed(rank));
+  }
+}
+
 TEST_CASE("all-reduce: an owner whose averages differ from peer to peer commits nothing false") {
   // each receiver gets another mean; nobody can tell alone, but their Holds do not agree
   std::uint64_t told = 0;

@@ -123,6 +123,64 @@ TEST_CASE("commit: too few samples, or none, and the group gives up") {
   }
 }
 
+TEST_CASE("commit: one voter's false weight does not end the round") {
+  Table table(3, 1, 5);
+  table.hold(0b101, 1);
+  table.hold(0b010, 1, 0, 0);
+  for (const Rank rank : kOneAndTwo) table.deliver(rank, table.members.all);
+  CHECK(table[0].state() == Commit::State::committed);
+}
+
+TEST_CASE("commit: a Refuse that nobody asked for, or that leaps, is not followed") {
+  Table table(3, 1);
+  wire::Refuse refuse;
+  refuse.view = 2;
+  CHECK(table[2].on(1, refuse).error() == Errc::stale);
+  CHECK(table[2].view() == 0);
+  table[1].suspect(0b001);  // asks for view 1
+  REQUIRE(table[1].view() == 1);
+  refuse.view = kViewsMax;
+  CHECK(table[1].on(2, refuse).error() == Errc::stale);
+  refuse.view = 5;
+  CHECK(table[1].on(2, refuse));
+  CHECK(table[1].view() == 5);
+}
+
+TEST_CASE("commit: who was refused into a view still tells its coordinator") {
+  Table table(3, 1);
+  table[1].suspect(0b001);
+  (void)table[1].take_messages();
+  wire::Refuse refuse;
+  refuse.view = 2;
+  REQUIRE(table[1].on(2, refuse));
+  (void)table[1].take_messages();
+  wire::Ask ask;
+  ask.view = 2;
+  REQUIRE(table[1].on(2, ask));
+  const auto messages = table[1].take_messages();
+  REQUIRE(messages.size() == 1);
+  CHECK(std::holds_alternative<wire::Tell>(messages[0].header));
+}
+
+TEST_CASE("commit: a voter that never holds is waited for while it is not suspected, and named to who suspects") {
+  Table table(3, 1);
+  table.hold(0b011, 1);
+  CHECK(table[0].awaited_holds() == 0);  // its own Hold alone is no quorum
+  table.deliver(1, table.members.all);
+  CHECK(table[0].state() == Commit::State::running);
+  CHECK(table[0].awaited_holds() == 0b100);
+  CHECK(table[1].awaited_holds() == 0);
+  table[0].suspect(0b100);
+  CHECK(table[0].state() == Commit::State::committed);
+}
+
+TEST_CASE("commit: who is blamed stays suspected") {
+  Table table(3, 1);
+  table[0].blame(0b100);
+  table[0].suspect(0);
+  CHECK(table[0].suspected() == 0b100);
+}
+
 TEST_CASE("commit: a teller that is suspected lends its promise to no quorum") {
   // View 0 is committed by 0 with the Holds of 0, 1, 2 and only 0 knows. Rank 3 opens view 3: 1 and 2 tell what they
   // accepted, then 3 suspects them falsely, and hears of 4. Were 1 and 2 counted as told but not asked, 3 would make a

@@ -101,6 +101,22 @@ TEST_CASE("suspicion: an owner gets the time that it needs to give up a dead sen
   CHECK(watch.until(4300ms) == bit(1));
 }
 
+TEST_CASE("suspicion: who owes its Hold gets the time of the exchange on top") {
+  Watch watch;
+  watch.suspicion.plan_exchange(3s);
+  watch.debts.holds = bit(1);
+  CHECK(watch.until(6900ms) == 0);
+  CHECK(watch.until(7300ms) == bit(1));
+}
+
+TEST_CASE("suspicion: an owner that waits for a slow sender is not slow itself") {
+  Watch watch;
+  watch.suspicion.plan_rate(1, 1e6);
+  watch.debts.results = bit(1);
+  watch.frame_bytes = 100;
+  CHECK(watch.until(20s) == 0);
+}
+
 TEST_CASE("suspicion: less than 5 % of the planned rate over 5 s is slow, a little more is not") {
   Watch watch;
   watch.suspicion.plan_rate(1, 1e6);

@@ -97,6 +97,12 @@ TEST_CASE("follower: each reason to refuse a Begin") {
   CHECK(answer([](wire::Begin& b) { b.roster[1] = peer(3).key; }) == RefusalReason::bad_plan);  // without me
   CHECK(answer([](wire::Begin& b) { b.order[0] = 1; }) == RefusalReason::bad_plan);
   CHECK(answer([](wire::Begin& b) { b.weight_min = 0; }) == RefusalReason::bad_plan);
+  CHECK(answer([](wire::Begin& b) { b.attempt = kAttemptsAhead + 1; }) == RefusalReason::bad_plan);
+  CHECK(answer([](wire::Begin& b) { b.incarnations[1] = 7; }) == RefusalReason::former_life);
+  CHECK(answer([](wire::Begin& b) { b.incarnations.pop_back(); }) == RefusalReason::bad_plan);
+  Terms many = terms;
+  many.wanted.current_peers = 4;
+  CHECK(reason_of(many, begin_for(2)) == RefusalReason::too_few);
   CHECK(answer([](wire::Begin& b) { b.weights[0] = kTargetsPerPeer * kTarget + 1; }) == RefusalReason::weight_refused);
 }
 

@@ -70,6 +70,7 @@ TEST_CASE("leader: each reason to refuse a Join") {
   CHECK(answer([](wire::Join& j) { j.key = "run/other/0/-"; }) == RefusalReason::other_round);
   CHECK(answer([](wire::Join& j) { j.epoch = 6; }) == RefusalReason::other_round);
   CHECK(answer([](wire::Join& j) { j.round = 2; }) == RefusalReason::other_round);
+  CHECK(answer([](wire::Join& j) { j.attempt = kAttemptsAhead + 1; }) == RefusalReason::other_round);
   CHECK(answer([](wire::Join& j) { j.schema[9] = 1; }) == RefusalReason::schema_differs);
   CHECK(answer([](wire::Join& j) { j.codec_map[9] = 1; }) == RefusalReason::codec_map_differs);
   CHECK(answer([](wire::Join& j) { j.role = 3; }) == RefusalReason::bad_plan);

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 namespace collab::progress {
 namespace {
 
 constexpr std::int64_t kRecordTtlPeriods = 6;  // two make a record stale; the rest bridges a lost server
+constexpr std::size_t kReportsMax = 1024;
+constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
 
 std::int64_t to_ms(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
@@ -35,8 +38,9 @@ Task<> Tracker::run() {
 }
 
 void Tracker::show(Record own) {
-  const bool news =
-      !shown_ || own.epoch != own_.epoch || own.group != own_.group || own.taking_part != own_.taking_part;
+  const bool news = !shown_ || own.epoch != own_.epoch || own.group != own_.group ||
+                    own.taking_part != own_.taking_part ||
+                    (own.samples_per_s > 0 && own_.samples_per_s == 0);  // without it nobody knows an ETA
   if (news) {
     history_[own.epoch] = own.parameters;
     while (history_.size() > options_.history) history_.erase(history_.begin());
@@ -92,7 +96,7 @@ Task<Result<>> Tracker::look(TimePoint deadline) {
 }
 
 void Tracker::read_records(const std::vector<directory::Record>& records) {
-  std::map<PeerId, Record> known;
+  std::map<PeerId, Record> told;
   for (const directory::Record& record : records) {
     if (record.owner == needs_.self || !record.subkey.empty()) continue;
     const auto progress = decode(record.value);
@@ -100,10 +104,54 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
       needs_.log.warn("progress.bad_record", {{"peer", record.owner.short_text()}});
       continue;
     }
-    known.emplace(record.owner, *progress);
+    told.emplace(record.owner, *progress);
   }
-  known_ = std::move(known);
+  if (reports_.size() > kReportsMax) std::erase_if(reports_, [&](const auto& of) { return !told.contains(of.first); });
+  known_.clear();
+  for (const directory::Record& record : records) {
+    const auto of = told.find(record.owner);
+    if (of != told.end() && record.subkey.empty()) believe(record, of->second, yardstick(record.owner, told));
+  }
+  read_any_ = read_any_ || !told.empty();
   changed_.notify();
+}
+
+Yardstick Tracker::yardstick(const PeerId& peer, const std::map<PeerId, Record>& told) const {
+  std::vector<double> rates;
+  std::vector<std::uint64_t> microbatches;
+  for (const auto& [other, record] : told) {
+    if (other == peer || !record.taking_part) continue;
+    rates.push_back(record.samples_per_s);
+    microbatches.push_back(record.microbatch);
+  }
+  const auto lower_median = [](auto& values) {  // a minority that lies moves it no further than honest peers are apart
+    if (values.empty()) return typename std::remove_reference_t<decltype(values)>::value_type(0);
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  };
+  Yardstick out;
+  out.samples_per_s = kFasterMax * std::max(own_.samples_per_s, lower_median(rates));
+  out.microbatch = std::max(own_.microbatch, lower_median(microbatches));
+  // who was here before us has gathered before we looked
+  if (!read_any_) out.at_once = options_.target_batch / (told.size() + 1);
+  return out;
+}
+
+void Tracker::believe(const directory::Record& from, const Record& told, const Yardstick& yardstick) {
+  SelfReport& report = reports_[from.owner];
+  const std::uint64_t excess = report.see(told, from.sequence, yardstick, needs_.clock.unix_ms());
+  known_.emplace(from.owner, report.believed());
+  if (excess == 0) {
+    if (report.believed().samples == told.samples) doubted_.erase(from.owner);
+    return;
+  }
+  if (needs_.metrics != nullptr) needs_.metrics->add("collab_refused_total", 1, {{"reason", "self_report"}});
+  if (!doubted_.insert(from.owner).second) return;  // said once, until it is believed again
+  needs_.log.warn("progress.not_believed", {{"peer", from.owner.short_text()},
+                                            {"epoch", told.epoch},
+                                            {"samples", told.samples},
+                                            {"believed", report.believed().samples}});
 }
 
 std::vector<Standing> Tracker::others() const {
@@ -134,6 +182,14 @@ bool Tracker::alone() const {
 
 double Tracker::samples() const {
   return gathered(others(), own_.epoch, needs_.clock.unix_ms()) + static_cast<double>(own_.samples);
+}
+
+std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {
+  if (peer == needs_.self) return std::numeric_limits<std::uint64_t>::max();
+  const auto report = reports_.find(peer);
+  if (report == reports_.end()) return options_.target_batch / std::max<std::size_t>(2, current_peers());
+  const double most = report->second.samples_max(own_.epoch, needs_.clock.unix_ms() + to_ms(ahead));
+  return static_cast<std::uint64_t>(std::min(most, 0x1p53));
 }
 
 double Tracker::eta_s() const {

@@ -3,16 +3,19 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/metrics.hpp"
 #include "base/random.hpp"
 #include "base/signal.hpp"
 #include "base/task_group.hpp"
 #include "directory/directory.hpp"
+#include "progress/self_report.hpp"
 #include "progress/standing.hpp"
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace collab::progress {
@@ -25,7 +28,9 @@ struct TrackerOptions {
   std::size_t history = 256;                       ///< own epochs whose hash is remembered
 };
 
-/// Publishes this peer's record, reads everybody's. Thread safety: none; belongs to the node's loop.
+/// Publishes this peer's record, reads everybody's. What others tell is held against their history (SelfReport): every
+/// number below is what is believed; the excess is counted as `collab_refused_total{reason="self_report"}`.
+/// Thread safety: none; belongs to the node's loop. Memory: a history each of 1024 peers.
 class Tracker {
  public:
   struct Needs {
@@ -35,6 +40,7 @@ class Tracker {
     Random random;  ///< jitter of the period
     asio::any_io_executor loop;
     PeerId self;
+    Metrics* metrics = nullptr;  ///< counts what is refused; null: nobody asks
   };
 
   Tracker(Needs needs, TrackerOptions options);
@@ -46,7 +52,8 @@ class Tracker {
   /// Reads everybody's records at once, instead of waiting until they come. Errors: `gone`, `late`.
   Task<Result<>> look(TimePoint deadline);
 
-  /// What this peer says of itself from now on; a new epoch or group is published at once, the rest when it is due.
+  /// What this peer says of itself from now on; a new epoch or group and the first rate are published at once,
+  /// the rest when it is due.
   /// `unix_ms` and `period_ms` are filled in here.
   void show(Record own);
   const Record& own() const noexcept { return own_; }
@@ -63,6 +70,9 @@ class Tracker {
   bool alone() const;
   /// Samples of everybody for this peer's epoch.
   double samples() const;
+  /// The most that `peer` can honestly have gathered for this peer's epoch in `ahead` from now; of who has no record,
+  /// an equal share of the target batch; of this peer, no bound.
+  std::uint64_t samples_max(const PeerId& peer, Duration ahead = Duration(0)) const;
   /// Seconds until the target batch; infinite: unknown.
   double eta_s() const;
   /// Mean training loss that peers tell; NaN: unknown.
@@ -86,11 +96,17 @@ class Tracker {
   Task<> follow();
   Duration period();
   void read_records(const std::vector<directory::Record>& records);
+  /// What `peer`, one of those who wrote `told`, is measured by.
+  Yardstick yardstick(const PeerId& peer, const std::map<PeerId, Record>& told) const;
+  void believe(const directory::Record& from, const Record& told, const Yardstick& yardstick);
 
   Needs needs_;
   TrackerOptions options_;
   std::unique_ptr<directory::Watch> watch_;
   std::map<PeerId, Record> known_;
+  std::map<PeerId, SelfReport> reports_;  // also of peers that are gone: they come back with their history
+  std::set<PeerId> doubted_;              // whose last record was not believed whole
+  bool read_any_ = false;
   std::map<std::uint64_t, Digest> history_;
   Record own_;
   bool shown_ = false;

@@ -21,7 +21,8 @@ Result<Record> decode(std::span<const std::byte> value) {
   const auto& record = std::get<wire::ProgressV1>(message->header);
   const bool rate = record.samples_per_s >= 0 && record.samples_per_s <= kRateMax;
   const bool period = record.period_ms > 0 && record.period_ms <= kPeriodMsMax;
-  if (!rate || !period || record.samples > kSamplesMax || !message->payload.empty()) return Errc::bad_request;
+  if (!rate || !period || record.samples > kSamplesMax || record.microbatch > kSamplesMax || !message->payload.empty())
+    return Errc::bad_request;
   return record;
 }
 

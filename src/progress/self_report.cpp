@@ -1,0 +1,82 @@
+#include "progress/self_report.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace collab::progress {
+namespace {
+
+constexpr double kGrowthMax = 1.5;
+constexpr double kRiseSeconds = 10;             // the rate history rises by kGrowthMax in this time
+constexpr double kHalfLifeSeconds = 60;         // and forgets half of a higher rate in this
+constexpr double kMicrobatchSecondsMax = 4;     // of work that ends all at once
+constexpr double kMicrobatchSeconds = 2;        // of a peer that does not tell: what peers choose by themselves
+constexpr std::int64_t kElapsedMsMax = 24'000;  // two periods of the longest, with their jitter
+constexpr std::int64_t kClockMs = 1000;         // less cannot be told from a record's way
+
+std::int64_t elapsed_max_ms(const Record& record) {
+  return std::min(2 * std::int64_t(record.period_ms), kElapsedMsMax);
+}
+
+double microbatch_of(const Record& told, double rate, const Yardstick& yardstick) {
+  const auto own = static_cast<double>(yardstick.microbatch);
+  const double most = std::max(own, kMicrobatchSecondsMax * rate);
+  if (told.microbatch == 0) return std::max(own, kMicrobatchSeconds * rate);
+  return std::min(static_cast<double>(told.microbatch), most);
+}
+
+}  // namespace
+
+std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const Yardstick& yardstick,
+                              std::int64_t unix_ms) {
+  if (seen_ && sequence == sequence_) return 0;
+  const std::int64_t date = date_of(told, unix_ms);
+  const std::int64_t elapsed_ms =
+      seen_ ? std::clamp<std::int64_t>(date - believed_.unix_ms, 0, elapsed_max_ms(believed_)) : elapsed_max_ms(told);
+  const double seconds = static_cast<double>(elapsed_ms) / 1000;
+  const double rate = rate_after(told.samples_per_s, seconds, yardstick);
+  slack_ = microbatch_of(told, rate, yardstick);
+  const bool same_epoch = seen_ && told.epoch == believed_.epoch;
+  const double before = same_epoch ? static_cast<double>(believed_.samples) : 0;
+  credit_ = same_epoch ? std::min(credit_, slack_) : slack_;
+  credit_ += kGrowthMax * std::max(rate_, rate) * seconds;
+  if (!seen_) credit_ += static_cast<double>(yardstick.at_once);
+
+  const double samples = std::min(static_cast<double>(told.samples), std::floor(before + credit_));
+  credit_ = std::max(0.0, credit_ - std::max(0.0, samples - before));
+  rate_ = rate;
+  seen_ = true;
+  sequence_ = sequence;
+  believed_ = told;
+  believed_.samples = static_cast<std::uint64_t>(samples);
+  believed_.samples_per_s = std::min(told.samples_per_s, rate_);
+  believed_.unix_ms = date;
+  return told.samples - believed_.samples;
+}
+
+double SelfReport::rate_after(double told, double seconds, const Yardstick& yardstick) const {
+  if (told < rate_) return std::max(told, rate_ * std::exp2(-seconds / kHalfLifeSeconds));
+  const double risen = rate_ * std::pow(kGrowthMax, seconds / kRiseSeconds);
+  return std::min(told, std::max(risen, yardstick.samples_per_s));
+}
+
+/// By our clock, and never in the future. A first record may be an old one, so its date is taken as it is.
+std::int64_t SelfReport::date_of(const Record& told, std::int64_t unix_ms) {
+  const std::int64_t ahead = told.unix_ms - unix_ms;
+  if (seen_) {
+    // the record that travelled fastest tells best; a clock that was set right is not behind for ever
+    if (!ahead_known_ || ahead > ahead_ms_ || ahead < ahead_ms_ - kClockMs) ahead_ms_ = ahead;
+    ahead_known_ = true;
+  }
+  const bool wrong_clock = ahead_known_ && (ahead_ms_ > kClockMs || ahead_ms_ < -kClockMs);
+  return std::min(told.unix_ms - (wrong_clock ? ahead_ms_ : 0), unix_ms);
+}
+
+double SelfReport::samples_max(std::uint64_t epoch, std::int64_t unix_ms) const {
+  if (epoch < believed_.epoch) return 0;
+  const double before = epoch == believed_.epoch ? static_cast<double>(believed_.samples) : 0;
+  const auto elapsed_ms = static_cast<double>(std::max<std::int64_t>(0, unix_ms - believed_.unix_ms));
+  return before + kGrowthMax * rate_ * elapsed_ms / 1000 + slack_;
+}
+
+}  // namespace collab::progress

@@ -1,0 +1,50 @@
+#pragma once
+// How much of what one peer says of itself is believed.
+
+#include "progress/wire.hpp"
+
+#include <cstdint>
+
+namespace collab::progress {
+
+/// What a peer without a history is measured by.
+struct Yardstick {
+  double samples_per_s = 0;      ///< what such a peer may well do: twice our own or the others' median; 0: unknown
+  std::uint64_t microbatch = 0;  ///< our own; 0: unknown
+  std::uint64_t at_once = 0;     ///< samples its first record may show beyond what its rate allows
+};
+
+/// One peer's records held against their history: samples grow by at most 1.5 x rate history x elapsed + one
+/// microbatch.
+///
+/// The rate history is what the peer told, but rises by at most half in ten seconds, or to the yardstick, and falls
+/// with a half-life of a minute, so a peer that comes back after a pause is as fast as before. Elapsed is counted by
+/// the peer's own dates, so the way of a record makes no difference, but never for longer than two periods. A peer
+/// whose clock is wrong by more than a second is read by ours as soon as its second record has come. Pure.
+class SelfReport {
+ public:
+  /// The record that is there now; the same `sequence` again changes nothing. `unix_ms`: our time.
+  /// Returns the samples that are not believed, told ones less `believed().samples`.
+  std::uint64_t see(const Record& told, std::uint64_t sequence, const Yardstick& yardstick, std::int64_t unix_ms);
+
+  /// The last record with samples and rate cut to what is believed, dated by our clock.
+  const Record& believed() const noexcept { return believed_; }
+  /// What the peer can honestly have gathered for `epoch` by `unix_ms`: growth as above since its last record, for as
+  /// long as that may be; a directory that is silent must not hold up an epoch.
+  double samples_max(std::uint64_t epoch, std::int64_t unix_ms) const;
+
+ private:
+  std::int64_t date_of(const Record& told, std::int64_t unix_ms);
+  double rate_after(double told, double seconds, const Yardstick& yardstick) const;
+
+  Record believed_;
+  bool seen_ = false;
+  std::uint64_t sequence_ = 0;
+  std::int64_t ahead_ms_ = 0;  // of its clock before ours, known from its second record on
+  bool ahead_known_ = false;
+  double rate_ = 0;    // history
+  double slack_ = 0;   // one microbatch
+  double credit_ = 0;  // of that microbatch, what later records of this epoch may still use
+};
+
+}  // namespace collab::progress

@@ -1,0 +1,118 @@
+#include "progress/self_report.hpp"
+
+#include "support/doctest.hpp"
+
+namespace collab::progress {
+namespace {
+
+constexpr std::int64_t kStart = 1'000'000;
+constexpr std::uint64_t kMicrobatch = 16;
+
+/// One peer's records as they come in, each with a sequence of its own.
+struct Told {
+  SelfReport report;
+  Record record;
+  Yardstick yardstick{100, kMicrobatch, 0};
+  std::uint64_t sequence = 0;
+
+  Told() {
+    record.period_ms = 1000;
+    record.taking_part = true;
+    record.microbatch = kMicrobatch;
+    record.samples_per_s = 100;
+  }
+  /// Returns what is not believed of a record that says `samples` at `ms`, and arrives then.
+  std::uint64_t at(std::int64_t ms, std::uint64_t samples) { return arrives(ms, ms, samples); }
+  std::uint64_t arrives(std::int64_t seen_ms, std::int64_t dated_ms, std::uint64_t samples) {
+    record.unix_ms = kStart + dated_ms;
+    record.samples = samples;
+    return report.see(record, ++sequence, yardstick, kStart + seen_ms);
+  }
+  std::uint64_t believed() const { return report.believed().samples; }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "self-report: a steady peer is believed to the sample, whatever its microbatches and the way of its records") {
+  for (const std::uint64_t microbatch : {1, 16, 64, 400}) {
+    CAPTURE(microbatch);
+    Told told;
+    told.record.microbatch = microbatch;
+    std::int64_t way_ms = 0;
+    for (std::int64_t ms = 500; ms < 120'000; ms += 500) {
+      way_ms = (way_ms * 7 + 130) % 900;
+      const std::uint64_t samples = 100 * static_cast<std::uint64_t>(ms) / 1000 / microbatch * microbatch;
+      CHECK(told.arrives(ms + way_ms, ms, samples) == 0);
+      CHECK(told.believed() == samples);
+    }
+  }
+}
+
+TEST_CASE("self-report: a lie counts as what a peer like the others would have, and its growth is bounded too") {
+  Told told;
+  told.record.samples_per_s = 1e9;
+  told.record.microbatch = std::uint64_t(1) << 40U;
+  const std::uint64_t much = 1'000'000'000'000;
+  CHECK(told.at(0, much) > 0);
+  // two periods at the yardstick's rate, and four seconds of it for a microbatch
+  CHECK(told.believed() <= 300 + 400);
+  CHECK(told.report.believed().samples_per_s == 100);
+  const std::uint64_t before = told.believed();
+  CHECK(told.at(1000, much) > 0);
+  CHECK(told.believed() - before <= 160);
+  CHECK(told.report.samples_max(0, kStart + 2000) <= static_cast<double>(told.believed()) + 1.1 * (150 + 400));
+}
+
+TEST_CASE("self-report: what is told twice, or by an older date, grows nothing") {
+  Told told;
+  CHECK(told.at(1000, 50) == 0);
+  told.record.samples = 5000;
+  CHECK(told.report.see(told.record, told.sequence, told.yardstick, kStart + 60'000) == 0);
+  CHECK(told.believed() == 50);
+  CHECK(told.arrives(1500, 500, 5000) > 0);
+  CHECK(told.believed() <= 50 + 300 + kMicrobatch);
+}
+
+TEST_CASE("self-report: a newcomer, and a peer that comes back after a pause, are believed") {
+  Told told;
+  told.record.samples_per_s = 0;  // before its second microbatch
+  told.yardstick.samples_per_s = 0;
+  CHECK(told.at(0, kMicrobatch) == 0);
+  told.record.samples_per_s = 80;
+  told.yardstick.samples_per_s = 100;
+  CHECK(told.at(1000, 80) == 0);
+  CHECK(told.at(600'000, 80) == 0);  // it paused
+  CHECK(told.at(601'000, 160) == 0);
+  told.record.epoch = 9;
+  CHECK(told.at(602'000, 96) == 0);
+}
+
+TEST_CASE("self-report: a peer that is faster than all others is believed whole within a minute") {
+  Told told;
+  told.record.samples_per_s = 1000;
+  double believed = 0;
+  for (std::int64_t ms = 0; ms <= 60'000; ms += 1000) {
+    told.record.epoch = static_cast<std::uint64_t>(ms) / 2000;
+    told.at(ms, ms % 2000 == 0 ? 0 : 1000);
+    believed = told.report.believed().samples_per_s;
+  }
+  CHECK(believed == doctest::Approx(1000));
+  CHECK(told.at(61'000, 1000) == 0);
+}
+
+TEST_CASE("self-report: a clock that is wrong is read by ours from the second record on, one set right at once") {
+  for (const std::int64_t wrong_ms : {-30'000, 30'000}) {
+    CAPTURE(wrong_ms);
+    Told told;
+    CHECK(told.arrives(20, wrong_ms, 0) == 0);
+    for (std::int64_t ms = 1000; ms < 20'000; ms += 1000) {
+      CHECK(told.arrives(ms + 20, ms + wrong_ms, static_cast<std::uint64_t>(ms) / 10) == 0);
+      CHECK(told.report.believed().unix_ms == doctest::Approx(static_cast<double>(kStart + ms + 20)).epsilon(1e-9));
+    }
+    CHECK(told.arrives(20'020, 20'000, 2000) == 0);
+    CHECK(told.report.believed().unix_ms == kStart + 20'000);
+  }
+}
+
+}  // namespace collab::progress

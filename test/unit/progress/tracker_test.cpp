@@ -1,0 +1,253 @@
+#include "progress/tracker.hpp"
+
+#include "progress/rate.hpp"
+#include "sim/simulation.hpp"
+#include "support/message_network.hpp"
+#include "support/notice_board.hpp"
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/doctest.hpp"
+
+namespace collab::progress {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kTarget = 4000;
+constexpr std::uint64_t kMicrobatch = 8;
+
+/// A clock whose calendar is wrong by a constant.
+class SkewedClock final : public Clock {
+ public:
+  SkewedClock(Clock& right, std::int64_t ahead_ms) : right_(right), ahead_ms_(ahead_ms) {}
+  TimePoint now() const override { return right_.now(); }
+  std::int64_t unix_ms() const override { return right_.unix_ms() + ahead_ms_; }
+  Task<> sleep_until(TimePoint when) override { return right_.sleep_until(when); }
+
+ private:
+  Clock& right_;
+  std::int64_t ahead_ms_;
+};
+
+/// A peer that trains by the clock: `kMicrobatch` samples every `step`.
+struct Trainer {
+  Trainer(sim::Simulation& world, test::NoticeBoard& board, unsigned number, Duration its_step,
+          std::int64_t ahead_ms = 0)
+      : clock(world.clock(), ahead_ms),
+        step(its_step),
+        tracker({board.view_of(test::peer(number)), clock, log, Random(number), world.executor(), test::peer(number),
+                 &metrics},
+                options()) {}
+  static TrackerOptions options() {
+    TrackerOptions made;
+    made.target_batch = kTarget;
+    return made;
+  }
+  Task<> train() {
+    own.taking_part = true;
+    own.microbatch = kMicrobatch;
+    tracker.show(own);
+    rate.add(0, clock.now());
+    for (;;) {
+      co_await clock.sleep_until(clock.now() + step);
+      rate.add(kMicrobatch, clock.now());
+      own.samples += kMicrobatch;
+      own.samples_per_s = rate.samples_per_s();
+      tracker.show(own);
+    }
+  }
+  double refused() const { return metrics.value("collab_refused_total", {{"reason", "self_report"}}); }
+
+  SkewedClock clock;
+  Duration step;
+  Log log;
+  Metrics metrics;
+  Rate rate;
+  Record own;
+  Tracker tracker;
+};
+
+/// Honest peers 1.. on one board, at constant speeds of 8 samples in 100 to 250 ms.
+struct Swarm {
+  explicit Swarm(std::vector<std::int64_t> ahead_ms) : board(world, 60ms), tasks(world.executor(), rethrow) {
+    for (unsigned i = 0; i < ahead_ms.size(); ++i) {
+      const Duration step = std::chrono::milliseconds(100 + 50 * i);
+      samples_per_s += static_cast<double>(kMicrobatch) / to_seconds(step);
+      peers.push_back(std::make_unique<Trainer>(world, board, i + 1, step, ahead_ms[i]));
+      tasks.spawn("track", peers.back()->tracker.run());
+      tasks.spawn("train", peers.back()->train());
+    }
+  }
+  Task<> sleep_until(double seconds) { return world.clock().sleep_until(TimePoint(from_seconds(seconds))); }
+  double now() { return to_seconds(world.clock().now().time_since_epoch()); }
+
+  sim::Simulation world;
+  test::NoticeBoard board;
+  TaskGroup tasks;
+  double samples_per_s = 0;
+  std::vector<std::unique_ptr<Trainer>> peers;
+};
+
+Record lie() {
+  Record record;
+  record.taking_part = true;
+  record.samples = 1'000'000'000'000;
+  record.samples_per_s = 1e9;
+  record.microbatch = record.samples;
+  record.period_ms = 500;
+  return record;
+}
+
+Task<> publish_lies(Swarm& swarm, unsigned number, std::uint32_t& published) {
+  for (;;) {
+    Record record = lie();
+    record.unix_ms = swarm.world.clock().unix_ms();
+    swarm.board.view_of(test::peer(number)).publish(std::string(kProgressKey), "", encode(record), 60s);
+    ++published;
+    co_await swarm.world.clock().sleep_until(swarm.world.clock().now() + 500ms);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("tracker: at constant speeds each peer knows the end of the epoch within 2 %, and believes all others") {
+  Swarm swarm({0, 0, 0, 0});
+  const double ideal = static_cast<double>(kTarget) / swarm.samples_per_s;
+  const auto scenario = [&]() -> Task<> {
+    for (const double part : {0.25, 0.5, 0.75, 0.95}) {
+      CAPTURE(part);
+      co_await swarm.sleep_until(part * ideal);
+      for (const auto& peer : swarm.peers) {
+        CHECK(swarm.now() + peer->tracker.eta_s() == doctest::Approx(ideal).epsilon(0.02));
+        CHECK(peer->tracker.current_peers() == 4);
+        CHECK(peer->refused() == 0);
+      }
+    }
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
+TEST_CASE("tracker: a leader that counts what it believes begins within 2 % of the moment the batch is full") {
+  Swarm swarm({0, 0, 0, 0});
+  const double ideal = static_cast<double>(kTarget) / swarm.samples_per_s;
+  const auto scenario = [&]() -> Task<> {
+    for (double began = 0; began == 0;) {
+      co_await swarm.sleep_until(swarm.now() + 0.05);
+      std::uint64_t known = swarm.peers[0]->own.samples;
+      for (unsigned i = 1; i < swarm.peers.size(); ++i)
+        known += std::min(swarm.peers[i]->own.samples, swarm.peers[0]->tracker.samples_max(test::peer(i + 1)));
+      if (known < kTarget) continue;
+      began = swarm.now();
+      CHECK(began == doctest::Approx(ideal).epsilon(0.02));
+    }
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
+TEST_CASE("tracker: a peer publishes at most two records a second, also when the epoch is about to end") {
+  Swarm swarm({0});
+  std::size_t seen = 0;
+  const auto count = [&]() -> Task<> {
+    const auto watch = swarm.board.view_of(test::peer(9)).watch(std::string(kProgressKey));
+    std::uint64_t last = 0;
+    for (;;) {
+      for (const auto& record : watch->records()) {
+        if (record.sequence != last) ++seen;
+        last = record.sequence;
+      }
+      co_await watch->changed_until(TimePoint::max());
+    }
+  };
+  swarm.tasks.spawn("count", count());
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(50);                        // the batch is full at 50 s
+    for (std::uint64_t epoch = 1; epoch < 200; ++epoch) {  // news every 50 ms
+      swarm.peers[0]->own.epoch = epoch;
+      swarm.peers[0]->tracker.show(swarm.peers[0]->own);
+      co_await swarm.sleep_until(50 + 0.05 * static_cast<double>(epoch));
+    }
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+  CHECK(seen >= 25);
+  CHECK(seen <= 2 * 60 + 1);
+}
+
+TEST_CASE("tracker: a lie of 10^12 samples is counted as refused and counts as no more than two like the reader") {
+  Swarm swarm({0, 0, 0, 0});
+  std::uint32_t published = 0;
+  std::size_t said = 0;
+  swarm.peers[0]->log.observe([&](LogLevel, std::string_view event, Log::Fields) {
+    if (event == "progress.not_believed") ++said;
+  });
+  const double ideal = static_cast<double>(kTarget) / swarm.samples_per_s;
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(ideal / 4);
+    swarm.tasks.spawn("lie", publish_lies(swarm, 7, published));
+    co_await swarm.sleep_until(ideal / 4 + 3);
+    const Tracker& tracker = swarm.peers[0]->tracker;
+    const double honest = swarm.samples_per_s * (ideal / 4 + 3);
+    const double rate = 160;  // twice the reader's, risen for three seconds
+    CHECK(tracker.samples() - honest < 1.5 * 1.13 * rate * 4 + 4 * 1.13 * rate);
+    CHECK(tracker.samples_max(test::peer(7)) < static_cast<std::uint64_t>(1.5 * 1.13 * rate * 4.5 + 8 * 1.13 * rate));
+    CHECK(progress::samples_per_s(tracker.others(), 0) <= swarm.samples_per_s - 80 + 1.13 * rate);
+    CHECK(swarm.peers[0]->refused() >= published - 1);
+    CHECK(said == 1);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
+TEST_CASE("tracker: peers whose calendars are wrong by up to 30 s still count, and the ETA stays right") {
+  Swarm swarm({-30'000, 0, 5'000, 30'000});
+  const double ideal = static_cast<double>(kTarget) / swarm.samples_per_s;
+  const auto scenario = [&]() -> Task<> {
+    for (const double part : {0.8, 0.95}) {
+      CAPTURE(part);
+      co_await swarm.sleep_until(part * ideal);
+      for (const auto& peer : swarm.peers) {
+        CHECK(peer->tracker.current_peers() == 4);
+        CHECK(swarm.now() + peer->tracker.eta_s() == doctest::Approx(ideal).epsilon(0.02));
+        CHECK(peer->refused() == 0);
+      }
+    }
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
+TEST_CASE("tracker: a record of unknown shape is passed over, and its writer's next one counts") {
+  Swarm swarm({0});
+  std::size_t bad = 0;
+  swarm.peers[0]->log.observe([&](LogLevel, std::string_view event, Log::Fields) {
+    if (event == "progress.bad_record") ++bad;
+  });
+  const auto scenario = [&]() -> Task<> {
+    auto& board = swarm.board.view_of(test::peer(5));
+    co_await swarm.sleep_until(1);
+    for (const std::string& text : {std::string(), std::string("?"), std::string(900, '\xff')}) {
+      const auto raw = std::as_bytes(std::span(text));
+      board.publish(std::string(kProgressKey), "", Bytes(raw.begin(), raw.end()), 60s);
+      co_await swarm.sleep_until(swarm.now() + 0.5);
+      CHECK(swarm.peers[0]->tracker.current_peers() == 1);
+    }
+    CHECK(bad >= 2);
+    Record record;
+    record.taking_part = true;
+    record.period_ms = 1000;
+    record.unix_ms = swarm.world.clock().unix_ms();
+    board.publish(std::string(kProgressKey), "", encode(record), 60s);
+    co_await swarm.sleep_until(swarm.now() + 0.5);
+    CHECK(swarm.peers[0]->tracker.current_peers() == 2);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
+}  // namespace collab::progress

@@ -86,7 +86,7 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     tracker.target_batch = manifest_.target_batch;
     tracker_ = std::make_unique<progress::Tracker>(
         progress::Tracker::Needs{node_->directory(), runtime_.clock(), log_, random_.derive("tracker"), runtime_.loop(),
-                                 node_->self()},
+                                 node_->self(), &metrics_},
         tracker);
     const auto no_state = [](std::uint64_t) -> Task<Result<std::shared_ptr<const state::Snapshot>>> {
       co_return Errc::gone;

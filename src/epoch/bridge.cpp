@@ -23,9 +23,16 @@ double Bridge::samples_per_s() const {
   return samples_per_s_;
 }
 
+std::uint64_t Bridge::microbatch() const {
+  const std::lock_guard lock(mutex_);
+  return microbatch_;
+}
+
 void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
   std::unique_lock lock(mutex_);
-  samples_ = trainer.samples();
+  const std::uint64_t samples = trainer.samples();
+  if (samples > samples_) microbatch_ = samples - samples_;
+  samples_ = samples;
   samples_per_s_ = samples_per_s;
   asio::post(loop_, [this] { moved_.notify(); });
   work_off(trainer, lock);

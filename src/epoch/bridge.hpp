@@ -39,6 +39,8 @@ class Bridge {
   std::uint64_t samples() const;
   /// Samples per second while computing; 0: unknown.
   double samples_per_s() const;
+  /// Samples of the last microbatch; 0: none yet.
+  std::uint64_t microbatch() const;
   /// Notified after each border.
   Signal& moved() noexcept { return moved_; }
 
@@ -58,6 +60,7 @@ class Bridge {
   mutable std::mutex mutex_;
   std::uint64_t samples_ = 0;
   double samples_per_s_ = 0;
+  std::uint64_t microbatch_ = 0;
 };
 
 /// The trainer is a thread of its own, the user's.

@@ -18,7 +18,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Kind = MemberEvent::Kind;
 
-constexpr Duration kResultTime = seconds(60);  // for fetching one missed round
+constexpr Duration kResultTime = seconds(60);    // for fetching one missed round
+constexpr Duration kHandOverTime = seconds(10);  // from the begin until a microbatch in hand has ended, at most
 constexpr Duration kStateTime = std::chrono::hours(1);
 constexpr Duration kLookTime = seconds(10);  // for asking the directory who is there
 constexpr unsigned kTellFailures = 5;        // in a row; then the user reads why
@@ -79,7 +80,11 @@ matchmaking::MatchmakerOptions Member::matchmaker_options() const {
   out.plan = [values = options_.codecs.length(), bytes = bytes_per_value(options_.codecs)](const auto& roster) {
     return plan_segments(roster, values, bytes);
   };
-  out.weight_max = [target = options_.target_batch](const PeerId&) { return matchmaking::kTargetsPerPeer * target; };
+  // what counts towards the begin is what is believed now; a weight has also the time until it is handed over
+  out.samples_believed = [&tracker = context_.tracker](const PeerId& peer) { return tracker.samples_max(peer); };
+  out.weight_max = [&tracker = context_.tracker](const PeerId& peer) {
+    return tracker.samples_max(peer, kHandOverTime);
+  };
   return out;
 }
 
@@ -147,6 +152,7 @@ void Member::show() {
   own.epoch = epoch_;
   own.samples = bridge_.samples();
   own.samples_per_s = bridge_.samples_per_s();
+  own.microbatch = bridge_.microbatch();
   own.group = group_;
   own.parameters = parameters_;
   own.loss = loss_;

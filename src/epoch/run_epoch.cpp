@@ -120,9 +120,16 @@ Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
   if (!handed) co_return handed.error();
   const TimePoint handed_over = clock.now();
 
-  report.weight = mine->weight;
+  report.weight = report.own_weight = mine->weight;
   if (group->roster.size() > 1) {
-    auto outcome = co_await averaging::all_reduce(node.averaging, *group, node.codecs, mine->values, mine->weight,
+    const PeerId self = node.averaging.identity.id();
+    const std::uint64_t weight_max = group->roster[group->rank_of(self).value()].weight_max;
+    report.own_weight = std::min(mine->weight, weight_max);
+    if (mine->weight > weight_max) {
+      node.averaging.log.warn("epoch.weight_cut",
+                              {{"epoch", options.epoch}, {"weight", mine->weight}, {"to", weight_max}});
+    }
+    auto outcome = co_await averaging::all_reduce(node.averaging, *group, node.codecs, mine->values, report.own_weight,
                                                   options.all_reduce, report.round);
     if (!outcome) {
       co_await give_back(node.bridge, mine);
@@ -137,7 +144,6 @@ Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
   if (!parameters) co_return parameters.error();
 
   report.parameters = *parameters;
-  report.own_weight = mine->weight;
   report.loss = mine->loss;
   report.gathering = stands - start;
   report.handing_over = handed_over - stands;

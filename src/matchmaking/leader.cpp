@@ -78,10 +78,15 @@ std::uint64_t Leader::bound_of(const PeerId& peer) const {
   return terms_.weight_max() == 0 ? bound : std::min(bound, terms_.weight_max());
 }
 
+std::uint64_t Leader::believed_of(const PeerId& peer) const {
+  const std::uint64_t bound = bound_of(peer);
+  return terms_.options.samples_believed ? std::min(bound, terms_.options.samples_believed(peer)) : bound;
+}
+
 std::uint64_t Leader::samples(std::uint64_t own) const {
   std::uint64_t sum = own;
   for (const auto& [id, member] : members_) {
-    if (member.applicant.role != Role::auxiliary) sum += std::min(member.applicant.samples, bound_of(id));
+    if (member.applicant.role != Role::auxiliary) sum += std::min(member.applicant.samples, believed_of(id));
   }
   return sum;
 }

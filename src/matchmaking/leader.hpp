@@ -37,7 +37,7 @@ class Leader {
   /// Members whose connection broke or is silent.
   std::vector<PeerId> lost(const Links&, TimePoint now) const;
   bool full() const { return members_.size() + 1 >= terms_.options.group_size_max; }
-  /// Own and told samples; of nobody more than its bound.
+  /// Own and told samples; of nobody more than is believed of it.
   std::uint64_t samples(std::uint64_t own) const;
 
   /// The sealed group, when it may begin: the batch is full; nobody else is waited for, or there is no room, or no time
@@ -56,6 +56,7 @@ class Leader {
   };
 
   std::uint64_t bound_of(const PeerId&) const;
+  std::uint64_t believed_of(const PeerId&) const;
   std::size_t senders() const;
   bool has_quorum() const { return 2 * senders() > terms_.wanted.current_peers; }
 

@@ -39,7 +39,7 @@ struct Plan {
 
 /// Segments for a roster sorted by id, of 1..kGroupSizeMax peers. Must keep what check() asks.
 using Planner = std::function<Plan(const std::vector<Applicant>& roster)>;
-/// Samples that a peer can honestly bring now: what its progress records allow, and one microbatch.
+/// Samples that a peer can honestly have: what its progress records allow, and one microbatch.
 using WeightMax = std::function<std::uint64_t(const PeerId&)>;
 
 inline constexpr std::uint32_t kAttemptsAhead = 64;  ///< tries of a round by which peers may differ
@@ -65,7 +65,8 @@ struct MatchmakerOptions {
   std::size_t group_size_max = kGroupSizeMax;  ///< 2..64
   Patience patience;
   Planner plan;
-  WeightMax weight_max;
+  WeightMax weight_max;        ///< by the time it hands over; who has more brings so many
+  WeightMax samples_believed;  ///< now: so many of what it tells count towards the begin; empty: `weight_max`
 };
 
 /// Somebody who will look for the same group.

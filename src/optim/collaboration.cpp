@@ -107,10 +107,10 @@ void Collaboration::Parts::assemble() {
   endpoint.allow_conversation(averaging::round_protocol());
   progress::TrackerOptions tracker_options;
   tracker_options.target_batch = manifest->target_batch;
-  tracker =
-      std::make_unique<progress::Tracker>(progress::Tracker::Needs{node->directory(), runtime.clock(), log,
-                                                                   Random(seed).derive("tracker"), runtime.loop(), id},
-                                          tracker_options);
+  tracker = std::make_unique<progress::Tracker>(
+      progress::Tracker::Needs{node->directory(), runtime.clock(), log, Random(seed).derive("tracker"), runtime.loop(),
+                               id, &metrics},
+      tracker_options);
   store = std::make_unique<state::Store>(endpoint, runtime.clock(), runtime.loop(), runtime.workers(), log,
                                          [this](std::uint64_t epoch) { return snapshot(epoch); });
 }

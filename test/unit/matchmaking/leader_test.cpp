@@ -58,6 +58,19 @@ TEST_CASE("leader: nobody is believed more samples than its bound") {
   CHECK(leader.samples(10) == 10 + kTargetsPerPeer * kTarget);
 }
 
+TEST_CASE("leader: samples that are not believed begin nothing, and nobody's weight is cut below what it may bring") {
+  Terms terms = terms_of(1, 2);
+  terms.options.weight_max = [](const PeerId&) { return 40; };
+  terms.options.samples_believed = [](const PeerId&) { return 20; };
+  Leader leader(terms);
+  CHECK(!leader.on_join(peer(2), join_of(2, 1'000'000'000'000), kStart));
+  CHECK(leader.samples(0) == 20);
+  CHECK(!leader.begin(kTarget - 21, false, terms.wanted.deadline));
+  const auto group = leader.begin(kTarget - 20, false, kStart);
+  REQUIRE(group);
+  CHECK(group->roster[*group->rank_of(peer(2))].weight_max == 40);
+}
+
 TEST_CASE("leader: each reason to refuse a Join") {
   const Terms terms = terms_of(1);
   Leader leader(terms);

@@ -1,0 +1,78 @@
+#include "data/ledger.hpp"
+
+#include "crypto/fields.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+namespace collab::data {
+
+Ledger::Added Ledger::add(const Work& work) {
+  Added added;
+  added.duplicates = committed_.common(work).count();
+  added.units = work.count() - added.duplicates;
+  committed_.add(work);
+  added.skipped = close_gaps();
+  duplicates_ += added.duplicates;
+  skipped_ += added.skipped;
+  return added;
+}
+
+/// Forgetting what is committed would let it be computed again; forgetting what is free costs a few samples.
+std::uint64_t Ledger::close_gaps() {
+  const auto& ranges = committed_.ranges();
+  if (ranges.size() <= kLedgerRangesMax) return 0;
+  std::vector<WorkRange> gaps;
+  for (std::size_t i = 1; i < ranges.size(); ++i)
+    gaps.push_back({ranges[i - 1].end(), ranges[i].first - ranges[i - 1].end()});
+  const auto by_size = [](const WorkRange& a, const WorkRange& b) {
+    return std::tie(a.count, a.first) < std::tie(b.count, b.first);
+  };
+  std::sort(gaps.begin(), gaps.end(), by_size);
+  gaps.resize(ranges.size() - kLedgerRangesMax);
+  std::uint64_t skipped = 0;
+  Work closed;
+  for (const WorkRange& gap : gaps) {
+    skipped += gap.count;
+    closed.add(gap);
+  }
+  committed_.add(closed);
+  return skipped;
+}
+
+std::uint64_t Ledger::first_free() const noexcept {
+  const auto& ranges = committed_.ranges();
+  return ranges.empty() || ranges.front().first > 0 ? 0 : ranges.front().end();
+}
+
+Bytes Ledger::canonical() const {
+  FieldWriter writer;
+  writer.add(duplicates_).add(skipped_).add(static_cast<std::uint32_t>(committed_.ranges().size()));
+  for (const WorkRange& range : committed_.ranges()) writer.add(range.first).add(range.count);
+  return writer.finish();
+}
+
+Result<Ledger> Ledger::decode(std::span<const std::byte> bytes) {
+  if (bytes.size() > kLedgerBytesMax) return Errc::bad_request;
+  FieldReader reader(bytes);
+  Ledger ledger;
+  ledger.duplicates_ = reader.take<std::uint64_t>();
+  ledger.skipped_ = reader.take<std::uint64_t>();
+  const auto count = reader.take<std::uint32_t>();
+  if (count > kLedgerRangesMax) return Errc::bad_request;
+  std::vector<WorkRange> ranges;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    WorkRange range;
+    range.first = reader.take<std::uint64_t>();
+    range.count = reader.take<std::uint64_t>();
+    ranges.push_back(range);
+  }
+  if (const auto whole = reader.finish(); !whole) return whole.error();
+  auto committed = Work::of(ranges, kLedgerRangesMax);
+  if (!committed) return committed.error();
+  ledger.committed_ = std::move(*committed);
+  return ledger;
+}
+
+}  // namespace collab::data

@@ -32,6 +32,12 @@ class Directory {
   virtual void publish(std::string key, std::string subkey, Bytes value, Duration ttl) = 0;
   /// Stops renewing, and asks the servers to drop it now.
   virtual void withdraw(const std::string& key, const std::string& subkey) = 0;
+  /// As `publish`, but waits until more than half of all servers have taken it. Else what was published there before is
+  /// published again (nothing, if nothing was), and nobody need know. For a value that servers refuse when it collides
+  /// with another owner's, so that of two who claim the same at most one succeeds. One at a time for each (key,
+  /// subkey). Errors: `denied` somebody else has it; `late` too few servers have answered by `deadline`; `gone` none
+  /// can be asked; `busy` too much is published already.
+  virtual Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline) = 0;
   /// Asks two servers and merges. Errors: `gone` when no server answers, `late`.
   virtual Task<Result<std::vector<Record>>> get(std::string key, TimePoint deadline) = 0;
   virtual std::unique_ptr<Watch> watch(std::string key) = 0;

@@ -1,5 +1,7 @@
 #include "directory/publisher.hpp"
 
+#include "directory/lease_record.hpp"
+
 #include <algorithm>
 #include <cassert>
 
@@ -16,7 +18,19 @@ Publisher::Publisher(Clock& clock, Random random, Log& log, asio::any_io_executo
       client_(client),
       options_(options),
       first_sequence_(static_cast<std::uint64_t>(std::max<std::int64_t>(0, server.unix_ms()))),
-      wake_(std::move(executor)) {}
+      wake_(executor),
+      counted_(std::move(executor)) {}
+
+/// The votes of one claim, for as long as it waits.
+struct Publisher::Count {
+  Count(Publisher& counting, Name of) : publisher(counting), name(std::move(of)) { publisher.tallies_[name]; }
+  ~Count() { publisher.tallies_.erase(name); }
+  Count(const Count&) = delete;
+  Count& operator=(const Count&) = delete;
+  Tally& tally() const { return publisher.tallies_.at(name); }
+  Publisher& publisher;
+  Name name;
+};
 
 void Publisher::publish(const std::string& key, const std::string& subkey, Bytes value, Duration ttl) {
   assert(!value.empty() && value.size() <= kValueBytesMax && key.size() <= kKeyBytesMax &&
@@ -47,6 +61,54 @@ void Publisher::withdraw(const std::string& key, const std::string& subkey) {
   draft.value.clear();
   sign(publication, std::move(draft));
   wake_.notify();
+}
+
+Task<Result<>> Publisher::claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline) {
+  const Name name(key, subkey);
+  if (tallies_.contains(name)) co_return Errc::busy;
+  Bytes before;
+  if (const auto found = publications_.find(name); found != publications_.end() && !found->second.withdrawn)
+    before = found->second.record.record.value;
+  Record draft;
+  draft.key = key;
+  draft.subkey = subkey;
+  draft.owner = identity_.id();
+  draft.value = value;
+  const bool ours_is_free = !server_.storage().claims_anothers(draft, server_.unix_ms());
+  publish(key, subkey, std::move(value), ttl);
+  const auto published = publications_.find(name);
+  if (published == publications_.end()) co_return Errc::busy;
+
+  const Count count(*this, name);
+  count.tally().sequence = published->second.record.record.sequence;
+  (ours_is_free ? count.tally().taken : count.tally().refused).insert(identity_.id());
+  auto decided = verdict(count.tally());
+  while (!decided && clock_.now() < deadline) {
+    co_await counted_.wait_until(clock_, deadline);
+    decided = verdict(count.tally());
+  }
+  const Result<> result = decided ? *decided : Result<>(Errc::late);
+  if (result) co_return result;
+  if (before.empty()) {
+    withdraw(key, subkey);
+  } else {
+    publish(key, subkey, std::move(before), ttl);
+  }
+  co_return result;
+}
+
+/// By the servers of this moment; nobody's vote counts who is none of them. Empty: not decided yet.
+std::optional<Result<>> Publisher::verdict(const Tally& tally) const {
+  const std::vector<PeerId>& servers = server_.servers().ids();
+  const auto votes = [&](const std::set<PeerId>& voters) {
+    return 2 * std::count_if(servers.begin(), servers.end(), [&](const PeerId& id) { return voters.contains(id); });
+  };
+  const auto all = static_cast<std::ptrdiff_t>(servers.size());
+  if (votes(tally.taken) > all) return Result<>();
+  if (all > 0 && votes(tally.refused) >= all) return Result<>(Errc::denied);
+  const bool serves = server_.servers().contains(identity_.id());
+  if (client_.others().empty() && !serves) return Result<>(Errc::gone);
+  return std::nullopt;
 }
 
 /// Gives the draft the next sequence, and an expiry unless it is a withdrawal; keeps it here.
@@ -167,7 +229,14 @@ Duration Publisher::take_outcomes(const PeerId& server, const std::vector<Signed
       pause = std::max<Duration>(pause, wait);
       continue;
     }
-    if (outcome.code > 1) {
+    if (const auto tally = tallies_.find({record.key, record.subkey});
+        tally != tallies_.end() && record.sequence >= tally->second.sequence && outcome.code != 1) {
+      (outcome.code == 0 ? tally->second.taken : tally->second.refused).insert(server);
+      counted_.notify();
+    }
+    if (outcome.code == 1 + static_cast<int>(Errc::denied) && is_lease_key(record.key)) {
+      log_.debug("directory.lease_refused", {{"server", server.short_text()}, {"key", record.key}});
+    } else if (outcome.code > 1) {
       log_.warn("directory.put_refused",
                 {{"server", server.short_text()}, {"key", record.key}, {"why", outcome.reason}});
     }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -34,6 +35,7 @@ class Publisher {
   /// See Directory. Visible to this node's own readers at once.
   void publish(const std::string& key, const std::string& subkey, Bytes value, Duration ttl);
   void withdraw(const std::string& key, const std::string& subkey);
+  Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline);
   /// Puts and renews. Until cancelled.
   Task<> run();
 
@@ -50,6 +52,15 @@ class Publisher {
     bool running = false;
   };
 
+  /// Who has taken, and who has refused, what is being claimed.
+  struct Tally {
+    std::uint64_t sequence = 0;  ///< of the first record with the claimed value
+    std::set<PeerId> taken;
+    std::set<PeerId> refused;
+  };
+  struct Count;
+
+  std::optional<Result<>> verdict(const Tally& tally) const;
   void sign(Publication& publication, Record draft);
   void renew_what_is_due();
   TimePoint next_renewal() const;
@@ -70,7 +81,9 @@ class Publisher {
   std::uint64_t first_sequence_;
   std::map<Name, Publication> publications_;
   std::map<PeerId, Feed> feeds_;
+  std::map<Name, Tally> tallies_;  ///< of claims that wait
   Signal wake_;
+  Signal counted_;
 };
 
 }  // namespace collab::directory

@@ -2,6 +2,7 @@
 
 #include "crypto/fields.hpp"
 #include "crypto/signed.hpp"
+#include "directory/lease_record.hpp"
 
 #include <cassert>
 #include <utility>
@@ -89,6 +90,9 @@ Verdict check_authorship(const SignedRecord& signed_record, const RecordRules& r
   const Record& record = signed_record.record;
   if (only_the_authority_writes(record.key) && record.owner != rules.authority) {
     return Refusal(Errc::denied, "only the run's authority writes this key");
+  }
+  if (is_lease_key(record.key) && !record.value.empty() && !decode_lease(record.value)) {
+    return Refusal(Errc::bad_request, "no lease");
   }
   return {};
 }

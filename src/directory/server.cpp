@@ -176,7 +176,8 @@ Task<Answer> Server::on_put(PeerId from, Frame request) {
   for (SignedRecord& record : *records) {
     const SlotId slot = slot_of(record.record);
     const bool own = record.record.owner == from;
-    const auto offered = accept(std::move(record), Storage::Source::put, own ? origin : std::string());
+    const auto source = own ? Storage::Source::put : Storage::Source::handed_on;
+    const auto offered = accept(std::move(record), source, own ? origin : std::string());
     stored.outcomes.push_back(outcome_of(offered));
     if (offered.outcome == Storage::Outcome::older) slots.push_back(slot);
   }

@@ -9,6 +9,8 @@
 namespace collab::directory {
 namespace {
 
+constexpr const char* kLeased = "leased by another peer";
+
 std::span<const unsigned char> letters(const std::string& text) {
   return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
 }
@@ -75,14 +77,24 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
     const Version there = version_of(slot, record.record);
     if (newer(here, there)) return {Outcome::older};
     conflict = here == there;
-    if (conflict && encode(old->record) == encode(record)) return {Outcome::unchanged};
+    if (conflict && encode(old->record) == encode(record)) {
+      if (source != Source::put || old->granted == old->leased) return {Outcome::unchanged};
+      // handed on before its owner came: being here is not being granted
+      if (claims_anothers(record.record, now_ms)) return refuse(Refusal(Errc::denied, kLeased));
+      old->granted = old->leased;
+      return {Outcome::unchanged};
+    }
   }
 
   const std::size_t bytes = encode(record).size();
   if (const auto room = check_quotas(record, bytes, old, now_ms, source, origin); !room) return refuse(room.error());
   if (const auto said = check_authorship(record, options_.rules); !said) return refuse(said.error());
   // only a record that its owner really made uses up the owner's quota
-  if (source == Source::put) owner(record.record.owner, now_ms).tokens -= 1;
+  if (source != Source::read) owner(record.record.owner, now_ms).tokens -= 1;
+  const auto claim = claim_of(record.record, now_ms);
+  if (source == Source::put && claim && !claim->taken.empty()) {
+    return refuse(Refusal(Errc::denied, kLeased));
+  }
   if (conflict && !keep_evidence(old->record, record)) return {Outcome::older};
 
   const bool was_visible = old != nullptr && is_visible(old->record.record, now_ms);
@@ -91,7 +103,7 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
   Offered offered{Outcome::stored};
   offered.visible = visible != was_visible || (visible && !same_value);
   const std::string key = record.record.key;
-  store(slot, std::move(record), bytes, origin);
+  store(slot, std::move(record), bytes, origin, claim.value_or(Claim()));
   if (offered.visible) shelves_.at(key).visible_version = changes_;
   return offered;
 }
@@ -108,7 +120,7 @@ Verdict Storage::check_quotas(const SignedRecord& record, std::size_t bytes, con
   if (used.records + more_records > options_.owner_records_max || grown(used.bytes) > options_.owner_bytes_max) {
     return Refusal(Errc::busy, "the owner's quota is used up", 10'000);
   }
-  if (source == Source::put && found != owners_.end() && owner(record.record.owner, now_ms).tokens < 1) {
+  if (source != Source::read && found != owners_.end() && owner(record.record.owner, now_ms).tokens < 1) {
     return Refusal(Errc::busy, "the owner writes too often",
                    static_cast<std::uint64_t>(std::ceil(1000 / options_.owner_records_per_s)));
   }
@@ -135,13 +147,17 @@ Storage::Owner& Storage::owner(const PeerId& id, std::int64_t now_ms) {
   return owner;
 }
 
-void Storage::store(const SlotId& slot, SignedRecord record, std::size_t bytes, const std::string& origin) {
+void Storage::store(const SlotId& slot, SignedRecord record, std::size_t bytes, const std::string& origin,
+                    Claim claim) {
   std::int64_t forget_ms = forget_after(record.record.expires_ms);
   if (const auto old = entries_.find(slot); old != entries_.end()) {
     forget_ms = std::max(forget_ms, old->second.forget_ms);
     erase(old);
   }
-  const auto entry = entries_.emplace(slot, Entry{std::move(record), bytes, ++changes_, forget_ms, origin}).first;
+  Entry made{std::move(record), bytes, ++changes_, forget_ms, origin, std::move(claim.leased), {}};
+  made.granted = made.leased;
+  made.granted.subtract(claim.taken);
+  const auto entry = entries_.emplace(slot, std::move(made)).first;
   const Record& stored = entry->second.record.record;
   Shelf& shelf = shelves_[stored.key];
   shelf.by_owner[{stored.owner, stored.subkey}] = entry;
@@ -149,6 +165,28 @@ void Storage::store(const SlotId& slot, SignedRecord record, std::size_t bytes, 
   by_expiry_.emplace(forget_ms, slot);
   bucket_hashes_[bucket_of(slot)] += hash_of(version_of(slot, stored));
   count(entry->second, 1);
+}
+
+std::optional<Storage::Claim> Storage::claim_of(const Record& lease, std::int64_t now_ms) const {
+  if (!is_lease_key(lease.key) || lease.value.empty()) return std::nullopt;
+  auto work = decode_lease(lease.value);
+  if (!work) return std::nullopt;  // refused for that
+  Claim claim;
+  claim.leased = claim.claimed = std::move(*work);
+  const auto shelf = shelves_.find(lease.key);
+  if (shelf == shelves_.end()) return claim;
+  for (const auto& [place, entry] : shelf->second.by_owner)
+    if (place.first == lease.owner && is_visible(entry->second.record.record, now_ms))
+      claim.claimed.subtract(entry->second.granted);
+  for (const auto& [place, entry] : shelf->second.by_owner)
+    if (place.first != lease.owner && is_visible(entry->second.record.record, now_ms))
+      claim.taken.add(claim.claimed.common(entry->second.leased));
+  return claim;
+}
+
+bool Storage::claims_anothers(const Record& lease, std::int64_t now_ms) const {
+  const auto claim = claim_of(lease, now_ms);
+  return claim && !claim->taken.empty();
 }
 
 /// Leaves empty shelves and owners to `expire`: the caller is about to use them again.

@@ -1,11 +1,13 @@
 #pragma once
 // The records one node keeps: what others put here, and what it has read elsewhere. Pure: time is handed in.
 
+#include "directory/lease_record.hpp"
 #include "directory/record.hpp"
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -48,8 +50,9 @@ class Storage {
   };
 
   enum class Source : std::uint8_t {
-    put,   ///< somebody brought it
-    read,  ///< this node asked for it, from a server that has applied the rates
+    put,        ///< its owner brought it
+    handed_on,  ///< somebody else brought it
+    read,       ///< this node asked for it, from a server that has applied the rates
   };
   enum class Outcome : std::uint8_t {
     stored,     ///< it is the current record of its slot now
@@ -77,6 +80,8 @@ class Storage {
   /// Applies every rule of the specification in its order: sizes, run, expiry, quotas, signature, policy; and of one
   /// slot the greatest (sequence, expires_ms) wins, in whatever order they come. Equal with different bytes: the lower
   /// hash stays, both become evidence. `origin`: network of the owner's address, empty when unknown or local.
+  /// A lease that its owner brings is refused as `denied` when it claims what another's live one holds; one that comes
+  /// by others is kept beside it, so that storers that were apart agree in the end.
   Offered offer(SignedRecord record, std::int64_t now_ms, Source source, const std::string& origin = {});
 
   /// What changed under `key` after change number `since`, withdrawn records too; at most `bytes_max`, at least one.
@@ -89,6 +94,9 @@ class Storage {
   std::vector<const SignedRecord*> records(const std::string& key, std::int64_t now_ms) const;
   /// Null: nothing is kept there.
   const SignedRecord* find(const SlotId&) const;
+  /// Whether `lease` claims units, beyond those that its owner's live record was granted here, that another live lease
+  /// names. What live records were granted here never overlaps, so of two majorities one has a storer that says no.
+  bool claims_anothers(const Record& lease, std::int64_t now_ms) const;
 
   /// One number per 64th of all slots; equal for two storages that keep the same versions.
   const std::array<std::uint64_t, kBuckets>& bucket_hashes() const noexcept { return bucket_hashes_; }
@@ -110,6 +118,8 @@ class Storage {
     std::uint64_t change = 0;
     std::int64_t forget_ms = 0;
     std::string origin;
+    Work leased;   // of a lease: its units,
+    Work granted;  // and which of them nobody else had here when it came
   };
   using Entries = std::map<SlotId, Entry>;
   struct Shelf {
@@ -130,7 +140,14 @@ class Storage {
   Verdict check_quotas(const SignedRecord&, std::size_t bytes, const Entry* replaced, std::int64_t now_ms,
                        Source source, const std::string& origin);
   Owner& owner(const PeerId&, std::int64_t now_ms);
-  void store(const SlotId&, SignedRecord record, std::size_t bytes, const std::string& origin);
+  /// What a record claims beyond what its owner was granted here, and which of that others name. For leases.
+  struct Claim {
+    Work leased;
+    Work claimed;
+    Work taken;
+  };
+  std::optional<Claim> claim_of(const Record& lease, std::int64_t now_ms) const;
+  void store(const SlotId&, SignedRecord record, std::size_t bytes, const std::string& origin, Claim claim);
   void erase(Entries::iterator);
   void count(const Entry&, int sign);
   bool keep_evidence(const SignedRecord& old, const SignedRecord& fresh);

@@ -127,6 +127,11 @@ void SwarmDirectory::withdraw(const std::string& key, const std::string& subkey)
   publisher_.withdraw(key, subkey);
 }
 
+Task<Result<>> SwarmDirectory::claim(std::string key, std::string subkey, Bytes value, Duration ttl,
+                                     TimePoint deadline) {
+  return publisher_.claim(std::move(key), std::move(subkey), std::move(value), ttl, deadline);
+}
+
 std::unique_ptr<Watch> SwarmDirectory::watch(std::string key) {
   return std::make_unique<View>(*this, std::move(key));
 }

@@ -44,6 +44,7 @@ class SwarmDirectory final : public Directory {
 
   void publish(std::string key, std::string subkey, Bytes value, Duration ttl) override;
   void withdraw(const std::string& key, const std::string& subkey) override;
+  Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline) override;
   Task<Result<std::vector<Record>>> get(std::string key, TimePoint deadline) override;
   std::unique_ptr<Watch> watch(std::string key) override;
   bool connected() const override;

@@ -1,5 +1,7 @@
 #include "support/notice_board.hpp"
 
+#include "directory/lease_record.hpp"
+
 #include <algorithm>
 
 namespace collab::test {
@@ -59,6 +61,18 @@ class NoticeBoard::View final : public directory::Directory {
   }
   void withdraw(const std::string& key, const std::string& subkey) override {
     publish(key, subkey, Bytes(), std::chrono::seconds(1));
+  }
+  Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint) override {
+    if (!connected()) co_return Errc::gone;
+    const auto wanted = directory::decode_lease(value).value();
+    for (const auto& [place, posts] : board_.posts_[key]) {
+      const directory::Record& other = posts.back().record;
+      const bool lives = posts.back().expires > board_.world_.clock().now() && !other.value.empty();
+      if (other.owner != self_ && lives && directory::decode_lease(other.value).value().overlaps(wanted))
+        co_return Errc::denied;
+    }
+    publish(std::move(key), std::move(subkey), std::move(value), ttl);
+    co_return Result<>();
   }
   Task<Result<std::vector<directory::Record>>> get(std::string key, TimePoint) override {
     co_return NoticeBoard::Watch(board_, self_, std::move(key)).records();

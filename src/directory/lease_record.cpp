@@ -1,0 +1,42 @@
+#include "directory/lease_record.hpp"
+
+#include "crypto/fields.hpp"
+
+#include <cassert>
+#include <vector>
+
+namespace collab::directory {
+
+std::string lease_key(std::uint64_t pass) {
+  return std::string(kLeasePrefix) + std::to_string(pass);
+}
+
+bool is_lease_key(std::string_view key) noexcept {
+  return key.starts_with(kLeasePrefix);
+}
+
+Bytes encode_lease(const Work& work) {
+  assert(!work.empty() && work.ranges().size() <= kWorkRangesMax && work.count() <= kLeaseUnitsMax);
+  FieldWriter writer;
+  for (const WorkRange& range : work.ranges()) writer.add(range.first).add(static_cast<std::uint32_t>(range.count));
+  return writer.finish();
+}
+
+Result<Work> decode_lease(std::span<const std::byte> value) {
+  constexpr std::size_t kRangeBytes = 12;
+  if (value.empty() || value.size() > kWorkRangesMax * kRangeBytes) return Errc::bad_request;
+  FieldReader reader(value);
+  std::vector<WorkRange> ranges;
+  for (std::size_t i = 0; i < value.size() / kRangeBytes; ++i) {
+    WorkRange range;
+    range.first = reader.take<std::uint64_t>();
+    range.count = reader.take<std::uint32_t>();
+    ranges.push_back(range);
+  }
+  if (const auto whole = reader.finish(); !whole) return whole.error();
+  auto work = Work::of(ranges, kWorkRangesMax);
+  if (work && work->count() > kLeaseUnitsMax) return Errc::bad_request;
+  return work;
+}
+
+}  // namespace collab::directory

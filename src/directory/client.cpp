@@ -129,7 +129,8 @@ void Client::take_contacts(const std::vector<wire::KnownPeer>& contacts) {
       if (auto address = net::parse_address(text)) contact.addresses.push_back(std::move(*address));
     }
     contact.seen_ms = known.seen_ms;
-    contacts_.saw(std::move(contact), server_.unix_ms());
+    if (!contact.addresses.empty() && !net_.can_reach(contact.id)) net_.introduce(contact.id, contact.addresses);
+    contacts_.heard(std::move(contact), server_.unix_ms());
   }
 }
 

@@ -20,6 +20,7 @@ namespace collab::directory {
 struct Cursor {
   std::uint64_t instance = 0;
   std::uint64_t since = 0;
+  bool operator==(const Cursor&) const = default;
 };
 
 /// Everything that is read goes into the node's own `Server` by the same rules as what is put there; servers that an

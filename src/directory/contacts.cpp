@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <tuple>
 
 namespace collab::directory {
 namespace {
@@ -41,6 +42,14 @@ Result<Contact> parse_line(const std::string& line) {
 }  // namespace
 
 void Contacts::saw(Contact contact, std::int64_t now_ms) {
+  keep(std::move(contact), now_ms, true);
+}
+
+void Contacts::heard(Contact contact, std::int64_t now_ms) {
+  keep(std::move(contact), now_ms, false);
+}
+
+void Contacts::keep(Contact contact, std::int64_t now_ms, bool seen) {
   std::erase_if(contact.addresses,
                 [](const net::Address& address) { return address.host.size() > kContactHostBytesMax; });
   if (contact.addresses.empty()) return;
@@ -48,14 +57,18 @@ void Contacts::saw(Contact contact, std::int64_t now_ms) {
   contact.seen_ms = std::min(contact.seen_ms, now_ms);
   const auto known = contacts_.find(contact.id);
   if (known != contacts_.end()) {
-    if (known->second.seen_ms <= contact.seen_ms) known->second = std::move(contact);
+    Entry& entry = known->second;
+    if (entry.seen && !seen) return;
+    if (entry.seen == seen && entry.contact.seen_ms > contact.seen_ms) return;
+    entry = {std::move(contact), seen};
     return;
   }
   const PeerId id = contact.id;
-  contacts_.emplace(id, std::move(contact));
+  contacts_.emplace(id, Entry{std::move(contact), seen});
   if (contacts_.size() <= contacts_max_) return;
+  // hearsay goes first, then the one not seen for longest
   const auto oldest = std::min_element(contacts_.begin(), contacts_.end(), [](const auto& a, const auto& b) {
-    return a.second.seen_ms < b.second.seen_ms;
+    return std::tuple(a.second.seen, a.second.contact.seen_ms) < std::tuple(b.second.seen, b.second.contact.seen_ms);
   });
   contacts_.erase(oldest);
 }
@@ -72,15 +85,15 @@ std::vector<Contact> Contacts::pick(std::size_t count, Random& random) const {
 std::vector<Contact> Contacts::all() const {
   std::vector<Contact> contacts;
   contacts.reserve(contacts_.size());
-  for (const auto& [id, contact] : contacts_) contacts.push_back(contact);
+  for (const auto& [id, entry] : contacts_) contacts.push_back(entry.contact);
   return contacts;
 }
 
 std::string Contacts::text() const {
   std::string text(kFirstLine);
-  for (const auto& [id, contact] : contacts_) {
-    text += id.text() + " " + std::to_string(contact.seen_ms);
-    for (const net::Address& address : contact.addresses) text += " " + net::to_string(address);
+  for (const auto& [id, entry] : contacts_) {
+    text += id.text() + " " + std::to_string(entry.seen ? entry.contact.seen_ms : 0);  // 0: hearsay
+    for (const net::Address& address : entry.contact.addresses) text += " " + net::to_string(address);
     text += "\n";
   }
   const std::string sum = checksum(text);
@@ -110,7 +123,13 @@ std::optional<std::string> load_contacts(const std::filesystem::path& file, Cont
   const Bytes bytes = read_file(file, kFileBytesMax);
   auto parsed = Contacts::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (parsed) {
-    for (Contact& contact : *parsed) contacts.saw(std::move(contact), now_ms);
+    for (Contact& contact : *parsed) {
+      if (contact.seen_ms > 0) {
+        contacts.saw(std::move(contact), now_ms);
+      } else {
+        contacts.heard(std::move(contact), now_ms);
+      }
+    }
     return std::nullopt;
   }
   const std::filesystem::path aside = file.string() + ".damaged";

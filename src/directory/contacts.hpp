@@ -34,6 +34,8 @@ class Contacts {
   /// that are too long and addresses after the eighth are dropped, a contact without address is useless and ignored, a
   /// time after `now_ms` becomes `now_ms`.
   void saw(Contact contact, std::int64_t now_ms);
+  /// The same for what another peer told: it neither replaces nor displaces what this one has seen.
+  void heard(Contact contact, std::int64_t now_ms);
   /// Up to `count` different ones.
   std::vector<Contact> pick(std::size_t count, Random& random) const;
   /// Sorted by id.
@@ -46,8 +48,14 @@ class Contacts {
   static Result<std::vector<Contact>> parse(std::string_view text);
 
  private:
+  struct Entry {
+    Contact contact;
+    bool seen = false;  ///< by this peer
+  };
+  void keep(Contact contact, std::int64_t now_ms, bool seen);
+
   std::size_t contacts_max_;
-  std::map<PeerId, Contact> contacts_;
+  std::map<PeerId, Entry> contacts_;
 };
 
 /// Reads `file` into `contacts`. A damaged one is renamed to `<file>.damaged`, so that the node starts all the same.

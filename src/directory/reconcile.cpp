@@ -14,12 +14,17 @@ net::Answer answer_compare(const Storage& storage, const wire::Compare& compare)
   wire::Differing differing;
   std::vector<Version> versions;
   std::size_t bucket = compare.first;
-  for (; bucket < kBuckets && versions.size() < wire::kVersionsMax; ++bucket) {
+  SlotId after = compare.after;
+  for (; bucket < kBuckets; ++bucket, after = {}) {
     if (storage.bucket_hashes()[bucket] == compare.buckets[bucket]) continue;
-    const auto here = storage.versions(bucket);
-    if (!versions.empty() && versions.size() + here.size() > wire::kVersionsMax) break;
+    const std::size_t room = wire::kVersionsMax - versions.size();
+    if (room == 0) break;
+    const auto here = storage.versions(bucket, after, room);
     differing.buckets |= std::uint64_t(1) << bucket;
     versions.insert(versions.end(), here.begin(), here.end());
+    if (here.size() < room) continue;
+    differing.after = here.back().slot;  // there may be more: whoever makes records chooses their buckets
+    break;
   }
   differing.next = static_cast<std::uint32_t>(bucket);
   differing.versions = static_cast<std::uint32_t>(versions.size());
@@ -39,19 +44,22 @@ net::Answer answer_fetch(const Storage& storage, const wire::Fetch& fetch, std::
   return frame::encode(wire::Header(fetched), wire::pack_records(records));
 }
 
-/// What each side lacks of the buckets that differ.
+/// What each side lacks of the buckets that differ, as far as the answer tells.
 struct Missing {
   std::vector<SlotId> here;
   std::vector<SlotId> there;
 };
 
-Missing missing(const Storage& storage, std::uint64_t buckets, const std::vector<Version>& theirs) {
+Missing missing(const Storage& storage, const wire::Compare& asked, const wire::Differing& differing,
+                const std::vector<Version>& theirs) {
   Missing missing;
   std::map<SlotId, Version> there;
   for (const Version& version : theirs) there.emplace(version.slot, version);
   for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
-    if ((buckets >> bucket & 1U) == 0) continue;
-    for (const Version& mine : storage.versions(bucket)) {
+    if ((differing.buckets >> bucket & 1U) == 0) continue;
+    const bool cut = bucket == differing.next && differing.after != SlotId();
+    for (const Version& mine : storage.versions(bucket, bucket == asked.first ? asked.after : SlotId())) {
+      if (cut && mine.slot > differing.after) break;
       const auto found = there.find(mine.slot);
       if (found == there.end() || newer(mine, found->second)) missing.there.push_back(mine.slot);
       // equal, or theirs is older: nothing to take
@@ -139,10 +147,12 @@ Task<Result<Reconciled>> reconcile(net::Endpoint& net, Server& server, PeerId ot
     const auto answer = co_await ask<wire::Differing>(net, other, "directory.exchange", std::move(request), deadline);
     if (!answer) co_return answer.error();
     const wire::Differing& differing = answer->first;
-    if (differing.next <= compare.first || differing.next > kBuckets) co_return Errc::bad_request;
+    const bool further =
+        differing.next > compare.first || (differing.next == compare.first && differing.after > compare.after);
+    if (!further || differing.next > kBuckets) co_return Errc::bad_request;
     const auto theirs = wire::unpack_versions(answer->second, differing.versions);
     if (!theirs) co_return theirs.error();
-    Missing lacking = missing(server.storage(), differing.buckets, *theirs);
+    Missing lacking = missing(server.storage(), compare, differing, *theirs);
 
     const auto taken = co_await take(net, server, other, std::move(lacking.here), deadline);
     if (!taken) co_return taken.error();
@@ -151,6 +161,7 @@ Task<Result<Reconciled>> reconcile(net::Endpoint& net, Server& server, PeerId ot
     report.taken += *taken;
     report.given += *given;
     compare.first = differing.next;
+    compare.after = differing.after;
   }
   co_return report;
 }

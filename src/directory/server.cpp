@@ -169,7 +169,10 @@ Task<Answer> Server::on_put(PeerId from, Frame request) {
   auto records = wire::take_records(payload, message.records);
   if (!records || !payload.empty()) co_return Refusal(Errc::bad_request, "records");
 
-  const std::string origin = options_.origin ? options_.origin(from) : std::string();
+  // whoever brings records has their places on its account, or one connection could fill us with made-up owners;
+  // servers bring what others gave them
+  const bool counts = options_.origin && !servers().contains(from);
+  const std::string origin = counts ? options_.origin(from) : std::string();
   wire::Stored stored;
   std::vector<const SignedRecord*> in_the_way;
   std::vector<SlotId> slots;
@@ -177,7 +180,7 @@ Task<Answer> Server::on_put(PeerId from, Frame request) {
     const SlotId slot = slot_of(record.record);
     const bool own = record.record.owner == from;
     const auto source = own ? Storage::Source::put : Storage::Source::handed_on;
-    const auto offered = accept(std::move(record), source, own ? origin : std::string());
+    const auto offered = accept(std::move(record), source, origin);
     stored.outcomes.push_back(outcome_of(offered));
     if (offered.outcome == Storage::Outcome::older) slots.push_back(slot);
   }

@@ -267,12 +267,12 @@ const SignedRecord* Storage::find(const SlotId& slot) const {
   return entry == entries_.end() ? nullptr : &entry->second.record;
 }
 
-std::vector<Version> Storage::versions(std::size_t bucket) const {
+std::vector<Version> Storage::versions(std::size_t bucket, const SlotId& after, std::size_t count) const {
   SlotId first{};
   first[0] = static_cast<unsigned char>(bucket * (256 / kBuckets));
   std::vector<Version> versions;
-  for (auto entry = entries_.lower_bound(first); entry != entries_.end() && bucket_of(entry->first) == bucket;
-       ++entry) {
+  auto entry = after == SlotId() ? entries_.lower_bound(first) : entries_.upper_bound(after);
+  for (; entry != entries_.end() && bucket_of(entry->first) == bucket && versions.size() < count; ++entry) {
     versions.push_back(version_of(entry->first, entry->second.record.record));
   }
   return versions;

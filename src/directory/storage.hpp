@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -100,8 +101,9 @@ class Storage {
 
   /// One number per 64th of all slots; equal for two storages that keep the same versions.
   const std::array<std::uint64_t, kBuckets>& bucket_hashes() const noexcept { return bucket_hashes_; }
-  /// Sorted by slot.
-  std::vector<Version> versions(std::size_t bucket) const;
+  /// Sorted by slot; those behind `after`, at most `count`.
+  std::vector<Version> versions(std::size_t bucket, const SlotId& after = {},
+                                std::size_t count = std::numeric_limits<std::size_t>::max()) const;
 
   /// Forgets what expired more than `kExpiryBehindMsMax` ago. A record that was replaced by one with an earlier expiry
   /// keeps its slot until it has expired itself, so that nobody brings it back.

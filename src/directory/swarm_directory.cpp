@@ -210,10 +210,17 @@ Task<> SwarmDirectory::long_poll(std::string key) {
     question.key = key;
     question.from = followed_.at(key).cursors[*server];
     question.wait = options_.watch_wait;
-    const TimePoint deadline = clock_.now() + options_.watch_wait + options_.watch_grace;
+    const TimePoint asked_at = clock_.now();
+    const TimePoint deadline = asked_at + options_.watch_wait + options_.watch_grace;
     const auto read = co_await client_.read(*server, std::move(question), deadline);
     if (read) {
-      followed_.at(key).cursors[*server] = read->next;
+      auto& cursor = followed_.at(key).cursors[*server];
+      const bool nothing_new = read->next == cursor;
+      cursor = read->next;
+      // a server that answers at once without news must not keep us busy
+      if (nothing_new && clock_.now() < asked_at + options_.watch_wait / 4) {
+        co_await clock_.sleep_until(clock_.now() + options_.retry);
+      }
       continue;
     }
     log_.debug("directory.watch_failed", {{"server", server->short_text()}, {"why", read.error().message()}});

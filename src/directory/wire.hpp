@@ -33,7 +33,7 @@ inline constexpr std::size_t kContactsMax = 32;
 inline constexpr std::size_t kPageBytesMax = std::size_t(256) << 10U;
 inline constexpr std::size_t kPageRecordsMax = 2048;
 inline constexpr std::size_t kFetchMax = 128;
-inline constexpr std::size_t kVersionsMax = 8192;  ///< of one Differing, unless a single bucket has more
+inline constexpr std::size_t kVersionsMax = 2048;  ///< of one Differing
 /// Of any answer: a page, the servers, the contacts, the header.
 inline constexpr std::size_t kAnswerBytesMax = std::size_t(512) << 10U;
 inline constexpr std::size_t kPutBytesMax = std::size_t(64) << 10U;
@@ -97,16 +97,18 @@ struct Page {
 /// Server -> server: "where do we differ, from bucket `first` on?"
 struct Compare {
   std::uint32_t first = 0;
+  SlotId after{};                      ///< in bucket `first`: only slots behind it; zero: all
   std::vector<std::uint64_t> buckets;  ///< kBuckets hashes
-  MSGPACK_DEFINE_MAP(first, buckets)
+  MSGPACK_DEFINE_MAP(first, after, buckets)
 };
 
 /// Payload: the versions in the differing buckets of first..next, sorted: slot (16) | u64 sequence | i64 expires_ms.
 struct Differing {
   std::uint64_t buckets = 0;  ///< bit b: bucket b differs and is in the payload
   std::uint32_t next = 0;     ///< compare again from here; kBuckets: that was all
+  SlotId after{};             ///< where bucket `next` was cut, because it is large; zero: it is not in the payload
   std::uint32_t versions = 0;
-  MSGPACK_DEFINE_MAP(buckets, next, versions)
+  MSGPACK_DEFINE_MAP(buckets, next, after, versions)
 };
 
 /// "Send me these." Payload: `slots` times a slot (16).

@@ -95,6 +95,24 @@ TEST_CASE("contacts: at most so many, the one not seen for longest goes, and nob
   CHECK(contacts.pick(9, random).size() == 3);
 }
 
+TEST_CASE("contacts: hearsay neither replaces nor displaces what this peer has seen") {
+  Contacts contacts(3);
+  for (unsigned char i = 1; i <= 2; ++i) contacts.saw(contact(i, 1000), 5000);
+  for (unsigned char i = 1; i <= 50; ++i) {
+    Contact invented = contact(i, 5000);
+    invented.addresses.resize(1);
+    contacts.heard(invented, 5000);
+  }
+  CHECK(contacts.size() == 3);
+  std::size_t own = 0;
+  for (const Contact& one : contacts.all()) own += one.addresses.size() == 2 ? 1U : 0U;
+  CHECK(own == 2);
+  contacts.saw(contact(60, 2000), 5000);  // and what was heard makes room for what is seen
+  own = 0;
+  for (const Contact& one : contacts.all()) own += one.addresses.size() == 2 ? 1U : 0U;
+  CHECK(own == 3);
+}
+
 TEST_CASE("peer record: it survives the trip, and bounds hold") {
   PeerRecord peer;
   peer.listen = {{"203.0.113.5", 4600}, {"2001:db8::7", 4600}};

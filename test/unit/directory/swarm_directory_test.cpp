@@ -364,6 +364,39 @@ TEST_CASE("server: one that missed everything has it after a comparison") {
   world.run(scenario());
 }
 
+TEST_CASE("server: a bucket of any size is compared in pieces that fit an answer") {
+  World world;
+  const auto scenario = [&]() -> Task<> {
+    world.add_swarm(2, 0);
+    co_await world.sleep(1s);
+    Server& full = world.nodes[0]->server;
+    std::size_t in_one_bucket = 0;
+    for (unsigned owner = 1000; in_one_bucket < wire::kVersionsMax + 300; ++owner) {
+      const Identity identity = test::test_identity(owner);
+      unsigned of_owner = 0;
+      for (unsigned i = 0; of_owner < 60; ++i) {  // whoever makes records chooses where they lie
+        Record draft;
+        draft.key = "k";
+        draft.owner = identity.id();
+        draft.subkey = std::to_string(i);
+        draft.sequence = 1;
+        draft.expires_ms = full.unix_ms() + 60'000;
+        if (slot_of(draft)[0] >= 256 / kBuckets) continue;
+        const auto kept = full.accept(sign_record(identity, "bengali", draft), Storage::Source::read);
+        REQUIRE(kept.outcome == Storage::Outcome::stored);
+        ++of_owner;
+        ++in_one_bucket;
+      }
+    }
+    const std::size_t records = full.storage().size();
+    const auto equal = [&] { return world.nodes[1]->server.storage().size() >= records; };
+    const Duration took = co_await world.until(equal, 30s);
+    CHECK(took < 30s);
+    co_await world.stop();
+  };
+  world.run(scenario());
+}
+
 TEST_CASE("swarm directory: without any server nothing is founded, get says gone, nobody is connected") {
   World world;
   const auto scenario = [&]() -> Task<> {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
 #include <utility>
 
 namespace collab::matchmaking {
@@ -39,6 +40,42 @@ std::uint64_t number(const Digest& digest) {
   return value;
 }
 
+/// Rank in the list sorted by H(grid id, peer id), written in the radices of dimensions 2 to d.
+std::vector<Digits> first_digits(const Grid& grid, std::span<const PeerId> peers) {
+  std::vector<std::pair<Digest, std::size_t>> places;
+  for (std::size_t i = 0; i < peers.size(); ++i)
+    places.emplace_back(Hasher("collab grid place").add(grid.id).add(peers[i].key).finish(), i);
+  std::sort(places.begin(), places.end());
+  std::vector<Digits> digits(peers.size());
+  for (std::size_t place = 0; place < places.size(); ++place) {
+    std::uint64_t rest = place;
+    for (std::size_t k = 1; k < grid.radices.size(); ++k) {
+      digits[places[place].second].push_back(static_cast<std::uint32_t>(rest % grid.radices[k]));
+      rest /= grid.radices[k];
+    }
+  }
+  return digits;
+}
+
+/// The slot in the dimension of `round` of the peer at `position` of a cell. Surplus peers begin at a slot of the
+/// cell's own, or the first columns would get them all.
+std::uint32_t slot_at(const Grid& grid, const Digits& digits, std::uint32_t round, std::uint64_t epoch,
+                      std::uint64_t position) {
+  const std::uint32_t radix = grid.radices[round - 1];
+  if (position < radix) return static_cast<std::uint32_t>(position);
+  Hasher hasher("collab grid surplus");
+  hasher.add(grid.id).add(epoch).add(std::uint64_t(round));
+  for (const std::uint32_t digit : digits) hasher.add(std::uint64_t(digit));
+  return static_cast<std::uint32_t>((position + number(hasher.finish()) % radix) % radix);
+}
+
+void move_on(Digits& digits, std::uint32_t& dropped, std::uint32_t slot) {
+  if (digits.empty()) return;
+  dropped = digits.front();
+  digits.erase(digits.begin());
+  digits.push_back(slot);
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> radices_for(std::uint64_t peers, std::size_t group_size_max) {
@@ -67,43 +104,41 @@ Result<> check_radices(std::span<const std::uint32_t> radices) {
   return {};
 }
 
-std::vector<Digits> first_digits(const Grid& grid, std::span<const PeerId> peers) {
-  std::vector<std::pair<Digest, std::size_t>> places;
-  for (std::size_t i = 0; i < peers.size(); ++i)
-    places.emplace_back(Hasher("collab grid place").add(grid.id).add(peers[i].key).finish(), i);
-  std::sort(places.begin(), places.end());
-  std::vector<Digits> digits(peers.size());
-  for (std::size_t place = 0; place < places.size(); ++place) {
-    std::uint64_t rest = place;
-    for (std::size_t k = 1; k < grid.radices.size(); ++k) {
-      digits[places[place].second].push_back(static_cast<std::uint32_t>(rest % grid.radices[k]));
-      rest /= grid.radices[k];
+Schedule::Schedule(const Grid& grid, std::vector<PeerId> peers, std::uint64_t epoch) : peers_(std::move(peers)) {
+  std::sort(peers_.begin(), peers_.end());
+  std::vector<Place> now(peers_.size());
+  const auto first = first_digits(grid, peers_);
+  for (std::size_t i = 0; i < peers_.size(); ++i) now[i].digits = first[i];
+  for (std::uint32_t round = 1; round <= grid.rounds(); ++round) {
+    places_.push_back(now);
+    std::map<Digits, std::uint64_t> seated;
+    for (Place& place : now) {  // by id within each cell
+      const std::uint64_t position = seated[place.digits]++;
+      move_on(place.digits, place.dropped, slot_at(grid, place.digits, round, epoch, position));
     }
   }
-  return digits;
 }
 
-std::uint32_t slot_of(const Grid& grid, const Group& group, std::size_t rank) {
-  assert(group.round >= 1 && group.round <= grid.rounds() && rank < group.roster.size());
-  const std::uint32_t radix = grid.radices[group.round - 1];
-  if (rank < radix) return static_cast<std::uint32_t>(rank);
-  return static_cast<std::uint32_t>((rank + number(group.id) % radix) % radix);  // else the first cells get them all
+std::optional<std::size_t> Schedule::index_of(const PeerId& peer) const {
+  const auto found = std::lower_bound(peers_.begin(), peers_.end(), peer);
+  if (found == peers_.end() || *found != peer) return std::nullopt;
+  return static_cast<std::size_t>(found - peers_.begin());
 }
 
-std::uint32_t slot_without_group(const Grid& grid, const PeerId& peer, std::uint64_t epoch, std::uint32_t round) {
-  assert(round >= 1 && round <= grid.rounds());
-  const Digest digest = Hasher("collab grid slot").add(peer.key).add(epoch).add(std::uint64_t(round)).finish();
-  return static_cast<std::uint32_t>(number(digest) % grid.radices[round - 1]);
+const Digits& Schedule::digits(const PeerId& peer, std::uint32_t round) const {
+  return places_.at(round - 1).at(index_of(peer).value()).digits;
 }
 
-Moved advance(Digits digits, std::uint32_t slot) {
-  if (digits.empty()) return {};
-  Moved moved;
-  moved.dropped = digits.front();
-  digits.erase(digits.begin());
-  digits.push_back(slot);
-  moved.digits = std::move(digits);
-  return moved;
+std::uint32_t Schedule::dropped(const PeerId& peer, std::uint32_t round) const {
+  return places_.at(round - 1).at(index_of(peer).value()).dropped;
+}
+
+std::vector<PeerId> Schedule::group(const PeerId& peer, std::uint32_t round) const {
+  const Digits& mine = digits(peer, round);
+  std::vector<PeerId> group;
+  for (std::size_t i = 0; i < peers_.size(); ++i)
+    if (places_[round - 1][i].digits == mine) group.push_back(peers_[i]);
+  return group;
 }
 
 std::string key_text(const std::string& bundle, const Grid& grid, const Digits& digits) {

@@ -3,12 +3,16 @@
 // arXiv 2103.03239, section 3.1). Pure; the same on every peer that knows the grid and the list of peers.
 //
 // A grid of d dimensions has radices m_1 … m_d whose product is at most the number of peers: every cell is filled, and
-// surplus peers share cells. A peer's key has d - 1 digits; peers with equal keys form a group. After round t the
-// oldest digit is dropped and the slot in that group appended, so no two groupmates meet again within a pass.
+// surplus peers share cells. A peer's key in a round has d - 1 digits; peers with equal keys form a group. After each
+// round the oldest digit is dropped and the slot in that group appended, so no two groupmates meet again within a pass.
+//
+// The slot is the place among all who belong to the cell, not among those who came: whoever is missing leaves its own
+// place empty and shifts nobody. So the whole pass can be foreseen, and its groups need not find each other.
 
 #include "matchmaking/group.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,21 +36,31 @@ Result<> check_radices(std::span<const std::uint32_t> radices);
 /// A key's digits, oldest first.
 using Digits = std::vector<std::uint32_t>;
 
-/// Where each of `peers` is before the first round, in their order: the rank in the list sorted by H(grid id, peer id),
-/// written in the radices of dimensions 2 to d. No peer twice.
-std::vector<Digits> first_digits(const Grid& grid, std::span<const PeerId> peers);
+/// Where everybody is in each round of one pass: a function of grid, peers and epoch.
+class Schedule {
+ public:
+  /// No peer twice; their order does not matter.
+  Schedule(const Grid& grid, std::vector<PeerId> peers, std::uint64_t epoch);
 
-/// The slot in dimension `round` (1..d) that `rank` of a committed group of that round takes with it.
-std::uint32_t slot_of(const Grid& grid, const Group& group, std::size_t rank);
-/// The slot of a peer whose group did not commit.
-std::uint32_t slot_without_group(const Grid& grid, const PeerId& peer, std::uint64_t epoch, std::uint32_t round);
+  std::uint32_t rounds() const noexcept { return static_cast<std::uint32_t>(places_.size()); }
+  bool contains(const PeerId& peer) const { return index_of(peer).has_value(); }
+  /// Of a peer of the list, in `round` (from 1).
+  const Digits& digits(const PeerId& peer, std::uint32_t round) const;
+  /// The digit that it dropped after the round before: orders the sums of this one. 0 in round 1.
+  std::uint32_t dropped(const PeerId& peer, std::uint32_t round) const;
+  /// Who has the same digits in that round, itself included, sorted by id.
+  std::vector<PeerId> group(const PeerId& peer, std::uint32_t round) const;
 
-/// After a round: what is dropped orders the sums of the next round.
-struct Moved {
-  Digits digits;
-  std::uint32_t dropped = 0;
+ private:
+  struct Place {
+    Digits digits;
+    std::uint32_t dropped = 0;
+  };
+  std::optional<std::size_t> index_of(const PeerId& peer) const;
+
+  std::vector<PeerId> peers_;               // sorted by id
+  std::vector<std::vector<Place>> places_;  // by round, by index
 };
-Moved advance(Digits digits, std::uint32_t slot);
 
 /// `bundle`/grid id/digits: at most wire::kKeyBytesMax for bundles of up to 80 bytes.
 std::string key_text(const std::string& bundle, const Grid& grid, const Digits& digits);

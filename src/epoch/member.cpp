@@ -49,6 +49,15 @@ matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roste
   return plan;
 }
 
+/// Lets the trainer go on, whichever way the epoch ends.
+struct Release {
+  explicit Release(Bridge& of) : bridge(of) {}
+  ~Release() { bridge.release(); }
+  Release(const Release&) = delete;
+  Release& operator=(const Release&) = delete;
+  Bridge& bridge;
+};
+
 /// Ranks whose signed Hold proves that they have the result.
 std::uint64_t holders(const averaging::CommittedRound& round) {
   std::uint64_t mask = 0;
@@ -184,6 +193,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.all_reduce = options_.all_reduce;
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   const EpochContext node{averaging, matchmaker_, context_.tracker, bridge_, options_.codecs};
+  const Release release(bridge_);
   auto report = co_await run_epoch(node, options);
   if (report) {
     committed(std::move(*report));
@@ -223,11 +233,13 @@ void Member::committed(EpochReport report) {
   event.epoch = epoch_;
   event.report = std::move(report);
   on_event_(event);
+  bridge_.release();  // not before: a user's step() that sees the new epoch says that it was committed
 }
 
 /// Samples are back in the accumulator. What now depends on whether the others went on.
 Task<> Member::after_failure(boost::system::error_code why) {
   using matchmaking::NoGroup;
+  bridge_.release();
   if (leaving_ || why == NoGroup::left) co_return;
   const bool epoch_is_over = why == NoGroup::begun || why == Errc::stale;
   if (epoch_is_over) {

@@ -62,7 +62,7 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
   co_return group;
 }
 
-/// Awaits the microbatch in hand. From here until release() the trainer stands still.
+/// Awaits the microbatch in hand. From here until the caller releases it the trainer stands still.
 Task<Result<>> hand_over(Bridge& bridge, std::shared_ptr<Contribution> mine) {
   bridge.hold();
   const auto take = [mine](Trainer& trainer) {
@@ -93,15 +93,6 @@ Task<Result<Digest>> step(Bridge& bridge, std::shared_ptr<Contribution> averaged
   co_return stepped->parameters;
 }
 
-/// Lets the trainer go on whichever way the epoch ends.
-struct Release {
-  explicit Release(Bridge& of) : bridge(of) {}
-  ~Release() { bridge.release(); }
-  Release(const Release&) = delete;
-  Release& operator=(const Release&) = delete;
-  Bridge& bridge;
-};
-
 }  // namespace
 
 Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
@@ -113,7 +104,6 @@ Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
   if (!group) co_return group.error();  // nothing has changed: the samples wait for the next try
   const TimePoint stands = clock.now();
 
-  const Release release(node.bridge);
   const auto mine = std::make_shared<Contribution>();
   mine->values.resize(options.values);
   const auto handed = co_await hand_over(node.bridge, mine);

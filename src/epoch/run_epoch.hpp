@@ -47,7 +47,8 @@ struct EpochReport {
   Duration stepping{};
 };
 
-/// Waits until the swarm has its target batch, averages with the group, and has the trainer take the step.
+/// Waits until the swarm has its target batch, averages with the group, and has the trainer take the step. However it
+/// ends, the caller releases the bridge: the trainer goes on when its user can know what has happened.
 ///
 /// Errors, all with parameters unchanged and the samples back in the accumulator: a matchmaking::NoGroup; `late` when
 /// the round failed; `stale` when the others committed without this peer; `gone` when the trainer has left;

@@ -223,7 +223,9 @@ StepResult Optimizer::wait(Duration patience) {
   if (inner_->parts.left) throw Stopped("this peer has left the run");
   const std::uint64_t before = epoch();
   const auto stepped = [this, before] { return epoch() != before; };
-  inner_->bridge->wait(inner_->trainer, stepped, std::chrono::steady_clock::now() + patience);
+  const TimePoint start = inner_->parts.runtime.clock().now();
+  inner_->bridge->wait(inner_->trainer, stepped, start + patience);
+  inner_->rate.pause(start, inner_->parts.runtime.clock().now());
   inner_->parts.check();
   inner_->parts.deliver_events();
   return inner_->take_result();

@@ -1,6 +1,8 @@
 #pragma once
 // Gradients of microbatches, summed until the swarm has its target batch.
 
+#include "tensor/view.hpp"
+
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -14,8 +16,9 @@ class GradientAccumulator {
   explicit GradientAccumulator(std::size_t values) : sum_(values, 0.0F) {}
 
   std::size_t values() const noexcept { return sum_.size(); }
-  /// Adds the mean gradient of `samples` > 0 samples. False, and nothing is added, when a value is NaN or infinite.
-  bool add(std::span<const float> mean_gradient, std::uint64_t samples);
+  /// Adds the mean gradient of `samples` > 0 samples: one pass over each piece where it lies, no copy. False, and
+  /// nothing is added, when a value is NaN or infinite.
+  bool add(std::span<const FlatPiece> mean_gradient, std::uint64_t samples);
   /// Writes the mean gradient per sample and forgets it; zeros when there is none. Returns the samples behind it.
   std::uint64_t hand_over(std::span<float> mean_gradient);
   /// Puts back what was handed over, beside what has been added since.

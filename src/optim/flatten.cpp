@@ -26,6 +26,12 @@ std::span<float> span_of(const at::Tensor& flat) {
   return {flat.mutable_data_ptr<float>(), static_cast<std::size_t>(flat.numel())};
 }
 
+/// Whether the values of `found` can be read as those of `view`, which is contiguous.
+bool lies_as(const at::Tensor& found, const at::Tensor& view) {
+  return found.layout() == at::kStrided && found.device() == view.device() &&
+         found.scalar_type() == view.scalar_type() && found.sizes() == view.sizes() && found.is_contiguous();
+}
+
 void check(const std::vector<NamedTensor>& tensors) {
   const std::string remedy = "train float32 parameters of one device, with requires_grad, made outside of autograd";
   if (tensors.empty()) throw Failure(ExitCode::usage, "the model has no parameters", remedy);
@@ -61,10 +67,12 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> tensors) {
     view.copy_(tensors_[i]);
     tensors_[i].set_data(view);
   });
-  for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
-    if (tensors_[i].grad().defined()) view.copy_(tensors_[i].grad());
-    tensors_[i].mutable_grad() = view;
-  });
+  if (!on_device.device().is_cpu()) {
+    for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
+      if (tensors_[i].grad().defined()) view.copy_(tensors_[i].grad());
+      tensors_[i].mutable_grad() = view;
+    });
+  }
   if (device_values_.device().is_cpu()) {
     host_values_ = device_values_;
     host_gradients_ = device_gradients_;
@@ -77,8 +85,7 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> tensors) {
   host_values_.copy_(device_values_);
   for_each_view(tensors_, host_values_,
                 [&](std::size_t, const at::Tensor& view) { masters_.push_back(view.detach().requires_grad_()); });
-  for_each_view(tensors_, host_gradients_,
-                [&](std::size_t i, const at::Tensor& view) { masters_[i].mutable_grad() = view; });
+  attach_gradients();
 }
 
 std::span<float> FlatParameters::parameters() const {
@@ -99,20 +106,46 @@ void FlatParameters::collect_gradients() {
       view.zero_();
     tensors_[i].mutable_grad() = view;
   });
-  if (!host_gradients_.is_same(device_gradients_)) host_gradients_.copy_(device_gradients_);
+  if (!on_host()) host_gradients_.copy_(device_gradients_);
 }
 
-void FlatParameters::zero_gradients() {
+std::vector<FlatPiece> FlatParameters::gradient_pieces() {
+  if (!on_host()) {
+    collect_gradients();
+    return {{0, gradients()}};
+  }
+  const at::NoGradGuard no_grad;
+  std::vector<FlatPiece> pieces;
+  std::size_t offset = 0;
+  for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
+    if (tensors_[i].grad().defined()) {
+      if (!lies_as(tensors_[i].grad(), view)) tensors_[i].mutable_grad() = view.copy_(tensors_[i].grad());
+      pieces.push_back({offset, span_of(tensors_[i].grad())});
+    }
+    offset += static_cast<std::size_t>(view.numel());
+  });
+  return pieces;
+}
+
+void FlatParameters::clear_gradients() {
+  if (on_host()) {
+    for (const at::Tensor& tensor : tensors_) tensor.mutable_grad() = at::Tensor();
+    return;
+  }
   const at::NoGradGuard no_grad;
   for_each_view(tensors_, device_gradients_,
                 [&](std::size_t i, const at::Tensor& view) { tensors_[i].mutable_grad() = view; });
   device_gradients_.zero_();
-  if (!host_gradients_.is_same(device_gradients_)) host_gradients_.zero_();
+}
+
+void FlatParameters::attach_gradients() {
+  for_each_view(masters_, host_gradients_,
+                [&](std::size_t i, const at::Tensor& view) { masters_[i].mutable_grad() = view; });
 }
 
 void FlatParameters::publish_parameters() {
   const at::NoGradGuard no_grad;
-  if (!host_values_.is_same(device_values_)) device_values_.copy_(host_values_);
+  if (!on_host()) device_values_.copy_(host_values_);
 }
 
 }  // namespace collab::optim

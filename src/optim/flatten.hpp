@@ -2,6 +2,7 @@
 // The border between libtorch and everything else: tensors on one side, flat float32 memory on the other.
 
 #include "tensor/schema.hpp"
+#include "tensor/view.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -24,10 +25,11 @@ std::vector<NamedTensor> named_parameters(const torch::nn::Module& module);
 
 /// Parameters, and apart from them gradients, as one flat vector each, in main memory.
 ///
-/// On the CPU the tensors themselves become views of it, so nothing is ever copied. On another device they become
-/// views of a flat tensor there, and the host keeps masters: `collect_gradients` and `publish_parameters` move values.
-/// Tensors and their `.grad` keep working as before; a `.grad` that somebody replaced or reset is taken over by
-/// `collect_gradients`. Not thread-safe; not while a backward runs.
+/// On the CPU the tensors themselves become views of it. Their `.grad` is whatever backward puts there: after
+/// `clear_gradients` it is none, so that backward need not add to what would be zeros, and `gradient_pieces` reads it
+/// where it lies. On another device tensors and `.grad` are views of flat tensors there, and the host keeps masters:
+/// `gradient_pieces`, `collect_gradients` and `publish_parameters` move values.
+/// A `.grad` that somebody replaced or reset is legal. Not thread-safe; not while a backward runs.
 class FlatParameters {
  public:
   /// Throws `Failure(usage)` when there is no tensor, one is not a float32 leaf that requires gradients, or devices are
@@ -41,13 +43,21 @@ class FlatParameters {
   /// Masters with their `.grad`, one per entry of the schema: what an optimizer steps. On the CPU the model's own.
   const std::vector<at::Tensor>& masters() const noexcept { return masters_; }
 
-  /// Brings `gradients()` up to date with what backward left in `.grad`.
+  /// What backward left in `.grad`; valid until the next backward or call of something here that is not const. On the
+  /// CPU nothing is copied, unless somebody put a tensor there that has not the parameter's layout.
+  std::vector<FlatPiece> gradient_pieces();
+  /// Brings `gradients()` up to date with what backward left in `.grad`, which becomes a view of it.
   void collect_gradients();
-  void zero_gradients();
+  /// As `zero_grad()` does it: `.grad` is none, or zeros on another device.
+  void clear_gradients();
+  /// Makes the `.grad` of `masters()` views of `gradients()`, whose values are then the caller's to write.
+  void attach_gradients();
   /// Shows the model what was written to `parameters()`.
   void publish_parameters();
 
  private:
+  bool on_host() const { return host_values_.is_same(device_values_); }
+
   std::vector<at::Tensor> tensors_;  ///< the model's
   std::vector<at::Tensor> masters_;
   Schema schema_;

@@ -22,9 +22,8 @@ void append(Bytes& bytes, std::span<const float> values) {
 }  // namespace
 
 bool ModelTrainer::add_microbatch(std::uint64_t samples, double loss) {
-  stepper_.collect_gradients();
-  const bool finite = gathered_.add(stepper_.gradients(), samples);
-  stepper_.zero_gradients();
+  const bool finite = gathered_.add(stepper_.gradient_pieces(), samples);
+  stepper_.clear_gradients();
   if (finite && std::isfinite(loss)) {
     loss_sum_ += loss * static_cast<double>(samples);
     loss_samples_ += samples;

@@ -17,7 +17,7 @@ class ModelTrainer final : public epoch::Trainer {
   explicit ModelTrainer(Stepper& stepper) : stepper_(stepper), gathered_(stepper.schema().values()) {}
 
   /// Takes over what backward left in the gradients: the mean over `samples` > 0 samples. False when it is NaN or
-  /// infinite: the microbatch is dropped whole. The gradients are zero afterwards. `loss`: NaN when unknown.
+  /// infinite: the microbatch is dropped whole. The gradients are none afterwards. `loss`: NaN when unknown.
   bool add_microbatch(std::uint64_t samples, double loss);
 
   /// Of the parameters: one more than the last step's, or a restored snapshot's.

@@ -41,7 +41,7 @@ struct OptimizerOptions {
 
 /// Parameters of one model, trained by everybody in the run. All calls on one thread, the trainer's.
 ///
-/// The module's parameters become views of one vector; `.grad` likewise. A replaced or reset `.grad` is legal.
+/// The module's parameters become views of one vector. A replaced or reset `.grad` is legal.
 class Optimizer {
  public:
   /// Starts the collaboration if nobody has. Names, order and shapes come from the module; a shared tensor counts once.
@@ -59,7 +59,7 @@ class Optimizer {
   /// step() does it when nobody has. `waiting` is called about once a second; returning false gives up (false then).
   bool join(const std::function<bool()>& waiting = {});
 
-  /// After `backward()` of a mean loss over `samples` > 0 samples. Blocks only while a round is due; gradients are zero
+  /// After `backward()` of a mean loss over `samples` > 0 samples. Blocks only while a round is due; gradients are none
   /// afterwards. `loss`: shown to people; NaN: unknown. Throws Stopped.
   StepResult step(std::int64_t samples, double loss = std::numeric_limits<double>::quiet_NaN());
 

@@ -39,14 +39,14 @@ StepReport Stepper::step(std::span<const float> averaged, std::uint64_t epoch) {
   const auto gradients = flat_.gradients();
   assert(averaged.size() == gradients.size());
   if (epoch % options_.backup_every == 0) take_snapshot();
-  flat_.zero_gradients();
+  flat_.attach_gradients();
   std::copy(averaged.begin(), averaged.end(), gradients.begin());
 
   StepReport report;
   report.gradient_norm = clip_norm(gradients, options_.grad_norm_max);
   if (!std::isfinite(report.gradient_norm)) {
     report.outcome = StepOutcome::skipped;
-    flat_.zero_gradients();
+    flat_.clear_gradients();
     count_bad_step("the averaged gradient is not finite");
     return report;
   }
@@ -54,7 +54,7 @@ StepReport Stepper::step(std::span<const float> averaged, std::uint64_t epoch) {
   if (options_.schedule) group.set_lr(options_.schedule(epoch));
   report.learning_rate = group.get_lr();
   optimizer_->step();
-  flat_.zero_gradients();
+  flat_.clear_gradients();
 
   if (all_finite(flat_.parameters())) {
     bad_steps_ = 0;

@@ -47,13 +47,15 @@ class Stepper {
   const Schema& schema() const noexcept { return flat_.schema(); }  ///< of parameters and gradients alike
   /// In main memory; write only through `load_state`.
   std::span<const float> parameters() const { return flat_.parameters(); }
-  /// What backward has added up since the last `zero_gradients`; call `collect_gradients` first.
+  /// What backward has added up since the last `clear_gradients`; as in FlatParameters.
+  std::vector<FlatPiece> gradient_pieces() { return flat_.gradient_pieces(); }
+  void clear_gradients() { flat_.clear_gradients(); }
+  /// The same in one vector, after `collect_gradients`.
   std::span<float> gradients() { return flat_.gradients(); }
   void collect_gradients() { flat_.collect_gradients(); }
-  void zero_gradients() { flat_.zero_gradients(); }
 
   /// One optimizer step with `averaged`, whose length is the schema's. Uses the gradients as its workspace: what is in
-  /// them must have been taken out before; they are zero afterwards.
+  /// them must have been taken out before; they are none afterwards.
   /// Throws `Failure(training_stopped)` after `bad_steps_max` bad steps in a row.
   StepReport step(std::span<const float> averaged, std::uint64_t epoch);
 

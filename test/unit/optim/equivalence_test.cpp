@@ -176,7 +176,7 @@ Trace alone(std::uint64_t epochs) {
     trace.losses.push_back(toy.gradients(epoch * kBatch, kBatch));
     stepper.collect_gradients();
     const std::vector<float> gradients(stepper.gradients().begin(), stepper.gradients().end());
-    stepper.zero_gradients();
+    stepper.clear_gradients();
     stepper.step(gradients, epoch);
   }
   trace.parameters.assign(stepper.parameters().begin(), stepper.parameters().end());

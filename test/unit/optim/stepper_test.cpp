@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <torch/optim/adamw.h>
@@ -39,7 +40,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
 
-TEST_CASE("flatten: parameters and gradients are views, so neither side copies") {
+TEST_CASE("flatten: parameters are views, and gradients are read where backward put them") {
   auto model = small_model();
   FlatParameters flat(model);
   CHECK(flat.schema().tensors[1].name == "a.bias");
@@ -47,12 +48,30 @@ TEST_CASE("flatten: parameters and gradients are views, so neither side copies")
   CHECK(copy(flat.parameters()) == std::vector<float>{0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25});
   flat.parameters()[7] = 9;
   CHECK(model[1].second[1].item<float>() == 9);
-  for (int pass = 1; pass <= 2; ++pass) {  // backward adds into the views
+  for (int pass = 1; pass <= 2; ++pass) {
     (model[0].second.sum() * 2 + model[1].second.sum()).backward();
-    flat.collect_gradients();
-    CHECK(flat.gradients()[0] == 2 * pass);
-    CHECK(flat.gradients()[7] == pass);
+    const auto pieces = flat.gradient_pieces();
+    REQUIRE(pieces.size() == 2);
+    CHECK(pieces[0].values.data() == model[0].second.grad().const_data_ptr<float>());
+    CHECK(pieces[0].values[5] == 2 * pass);
+    CHECK(pieces[1].offset == 6);
+    CHECK(pieces[1].values[1] == pass);
   }
+  flat.clear_gradients();
+  CHECK_FALSE(model[0].second.grad().defined());
+  model[1].second.sum().backward();
+  CHECK(flat.gradient_pieces().size() == 1);
+}
+
+TEST_CASE("flatten: a gradient of another layout is copied, value by value where it belongs") {
+  auto model = small_model();
+  FlatParameters flat(model);
+  const at::Tensor turned = at::arange(6, at::kFloat).view({2, 3});
+  model[0].second.mutable_grad() = turned.t();
+  REQUIRE(model[0].second.sizes() == turned.t().sizes());
+  const auto pieces = flat.gradient_pieces();
+  REQUIRE(pieces.size() == 1);
+  CHECK(copy(pieces[0].values) == std::vector<float>{0, 3, 1, 4, 2, 5});
 }
 
 TEST_CASE("flatten: a gradient that was reset or replaced is taken over, and the view comes back") {
@@ -88,7 +107,7 @@ TEST_CASE("stepper: equal averages keep two peers equal, and the schedule decide
   }
   CHECK(flat_state(one) == flat_state(two));
   CHECK(one.parameters()[0] != 0.5F);
-  CHECK(one.gradients()[0] == 0);
+  CHECK(one.gradient_pieces().empty());
 }
 
 TEST_CASE("stepper: the averaged gradient is clipped, so its length beyond the bound does not matter") {

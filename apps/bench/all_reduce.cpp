@@ -1,14 +1,13 @@
 #include "all_reduce.hpp"
 
 #include "base/text.hpp"
+#include "statistics.hpp"
 #include "swarm.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cassert>
-#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -18,24 +17,11 @@ namespace {
 
 using nlohmann::json;
 
-double median(std::vector<double> values) {
-  assert(!values.empty());
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 template <class Field>
 std::vector<double> each(const std::vector<RoundFigures>& rounds, Field field) {
   std::vector<double> values;
   for (const RoundFigures& round : rounds) values.push_back(field(round));
   return values;
-}
-
-/// Runnable processes of the machine, averaged over the last minute.
-double load() {
-  double average = 0;
-  return ::getloadavg(&average, 1) == 1 ? average : -1;
 }
 
 struct Figures {

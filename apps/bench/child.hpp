@@ -3,6 +3,7 @@
 
 #include "base/clock.hpp"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <sys/types.h>
@@ -10,21 +11,30 @@
 
 namespace collab::bench {
 
-/// This program, started once more with other arguments. It ends when its owner does, however that ends: the socket
-/// that is its standard input and output closes, and the kernel kills it.
+inline constexpr const char* kThisProgram = "/proc/self/exe";
+
+/// This program, started once more with other arguments, or another one. It ends when its owner does, however that
+/// ends: the socket that is its standard input and output closes, and the kernel kills it.
 class Child {
  public:
   /// `name`: for messages. Throws `Failure(machine)` when no process can be started.
-  Child(std::string name, const std::vector<std::string>& arguments);
+  Child(std::string name, const std::vector<std::string>& arguments,
+        const std::filesystem::path& program = kThisProgram);
   /// Gives it two seconds to end by itself.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// Throws `Failure(machine)` when it has ended.
+  /// Asks it to end by SIGTERM.
+  void terminate() noexcept;
+
+  /// Throws as `read_line` does when it has ended.
   void write_line(const std::string& line);
-  /// The next line. Throws `Failure(machine)`, saying how it ended, when it has; or when nothing came in time.
+  /// The next line. Throws `Failure`, saying how it ended, when it has: with its own exit code if it said what was
+  /// wrong (it told so on stderr), else `machine`; also `machine` when nothing came in time.
   std::string read_line(TimePoint deadline);
+  /// Reads and forgets what it has said so far, so that it never waits for us. Throws as `read_line` does.
+  void skip_lines();
   /// Whether a line, or the end, can be read at once.
   int descriptor() const noexcept { return socket_; }
   bool has_line() const noexcept { return received_.find('\n') != std::string::npos; }
@@ -32,6 +42,8 @@ class Child {
  private:
   [[noreturn]] void ended();
   void stop() noexcept;
+  /// Reads once. False: nothing was there, with `flags` MSG_DONTWAIT.
+  bool receive(int flags);
 
   std::string name_;
   pid_t pid_ = -1;
@@ -39,10 +51,12 @@ class Child {
   std::string received_;
 };
 
-/// The index of a child that has said something, or has ended. `waited[i]`: whether child i is of interest; one at
-/// least is. Throws `Failure(machine)` when nobody spoke in time.
-std::size_t first_to_speak(const std::vector<std::unique_ptr<Child>>& children, const std::vector<bool>& waited,
-                           TimePoint deadline);
+using Children = std::vector<std::unique_ptr<Child>>;
+
+/// Waits for one line from each child i with `whom[i]`: their lines, at the places of those who said them. Who dies is
+/// noticed at once. `stop`: a descriptor; when it becomes readable `Failure(interrupted)` is thrown; -1: none.
+/// Throws as `Child::read_line` does.
+std::vector<std::string> hear(Children& children, std::vector<bool> whom, TimePoint deadline, int stop = -1);
 
 /// A whole line from standard input into `line`; false when whoever started us has gone.
 bool read_order(std::string& line);

@@ -3,6 +3,7 @@
 #include "all_reduce.hpp"
 #include "cli/program.hpp"
 #include "options.hpp"
+#include "overhead.hpp"
 #include "worker.hpp"
 
 #include <fmt/format.h>
@@ -13,6 +14,20 @@ namespace collab::bench {
 namespace {
 
 constexpr std::size_t kValuesMax = 1'000'000'000;  // 4 GB for each peer
+
+OverheadOrder overhead_order(const node::Config& config) {
+  OverheadOrder order;
+  order.preset = config.text("preset");
+  order.data = config.text("data");
+  order.target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
+  order.steps = static_cast<std::uint64_t>(config.number("steps"));
+  order.slices = static_cast<std::uint64_t>(config.number("slices"));
+  order.threads = static_cast<unsigned>(config.number("threads"));
+  order.log_level = config.text("log-level");
+  order.json = config.toggle("json");
+  cli::parse_log_level(order.log_level);
+  return order;
+}
 
 AllReduceOrder order_of(const std::string& command, const node::Config& config) {
   const auto size = [&](const char* option) { return static_cast<std::size_t>(config.number(option)); };
@@ -48,6 +63,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     fmt::print("collab-bench 0.1.0\n");
     return 0;
   }
+  if (parsed.command == "overhead") return measure_overhead(overhead_order(config));
   return measure_all_reduce(order_of(parsed.command, config));
 }
 

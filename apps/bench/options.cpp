@@ -6,6 +6,7 @@ using node::OptionKind;
 
 node::OptionTable bench_options() {
   const char* what = "What is averaged";
+  const char* training = "What is trained (overhead)";
   const char* output = "Output";
   return {
       {"peers", OptionKind::number, what, "N", "4", "processes, each a peer with its own loop", 2, 64},
@@ -14,6 +15,12 @@ node::OptionTable bench_options() {
       {"codec", OptionKind::text, what, "NAME", "float32", "float32, float16, bfloat16, linear8, dynamic8"},
       {"rounds", OptionKind::number, what, "N", "7", "that count, after one to warm up", 1, 10'000},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
+      {"preset", OptionKind::text, training, "NAME", "demo", "demo, tiny, base or large"},
+      {"data", OptionKind::text, training, "DIR", "", "text: .txt, .txt.zst, .jsonl; else what tools/setup unpacked"},
+      {"target-batch", OptionKind::number, training, "SAMPLES", "512", "per optimizer step", 1, 1e9},
+      {"steps", OptionKind::number, training, "N", "3", "in a slice", 1, 1e6},
+      {"slices", OptionKind::number, training, "N", "5", "of each loop that count, after one to warm up", 1, 10'000},
+      {"threads", OptionKind::number, training, "N", "1", "for computing, of each process", 1, 1024},
       {"json", OptionKind::toggle, output, "", "", "one JSON line instead of a table"},
       {"log-level", OptionKind::text, output, "LEVEL", "warn",
        "debug, info, warn, error, off: of the peers, on stderr"},
@@ -23,13 +30,15 @@ node::OptionTable bench_options() {
 cli::Synopsis bench_synopsis() {
   cli::Synopsis synopsis;
   synopsis.program = "collab-bench";
-  synopsis.sentence = "measures what averaging costs, with real processes that talk TLS over this machine's loopback";
+  synopsis.sentence =
+      "measures what averaging and training together cost, with real processes that talk TLS on loopback";
   synopsis.commands = {{"all-reduce", "one large vector"},
-                       {"small-tensors", "many small tensors, packed into one vector"}};
+                       {"small-tensors", "many small tensors, packed into one vector"},
+                       {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"}};
   synopsis.examples = {"collab-bench all-reduce --peers 4 --floats 18000000 --codec float32 --rounds 7 --json",
                        "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
-                       "collab-bench all-reduce --codec float16"};
-  synopsis.read_on = "apps/bench/all_reduce.hpp says what each figure means";
+                       "collab-bench overhead --preset demo --json"};
+  synopsis.read_on = "apps/bench/all_reduce.hpp and overhead.hpp say what each figure means";
   return synopsis;
 }
 

@@ -18,7 +18,6 @@ namespace collab::bench {
 namespace {
 
 using nlohmann::json;
-using Children = std::vector<std::unique_ptr<Child>>;
 
 constexpr double kAnswerTime = 60;               // seconds
 constexpr double kValuesPerSecondMin = 250'000;  // of all peers together; slower is a failure
@@ -28,17 +27,12 @@ TimePoint answer_deadline(const Workload& workload) {
   return std::chrono::steady_clock::now() + from_seconds(kAnswerTime + values / kValuesPerSecondMin);
 }
 
-/// All are told at once; the answers come in any order, and who dies is noticed at once.
 std::vector<json> ask_all(Children& peers, const json& order, TimePoint deadline) {
-  const std::string line = order.dump();
-  for (const auto& peer : peers) peer->write_line(line);
-  std::vector<json> answers(peers.size());
-  std::vector<bool> waited(peers.size(), true);
-  for (std::size_t left = peers.size(); left > 0; --left) {
-    const std::size_t i = first_to_speak(peers, waited, deadline);
-    answers[i] = json::parse(peers[i]->read_line(deadline));
-    waited[i] = false;
-  }
+  const std::string text = order.dump();
+  for (const auto& peer : peers) peer->write_line(text);
+  std::vector<json> answers;
+  for (const std::string& line : hear(peers, std::vector<bool>(peers.size(), true), deadline))
+    answers.push_back(json::parse(line));
   return answers;
 }
 

@@ -52,7 +52,7 @@ class Swarm {
 
   Workload workload_;
   CodecMap codecs_;
-  std::vector<std::unique_ptr<Child>> peers_;
+  Children peers_;
   std::vector<PeerId> ids_;
 };
 

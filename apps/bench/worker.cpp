@@ -10,6 +10,7 @@
 #include "net/peer_endpoint.hpp"
 #include "net/tcp.hpp"
 #include "node/runtime.hpp"
+#include "statistics.hpp"
 #include "workload.hpp"
 
 #include <fmt/format.h>
@@ -38,13 +39,6 @@ Identity identity_of(std::uint64_t seed, std::size_t index) {
   Identity::Seed secret{};
   for (unsigned char& byte : secret) byte = static_cast<unsigned char>(random.below(256));
   return Identity::generate(secret);
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 std::uint64_t peak_memory_bytes() {

@@ -1,0 +1,167 @@
+#include "overhead.hpp"
+
+#include "cli/program.hpp"
+#include "statistics.hpp"
+#include "training.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+namespace collab::bench {
+namespace {
+
+using nlohmann::json;
+
+/// Both sides of a measurement: slice i of one was followed by slice i of the other.
+struct Sides {
+  std::vector<double> bare_samples_per_s;
+  std::vector<double> samples_per_s;
+  std::vector<double> cpu_ratios;  ///< samples computed per second of processor time, against the bare ones
+  std::vector<Slice> slices;       ///< of the side with collab
+};
+
+double samples_per_cpu_s(const Slice& slice) {
+  return static_cast<double>(slice.samples) / slice.cpu_s;
+}
+
+template <class Bare, class With, class Rate>
+Sides alternate(const char* what, std::uint64_t slices, const Bare& bare, const With& with, const Rate& rate) {
+  Sides sides;
+  for (std::uint64_t i = 0; i <= slices; ++i) {
+    const Slice without = bare(i);
+    const Slice together = with(i);
+    fmt::print(stderr, "{}: {:.0f} against {:.0f} samples/s{}\n", what, rate(together), without.own_samples_per_s,
+               i == 0 ? " (to warm up)" : "");
+    if (i == 0) continue;
+    sides.bare_samples_per_s.push_back(without.own_samples_per_s);
+    sides.samples_per_s.push_back(rate(together));
+    sides.cpu_ratios.push_back(samples_per_cpu_s(together) / samples_per_cpu_s(without));
+    sides.slices.push_back(together);
+  }
+  return sides;
+}
+
+std::uint64_t committed(const Slice& slice) {
+  std::uint64_t samples = 0;
+  for (const auto& [epoch, weight] : slice.epochs) samples += weight;
+  return samples;
+}
+
+struct Figures {
+  double load_before = 0;
+  Sides one;
+  Sides two;
+};
+
+Figures measure(const OverheadOrder& order, int stop) {
+  Figures figures;
+  figures.load_before = load();
+  fmt::print(stderr, "founding a run of preset {} on this machine\n", order.preset);
+  Training training({order.preset, order.data, order.target_batch, order.threads, order.log_level, stop});
+  const std::size_t bare = training.add_bare();
+  const std::size_t peer = training.add_peer();
+  const std::uint64_t samples = order.steps * order.target_batch;  // of a slice
+  figures.one = alternate(
+      "one peer", order.slices, [&](std::uint64_t i) { return training.train({bare}, i * samples, samples); },
+      [&](std::uint64_t i) { return training.train({peer}, i * samples, samples); },
+      [](const Slice& slice) { return slice.own_samples_per_s; });
+  const std::size_t second_bare = training.add_bare();
+  const std::size_t second_peer = training.add_peer();
+  const std::uint64_t half = (samples + 1) / 2;
+  figures.two = alternate(
+      "two peers", order.slices,
+      [&](std::uint64_t i) {
+        return training.train({bare, second_bare}, i * samples, half);
+      },
+      [&](std::uint64_t i) {
+        return training.train({peer, second_peer}, i * samples, half, order.steps);
+      },
+      [](const Slice& slice) { return static_cast<double>(committed(slice)) / slice.seconds; });
+  return figures;
+}
+
+void add_rates(json& out, const std::string& bare, const std::string& with, const Sides& sides) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < sides.samples_per_s.size(); ++i)
+    ratios.push_back(sides.samples_per_s[i] / sides.bare_samples_per_s[i]);
+  out[bare + "_samples_per_s"] = median(sides.bare_samples_per_s);
+  out[with + "_samples_per_s"] = median(sides.samples_per_s);
+  out[with + "_ratio_min"] = *std::min_element(ratios.begin(), ratios.end());
+  out[with + "_ratio_median"] = median(ratios);
+  out[with + "_ratio_max"] = *std::max_element(ratios.begin(), ratios.end());
+  out[with + "_cpu_ratio_median"] = median(sides.cpu_ratios);
+}
+
+json to_json(const OverheadOrder& order, const Figures& figures) {
+  json out = {{"bench", "overhead"},      {"preset", order.preset}, {"target_batch", order.target_batch},
+              {"threads", order.threads}, {"slices", order.slices}, {"steps_per_slice", order.steps}};
+  add_rates(out, "bare", "wrapped", figures.one);
+  add_rates(out, "two_bare", "two_peers", figures.two);
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t expected = 0;
+  double handing_over = 0;
+  double averaging = 0;
+  double stepping = 0;
+  const auto slices = static_cast<double>(figures.two.slices.size());
+  for (const Slice& slice : figures.two.slices) {
+    steps += slice.epochs.size();
+    samples += committed(slice);
+    for (const auto& [epoch, weight] : slice.epochs) expected += weight / order.target_batch;
+    handing_over += slice.handing_over_s / slices;
+    averaging += slice.averaging_s / slices;
+    stepping += slice.stepping_s / slices;
+  }
+  out.update({{"steps", steps},
+              {"samples", samples},
+              {"steps_expected", expected},
+              {"handing_over_s", handing_over},
+              {"averaging_s", averaging},
+              {"stepping_s", stepping},
+              {"processors", std::thread::hardware_concurrency()},
+              {"load_before", figures.load_before},
+              {"load_after", load()}});
+  return out;
+}
+
+void print_table(const json& figures) {
+  const auto real = [&](const std::string& field) { return figures.at(field).get<double>(); };
+  const auto whole = [&](const char* field) { return figures.at(field).get<std::uint64_t>(); };
+  const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
+  const auto sides = [&](const std::string& bare, const std::string& with) {
+    return fmt::format("{:.0f} samples/s against {:.0f}: {:.1f} % median, {:.1f} least, {:.1f} most; by CPU {:.1f} %",
+                       real(with + "_samples_per_s"), real(bare + "_samples_per_s"), 100 * real(with + "_ratio_median"),
+                       100 * real(with + "_ratio_min"), 100 * real(with + "_ratio_max"),
+                       100 * real(with + "_cpu_ratio_median"));
+  };
+  fmt::print("overhead: preset {}, target batch {}, {} slices of {} steps, threads a process: {}\n",
+             figures.at("preset").get<std::string>(), whole("target_batch"), whole("slices"), whole("steps_per_slice"),
+             whole("threads"));
+  row("one peer", sides("bare", "wrapped"));
+  row("two peers", sides("two_bare", "two_peers"));
+  row("steps of two peers",
+      fmt::format("{} of {} with {} samples", whole("steps"), whole("steps_expected"), whole("samples")));
+  row("of each step", fmt::format("{:.1f} ms handing over, {:.1f} averaging, {:.1f} stepping",
+                                  1e3 * real("handing_over_s"), 1e3 * real("averaging_s"), 1e3 * real("stepping_s")));
+  row("machine", fmt::format("{} processors, load {:.2f} before, {:.2f} after", whole("processors"),
+                             real("load_before"), real("load_after")));
+}
+
+}  // namespace
+
+int measure_overhead(const OverheadOrder& order) {
+  const cli::Interrupt interrupt;
+  const json out = to_json(order, measure(order, interrupt.descriptor()));
+  if (order.json) {
+    fmt::print("{}\n", out.dump());
+  } else {
+    print_table(out);
+  }
+  return static_cast<int>(out.at("steps") == out.at("steps_expected") ? ExitCode::done : ExitCode::bug);
+}
+
+}  // namespace collab::bench

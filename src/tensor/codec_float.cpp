@@ -5,6 +5,9 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace collab {
 namespace {
@@ -68,6 +71,28 @@ struct Float16 {
     return std::max({0x1p-11 * std::min(value_max, largest), 0x1p-25, value_max - largest});
   }
 };
+
+#if defined(__x86_64__)
+/// The processor's own conversion. It rounds to nearest even whatever its modes are, and keeps subnormals.
+struct NativeFloat16 : Float16 {
+  __attribute__((target("avx,f16c"))) static void encode(const Floats& in, Halves& out) {
+    const __m256 largest = _mm256_set1_ps(65504);
+    const __m256 least = _mm256_set1_ps(-65504);
+    for (std::size_t i = 0; i < kLane; i += 8) {
+      const __m256 held = _mm256_max_ps(_mm256_min_ps(_mm256_loadu_ps(&in[i]), largest), least);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(&out[i]), _mm256_cvtps_ph(held, _MM_FROUND_TO_NEAREST_INT));
+    }
+  }
+
+  __attribute__((target("avx,f16c"))) static bool decode(const Halves& in, Floats& out) {
+    for (std::size_t i = 0; i < kLane; i += 8)
+      _mm256_storeu_ps(&out[i], _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&in[i]))));
+    return finite(out);
+  }
+
+  static bool works_here() { return __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c"); }
+};
+#endif
 
 struct BFloat16 {
   static constexpr std::string_view kName = "bfloat16";
@@ -171,9 +196,17 @@ const Codec& float32_codec() noexcept {
   return codec;
 }
 
-const Codec& float16_codec() noexcept {
+const Codec& portable_float16_codec() noexcept {
   static const HalfCodec<Float16> codec;
   return codec;
+}
+
+const Codec& float16_codec() noexcept {
+#if defined(__x86_64__)
+  static const HalfCodec<NativeFloat16> native;
+  if (NativeFloat16::works_here()) return native;
+#endif
+  return portable_float16_codec();
 }
 
 const Codec& bfloat16_codec() noexcept {

@@ -3,6 +3,7 @@
 #include "base/bytes.hpp"
 #include "base/random.hpp"
 #include "tensor/codec_8bit.hpp"
+#include "tensor/codec_float.hpp"
 
 #include <algorithm>
 #include <array>
@@ -116,6 +117,30 @@ TEST_CASE("codec: float16 rounds to nearest even, keeps subnormals and signs, an
   CHECK(bits(65519.0F) == 0x7bff);
   CHECK(bits(-1e30F) == 0xfbff);
   CHECK(bits(std::numeric_limits<float>::max()) == 0x7bff);
+}
+
+TEST_CASE("codec: float16 gives the same bytes and values with and without the processor's own conversion") {
+  const Codec& native = codec(CodecId::float16);
+  const Codec& portable = portable_float16_codec();
+  Random rng(5);
+  for (int exponent = -149; exponent <= 127; ++exponent) {
+    const auto values = random_values(rng, 700, exponent);
+    CAPTURE(exponent);
+    CHECK(encoded(native, values) == encoded(portable, values));
+  }
+  std::vector<float> half_way;  // the borders between rounding down and up, and their neighbours
+  for (unsigned half = 0; half < 0x7bff; ++half) {
+    const Bytes both = {std::byte(half), std::byte(half >> 8U), std::byte(half + 1), std::byte((half + 1) >> 8U)};
+    std::array<float, 2> values = {};
+    std::array<float, 2> expected = {};
+    REQUIRE(native.decode(both, 0, values));
+    REQUIRE(portable.decode(both, 0, expected));
+    REQUIRE(values == expected);
+    const float middle = (values[0] + values[1]) / 2;
+    for (const float value : {middle, std::nextafter(middle, 0.0F), std::nextafter(middle, 1e9F)})
+      half_way.insert(half_way.end(), {value, -value});
+  }
+  CHECK(encoded(native, half_way) == encoded(portable, half_way));
 }
 
 TEST_CASE("codec: every finite float16 and bfloat16 decodes to a value that encodes to the same bytes") {

@@ -34,24 +34,37 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
   const std::int64_t elapsed_ms =
       seen_ ? std::clamp<std::int64_t>(date - believed_.unix_ms, 0, elapsed_max_ms(believed_)) : elapsed_max_ms(told);
   const double seconds = static_cast<double>(elapsed_ms) / 1000;
+  const auto share = static_cast<double>(yardstick.share);
+  if (!measured_ && yardstick.samples_per_s <= 0) {
+    take(told, sequence, date, std::min(static_cast<double>(told.samples), share));
+    rate_ = believed_.samples_per_s = std::min(told.samples_per_s, share);  // of a second
+    slack_ = 0;
+    return 0;
+  }
+  if (!measured_) rate_ = 0;
   const double rate = rate_after(told.samples_per_s, seconds, yardstick);
   slack_ = microbatch_of(told, rate, yardstick);
-  const bool same_epoch = seen_ && told.epoch == believed_.epoch;
+  const bool same_epoch = measured_ && told.epoch == believed_.epoch;
   const double before = same_epoch ? static_cast<double>(believed_.samples) : 0;
   credit_ = same_epoch ? std::min(credit_, slack_) : slack_;
   credit_ += kGrowthMax * std::max(rate_, rate) * seconds;
-  if (!seen_) credit_ += static_cast<double>(yardstick.at_once);
+  if (!measured_ && (seen_ || yardstick.first_look)) credit_ += share;
 
   const double samples = std::min(static_cast<double>(told.samples), std::floor(before + credit_));
   credit_ = std::max(0.0, credit_ - std::max(0.0, samples - before));
   rate_ = rate;
+  measured_ = true;
+  take(told, sequence, date, samples);
+  believed_.samples_per_s = std::min(told.samples_per_s, rate_);
+  return told.samples - believed_.samples;
+}
+
+void SelfReport::take(const Record& told, std::uint64_t sequence, std::int64_t date, double samples) {
   seen_ = true;
   sequence_ = sequence;
   believed_ = told;
   believed_.samples = static_cast<std::uint64_t>(samples);
-  believed_.samples_per_s = std::min(told.samples_per_s, rate_);
   believed_.unix_ms = date;
-  return told.samples - believed_.samples;
 }
 
 double SelfReport::rate_after(double told, double seconds, const Yardstick& yardstick) const {

@@ -11,7 +11,8 @@ namespace collab::progress {
 struct Yardstick {
   double samples_per_s = 0;      ///< what such a peer may well do: twice our own or the others' median; 0: unknown
   std::uint64_t microbatch = 0;  ///< our own; 0: unknown
-  std::uint64_t at_once = 0;     ///< samples its first record may show beyond what its rate allows
+  std::uint64_t share = 0;       ///< of the target batch, if all did the same
+  bool first_look = false;       ///< who is there gathered before we looked: its first record may show a share more
 };
 
 /// One peer's records held against their history: samples grow by at most 1.5 x rate history x elapsed + one
@@ -19,7 +20,8 @@ struct Yardstick {
 ///
 /// The rate history is what the peer told, but rises by at most half in ten seconds, or to the yardstick, and falls
 /// with a half-life of a minute, so a peer that comes back after a pause is as fast as before. Elapsed is counted by
-/// the peer's own dates, so the way of a record makes no difference, but never for longer than two periods. A peer
+/// the peer's own dates, so the way of a record makes no difference, but never for longer than two periods. As
+/// long as there is nothing to measure it by, it counts for its share and nothing is held against it. A peer
 /// whose clock is wrong by more than a second is read by ours as soon as its second record has come. Pure.
 class SelfReport {
  public:
@@ -34,11 +36,13 @@ class SelfReport {
   double samples_max(std::uint64_t epoch, std::int64_t unix_ms) const;
 
  private:
+  void take(const Record& told, std::uint64_t sequence, std::int64_t date, double samples);
   std::int64_t date_of(const Record& told, std::int64_t unix_ms);
   double rate_after(double told, double seconds, const Yardstick& yardstick) const;
 
   Record believed_;
   bool seen_ = false;
+  bool measured_ = false;  // since there was a yardstick
   std::uint64_t sequence_ = 0;
   std::int64_t ahead_ms_ = 0;  // of its clock before ours, known from its second record on
   bool ahead_known_ = false;

@@ -133,8 +133,8 @@ Yardstick Tracker::yardstick(const PeerId& peer, const std::map<PeerId, Record>&
   Yardstick out;
   out.samples_per_s = kFasterMax * std::max(own_.samples_per_s, lower_median(rates));
   out.microbatch = std::max(own_.microbatch, lower_median(microbatches));
-  // who was here before us has gathered before we looked
-  if (!read_any_) out.at_once = options_.target_batch / (told.size() + 1);
+  out.share = options_.target_batch / (told.size() + 1);
+  out.first_look = !read_any_;
   return out;
 }
 
@@ -190,6 +190,12 @@ std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {
   if (report == reports_.end()) return options_.target_batch / std::max<std::size_t>(2, current_peers());
   const double most = report->second.samples_max(own_.epoch, needs_.clock.unix_ms() + to_ms(ahead));
   return static_cast<std::uint64_t>(std::min(most, 0x1p53));
+}
+
+double Tracker::eta_of_others_s() const {
+  const double rate = progress::samples_per_s(others(), own_.epoch);
+  if (rate <= 0) return std::numeric_limits<double>::infinity();
+  return std::max(0.0, static_cast<double>(options_.target_batch) - samples()) / rate;
 }
 
 double Tracker::eta_s() const {

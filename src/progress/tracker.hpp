@@ -75,6 +75,8 @@ class Tracker {
   std::uint64_t samples_max(const PeerId& peer, Duration ahead = Duration(0)) const;
   /// Seconds until the target batch; infinite: unknown.
   double eta_s() const;
+  /// The same when this peer adds no more to what it has.
+  double eta_of_others_s() const;
   /// Mean training loss that peers tell; NaN: unknown.
   double loss() const;
   /// Others at `epoch` or beyond, the most advanced first: who can give its state or result.

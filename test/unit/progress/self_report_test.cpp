@@ -12,7 +12,7 @@ constexpr std::uint64_t kMicrobatch = 16;
 struct Told {
   SelfReport report;
   Record record;
-  Yardstick yardstick{100, kMicrobatch, 0};
+  Yardstick yardstick{100, kMicrobatch, 64, false};
   std::uint64_t sequence = 0;
 
   Told() {
@@ -77,15 +77,27 @@ TEST_CASE("self-report: what is told twice, or by an older date, grows nothing")
 TEST_CASE("self-report: a newcomer, and a peer that comes back after a pause, are believed") {
   Told told;
   told.record.samples_per_s = 0;  // before its second microbatch
-  told.yardstick.samples_per_s = 0;
   CHECK(told.at(0, kMicrobatch) == 0);
   told.record.samples_per_s = 80;
-  told.yardstick.samples_per_s = 100;
   CHECK(told.at(1000, 80) == 0);
   CHECK(told.at(600'000, 80) == 0);  // it paused
   CHECK(told.at(601'000, 160) == 0);
   told.record.epoch = 9;
   CHECK(told.at(602'000, 96) == 0);
+}
+
+TEST_CASE("self-report: with nothing to measure by a peer counts for a share, and no history comes of it") {
+  Told told;
+  told.yardstick.samples_per_s = 0;
+  told.record.samples_per_s = 1e9;
+  CHECK(told.at(0, 1'000'000) == 0);
+  CHECK(told.believed() == 64);
+  told.yardstick.samples_per_s = 100;
+  CHECK(told.at(1000, 1'000'000) > 0);
+  CHECK(told.believed() <= 64 + 16 + 300 + 400);
+  CHECK(told.report.believed().samples_per_s == 100);
+  CHECK(told.at(2000, 1'000'000) > 0);
+  CHECK(told.report.believed().samples_per_s < 105);
 }
 
 TEST_CASE("self-report: a peer that is faster than all others is believed whole within a minute") {

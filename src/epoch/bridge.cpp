@@ -44,6 +44,8 @@ void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
 
 bool ThreadBridge::wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline) {
   std::unique_lock lock(mutex_);
+  samples_per_s_ = 0;
+  asio::post(loop_, [this] { moved_.notify(); });
   for (;;) {
     work_off(trainer, lock);
     if (open_ || (ready() && !held_)) return true;

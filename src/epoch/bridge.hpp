@@ -71,7 +71,8 @@ class ThreadBridge final : public Bridge {
   // ---- on the trainer's thread ----
   /// Between two microbatches: tells the loop how far we are, does what it asks, waits while held.
   void border(Trainer& trainer, double samples_per_s);
-  /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile.
+  /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile. Nothing is
+  /// computed, so the rate is unknown.
   bool wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline);
   /// No more borders: whatever the loop asks from now on fails with `gone`.
   void leave();

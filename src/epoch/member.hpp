@@ -96,6 +96,9 @@ class Member {
   /// Tells the others not to wait and ends `run()`. Samples of an epoch that is not full yet are lost.
   Task<> leave();
 
+  /// After run(), however it ended and before the destructor: answers nobody any more.
+  Task<> stop() { return matchmaker_.stop(); }
+
   /// A copy of the state at the begin of `epoch`: the source of the store. Errors: `stale` when that is over, `late`
   /// when it is not reached, `gone` when the trainer has left.
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);

@@ -17,7 +17,7 @@
 namespace collab::optim {
 namespace {
 
-constexpr Duration kLeaveTime = std::chrono::seconds(10);
+constexpr Duration kGoodByeMin = std::chrono::seconds(1);
 constexpr Duration kRatePeriod = std::chrono::seconds(2);
 constexpr std::size_t kEventsMax = 1024;
 
@@ -246,10 +246,11 @@ void Collaboration::leave() {
     co_await parts.leave();
     co_return Result<>();
   };
-  const auto in_time = [&parts, &leave]() -> Task<Result<>> {
+  const TimePoint now = parts.runtime.clock().now();
+  const TimePoint deadline = std::max(parts.leave_by.value_or(now + parts.options.leave_wait), now + kGoodByeMin);
+  const auto in_time = [&parts, &leave, deadline]() -> Task<Result<>> {
     auto leaving = leave();
-    co_return co_await with_deadline(parts.runtime.clock(), parts.runtime.clock().now() + kLeaveTime,
-                                     std::move(leaving));
+    co_return co_await with_deadline(parts.runtime.clock(), deadline, std::move(leaving));
   };
   (void)parts.runtime.call(in_time());  // late: somebody is told by our silence instead
   parts.runtime.on_loop([&] {

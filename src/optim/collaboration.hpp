@@ -31,6 +31,7 @@ struct RunOptions {
   bool discover_lan = true;            ///< ask the local network when nothing else is known
   unsigned workers = 1;                ///< threads beside loop and trainer
   Duration join_patience = std::chrono::minutes(5);  ///< then start() gives up
+  Duration leave_wait = std::chrono::seconds(10);    ///< a planned leave takes no longer, a last round included
   Log::Options log = {LogLevel::warn, {}, 5'000'000, 10, {}};
 };
 
@@ -58,7 +59,7 @@ struct Progress {
 class Collaboration {
  public:
   explicit Collaboration(RunOptions options);
-  /// A planned leave, at most 10 s.
+  /// A planned leave, at most `leave_wait`.
   ~Collaboration();
   Collaboration(const Collaboration&) = delete;
   Collaboration& operator=(const Collaboration&) = delete;
@@ -70,7 +71,8 @@ class Collaboration {
   bool started() const noexcept;
   /// After start().
   const node::Manifest& manifest() const;
-  /// Leaves as planned: announces, contributes what is due, stops. Any thread; again: nothing.
+  /// Leaves as planned: announces, stops. What is in hand counts only after Optimizer::finish(). Any thread; again:
+  /// nothing.
   void leave();
   /// Any thread.
   Progress progress() const;

@@ -52,6 +52,8 @@ struct Optimizer::Inner {
   std::mutex mutex;
   std::deque<epoch::MemberEvent> happened;
 
+  /// Throws `Failure(incompatible)` when the manifest asks for what is not here.
+  epoch::MemberOptions member_options() const;
   void start_member();
   void stop_member();
   void on_event(const epoch::MemberEvent& event);
@@ -76,8 +78,7 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
   happened.push_back(event);
 }
 
-void Optimizer::Inner::start_member() {
-  bridge.emplace(parts.runtime.loop());
+epoch::MemberOptions Optimizer::Inner::member_options() const {
   const node::Manifest& manifest = *parts.manifest;
   const std::string codec_name = options.codec.value_or(manifest.codec);
   const auto codec = codec_named(codec_name);
@@ -88,24 +89,30 @@ void Optimizer::Inner::start_member() {
   }
   CodecOptions codecs;
   codecs.gradient = *codec;
-  epoch::MemberOptions member_options(CodecMap(stepper->schema(), codecs));
-  member_options.run_id = manifest.run_id;
-  member_options.target_batch = manifest.target_batch;
-  member_options.commit_fraction = manifest.commit_fraction;
-  member_options.schema = hash_bytes("collab schema", stepper->schema().canonical());
-  member_options.group_size_max = manifest.group_size_max;
-  const bool dials_only = parts.options.client || parts.node->reachability().state() == nat::State::outbound_only;
-  member_options.role = dials_only ? matchmaking::Role::client : matchmaking::Role::node;
-  member_options.incarnation = parts.incarnation;
-  if (options.epochs_max > 0) member_options.epochs_max = options.epochs_max;
-  if (manifest.schema != Digest() && manifest.schema != member_options.schema) {
+  epoch::MemberOptions out(CodecMap(stepper->schema(), codecs));
+  out.run_id = manifest.run_id;
+  out.target_batch = manifest.target_batch;
+  out.commit_fraction = manifest.commit_fraction;
+  out.schema = hash_bytes("collab schema", stepper->schema().canonical());
+  out.group_size_max = manifest.group_size_max;
+  out.incarnation = parts.incarnation;
+  if (options.epochs_max > 0) out.epochs_max = options.epochs_max;
+  if (manifest.schema != Digest() && manifest.schema != out.schema) {
     throw Failure(ExitCode::incompatible,
                   fmt::format("this run trains other tensors: here are {} of {} values in all, first {}",
                               stepper->schema().tensors.size(), stepper->schema().values(),
                               stepper->schema().tensors.front().name),
                   "the model that the run was founded with: same names, order and shapes");
   }
+  return out;
+}
+
+void Optimizer::Inner::start_member() {
+  bridge.emplace(parts.runtime.loop());
+  epoch::MemberOptions member_options = this->member_options();
   parts.runtime.on_loop([&] {
+    const bool dials_only = parts.options.client || parts.node->reachability().state() == nat::State::outbound_only;
+    member_options.role = dials_only ? matchmaking::Role::client : matchmaking::Role::node;
     const auto on_failure = [this](std::string_view task, std::exception_ptr what) {
       parts.fail(task, std::move(what));
     };
@@ -134,7 +141,7 @@ void Optimizer::Inner::start_member() {
 }
 
 void Optimizer::Inner::stop_member() {
-  if (!bridge) return;
+  if (!tasks) return;  // joined never, or in vain
   bridge->leave();
   bridge->open();
   const auto stop = [this]() -> Task<> {
@@ -142,6 +149,7 @@ void Optimizer::Inner::stop_member() {
     parts.on_failure = nullptr;
     parts.on_leave = nullptr;
     co_await tasks->stop();
+    co_await member->stop();  // a member that was cancelled has not told its matchmaker
     member.reset();
     tasks.reset();
   };
@@ -171,6 +179,7 @@ Optimizer::Optimizer(Collaboration& run, torch::nn::Module& module, const Optimi
   auto stepper = std::make_unique<Stepper>(module, factory, options.stepper);
   if (!run.started()) run.start();
   inner_ = std::make_unique<Inner>(run, std::move(stepper), std::move(options));
+  (void)inner_->member_options();  // so that what does not fit is said here
   // every peer walks the data from a place of its own; the same peer goes on elsewhere after a restart
   Hasher hasher("collab unit base");
   hasher.add(inner_->parts.id.key).add(inner_->parts.incarnation);
@@ -229,6 +238,40 @@ StepResult Optimizer::wait(Duration patience) {
   inner_->parts.check();
   inner_->parts.deliver_events();
   return inner_->take_result();
+}
+
+std::uint64_t Optimizer::finish() {
+  Collaboration::Parts& parts = inner_->parts;
+  if (!inner_->joined || parts.left) return 0;
+  const TimePoint begin = std::chrono::steady_clock::now();
+  parts.leave_by = begin + parts.options.leave_wait;
+  const TimePoint deadline = begin + parts.options.leave_wait * 4 / 5;  // the rest is for saying good-bye
+  const std::uint64_t before = epoch();
+  double eta_s = 0;
+  bool company = false;
+  parts.runtime.on_loop([&] {
+    eta_s = parts.tracker->eta_of_others_s();
+    company = parts.tracker->current_peers() > 1;
+  });
+  const auto done = [&] { return epoch() != before || inner_->bridge->samples() == 0; };
+  // whose rates are not known yet may well have a step soon
+  const bool due = eta_s <= to_seconds(deadline - begin) || (company && std::isinf(eta_s));
+  while (due && !done() && std::chrono::steady_clock::now() < deadline) {
+    const TimePoint look = std::min(deadline, std::chrono::steady_clock::now() + kWaitStep);
+    inner_->bridge->wait(
+        inner_->trainer, [&] { return epoch() != before; }, look);
+    parts.check();
+    parts.deliver_events();
+  }
+  const std::uint64_t lost = inner_->trainer.drop();
+  if (lost == 0) return 0;
+  const std::string why = due                    ? "the round did not end in time"
+                          : std::isfinite(eta_s) ? fmt::format("the next step is {:.0f} s away", eta_s)
+                                                 : "nobody knows when the next step is";
+  parts.log.info("samples.lost", {{"epoch", before}, {"samples", lost}, {"why", why}});
+  parts.tell({"samples.lost", before, fmt::format("{} samples in hand are lost: {}", lost, why)});
+  parts.deliver_events();
+  return lost;
 }
 
 std::vector<Unit> Optimizer::next_units(std::size_t n) {

@@ -45,7 +45,7 @@ struct OptimizerOptions {
 class Optimizer {
  public:
   /// Starts the collaboration if nobody has. Names, order and shapes come from the module; a shared tensor counts once.
-  /// Throws `Failure(incompatible)` when the run trains other tensors.
+  /// Throws `Failure(incompatible)` when the run trains other tensors, or averages with a codec that is unknown here.
   Optimizer(Collaboration& run, torch::nn::Module& module, const OptimizerFactory& factory,
             OptimizerOptions options = {});
   Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const OptimizerFactory& factory,
@@ -66,6 +66,11 @@ class Optimizer {
   /// Computes nothing until the swarm has taken a step, or `patience` is over (accumulated then). For whoever has given
   /// its share of an epoch. Throws Stopped.
   StepResult wait(Duration patience);
+
+  /// Before Collaboration::leave(): computes no more, and takes part in a round that is due within `leave_wait`, so
+  /// that the samples in hand count. Else they are dropped at once and told as `samples.lost`. Returns the samples
+  /// lost. At most 4/5 of `leave_wait`; no step() after it.
+  std::uint64_t finish();
 
   /// The next `n` units of work for this peer: the run's data in seeded order.
   std::vector<Unit> next_units(std::size_t n);

@@ -80,7 +80,8 @@ struct Collaboration::Parts {
   std::future<void> served;
   bool started = false;
   std::atomic<bool> left = false;
-  std::mutex mutex;  ///< of what follows
+  std::optional<TimePoint> leave_by;  ///< set by whoever begins to leave before leave()
+  std::mutex mutex;                   ///< of what follows
   struct Rates {
     TimePoint at{};
     double sent = 0;

@@ -91,6 +91,11 @@ int export_checkpoint(const node::Config& config) {
   if (fs::exists(to) && !fs::is_empty(to)) {
     throw Failure(ExitCode::usage, fmt::format("{} exists and is not empty", to.string()), "another --to");
   }
+  // what is damaged is found here, not by whoever opens it
+  if (const auto whole = state::read_checkpoint(from); !whole) {
+    throw Failure(ExitCode::data, fmt::format("the checkpoint in {} is damaged: {}", from.string(), whole.error().what),
+                  "train on from an older one: collab-peer run sets damaged ones aside");
+  }
   const fs::path partial = to.string() + ".partial";
   std::error_code error;
   fs::remove_all(partial, error);
@@ -118,7 +123,10 @@ int evaluate_checkpoint(const Registry& jobs, const node::Config& config) {
   const RunFiles files = files_in(home_of(config));
   RunnableJob runnable = jobs.make({recipe, files.tokenizer, files.prepared, device});
   auto checkpoint = state::read_checkpoint(folder);
-  if (!checkpoint) throw Failure(ExitCode::data, checkpoint.error().what, "an older checkpoint, or train on");
+  if (!checkpoint)
+    throw Failure(ExitCode::data,
+                  fmt::format("the checkpoint in {} is damaged: {}", folder.string(), checkpoint.error().what),
+                  "train on from an older one: collab-peer run sets damaged ones aside");
   optim::Stepper stepper(runnable.job->module(), runnable.optimizer, runnable.stepper);
   optim::ModelTrainer trainer(stepper);
   if (!trainer.restore(snapshot_of(*checkpoint))) {

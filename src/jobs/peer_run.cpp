@@ -38,6 +38,7 @@ class Stay {
       : jobs_(jobs),
         config_(config),
         link_(link),
+        device_(device_of(config)),
         output_(config.toggle("json")    ? OutputMode::json
                 : config.toggle("quiet") ? OutputMode::quiet
                                          : OutputMode::people,
@@ -52,6 +53,7 @@ class Stay {
   void make_job();
   void resume();
   void train();
+  void note_dropped();
   void after_epoch(optim::StepResult result);
   void write_csv(const epoch::EpochReport& report);
   void evaluate();
@@ -62,6 +64,7 @@ class Stay {
   const Registry& jobs_;
   const node::Config& config_;
   std::string link_;
+  optim::Device device_;  ///< before anything is opened: a device that is not there is a matter of this machine
   cli::Interrupt interrupt_;
   PeerOutput output_;
   optim::Collaboration collaboration_;
@@ -74,6 +77,8 @@ class Stay {
   std::optional<PeerStatus> status_;
   std::uint64_t epochs_max_ = 0;
   std::uint64_t samples_ = 0;
+  std::uint64_t samples_lost_ = 0;
+  std::uint64_t dropped_ = 0;  ///< microbatches
   std::uint64_t epochs_ = 0;
   std::uint64_t saved_epoch_ = 0;
   std::uint64_t evaluated_epoch_ = 0;
@@ -123,11 +128,10 @@ void Stay::join() {
 }
 
 void Stay::make_job() {
-  const optim::Device device = device_of(config_);
   files_ = fetch_run_files(collaboration_, config_, [this](const std::string& text) { output_.done(text); });
   if (config_.has("microbatch")) recipe_.microbatch = static_cast<std::uint32_t>(config_.number("microbatch"));
-  runnable_ = jobs_.make({recipe_, files_.tokenizer, files_.prepared, device});
-  output_.done(fmt::format("computing on {}; {} samples at once", device.words, recipe_.microbatch));
+  runnable_ = jobs_.make({recipe_, files_.tokenizer, files_.prepared, device_});
+  output_.done(fmt::format("computing on {}; {} samples at once", device_.words, recipe_.microbatch));
   epochs_max_ = recipe_.schedule.total_epochs;
   if (config_.has("epochs")) epochs_max_ = std::min(epochs_max_, static_cast<std::uint64_t>(config_.number("epochs")));
 
@@ -181,7 +185,11 @@ int Stay::run() {
   save();
   const double hours = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count() / 3600;
   output_.done(fmt::format("thank you: {} samples, {} epochs, {:.2f} hours", samples_, epochs_, hours));
-  output_.json({{"event", "left"}, {"samples", samples_}, {"epochs", epochs_}, {"hours", hours}});
+  output_.json({{"event", "left"},
+                {"samples", samples_},
+                {"samples_lost", samples_lost_},
+                {"epochs", epochs_},
+                {"hours", hours}});
   return static_cast<int>(ExitCode::done);
 }
 
@@ -189,16 +197,25 @@ void Stay::train() {
   try {
     while (!asked_to_stop() && optimizer_->epoch() < epochs_max_) {
       const optim::StepResult result = optimizer_->run(*runnable_.job, recipe_.microbatch);
-      samples_ += recipe_.microbatch;
+      if (result == optim::StepResult::dropped) note_dropped();
       output_.progress(collaboration_.progress());
       if (result == optim::StepResult::committed || result == optim::StepResult::caught_up ||
           result == optim::StepResult::restored) {
         after_epoch(result);
       }
     }
+    if (asked_to_stop()) samples_lost_ = optimizer_->finish();
   } catch (const optim::Stopped&) {
     return;  // somebody else asked this peer to leave, or the run is over
   }
+}
+
+/// Said at the first, then at every doubling: whose arithmetic fails fails often.
+void Stay::note_dropped() {
+  ++dropped_;
+  if ((dropped_ & (dropped_ - 1)) != 0) return;
+  output_.json({{"event", "microbatch_dropped"}, {"epoch", optimizer_->epoch()}, {"microbatches", dropped_}});
+  output_.note(fmt::format("{} microbatches dropped: their loss or gradient was not finite", dropped_));
 }
 
 void Stay::after_epoch(optim::StepResult result) {
@@ -208,6 +225,7 @@ void Stay::after_epoch(optim::StepResult result) {
   const auto& report = optimizer_->last_report();
   const double loss = committed && report ? report->loss : std::nan("");
   epochs_ += committed ? 1 : 0;
+  samples_ += committed && report ? report->own_weight : 0;
   output_.epoch(progress, epoch, loss);
   if (output_.wants_json()) {
     output_.json({{"event", "epoch"},

@@ -32,7 +32,7 @@ std::vector<std::string> topics(const node::OptionTable& table) {
 /// What the user meant by a word that is no option of ours.
 [[noreturn]] void refuse(const CLI::ParseError& error, const node::OptionTable& table,
                          const std::vector<std::string>& arguments) {
-  std::vector<std::string> known = {"--config", "--help", "--version"};
+  std::vector<std::string> known = {"--config", "--set", "--help", "--version"};
   for (const OptionRow& row : table) known.push_back("--" + row.name);
   for (const std::string& argument : arguments) {
     const std::string flag = argument.substr(0, argument.find('='));
@@ -55,9 +55,11 @@ Parsed parse(const Synopsis& synopsis, node::Config& config, const std::vector<s
   Parsed parsed;
   std::vector<std::string> words;
   std::string config_file;
+  std::vector<std::string> settings;
   app.add_flag("-h,--help", parsed.help);
   app.add_flag("--version", parsed.version);
   app.add_option("--config", config_file);
+  app.add_option("--set", settings)->expected(1)->take_all();
   app.add_option("words", words);
   std::map<std::string, std::unique_ptr<Found>> found;
   for (const OptionRow& row : config.table()) {
@@ -77,6 +79,12 @@ Parsed parse(const Synopsis& synopsis, node::Config& config, const std::vector<s
   }
 
   if (!config_file.empty()) config.read_file(config_file, node::Origin::config_file);
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos)
+      throw Failure(ExitCode::usage, fmt::format("--set {} has no value", setting), "--set NAME=VALUE");
+    config.set(setting.substr(0, equals), setting.substr(equals + 1), node::Origin::flag, "--set");
+  }
   for (const OptionRow& row : config.table()) {
     const Found& into = *found.at(row.name);
     if (app.count("--" + row.name) == 0) continue;
@@ -130,6 +138,7 @@ std::string help(const Synopsis& synopsis, const node::OptionTable& table) {
     }
   }
   out += "\n  --config FILE            options as TOML; also COLLAB_<OPTION> in the environment\n";
+  out += "  --set NAME=VALUE         any option of this table by its name\n";
   out += fmt::format("  {}\n", synopsis.read_on);
   return out;
 }

@@ -57,6 +57,7 @@ Interrupt::Interrupt() {
 }
 
 Interrupt::~Interrupt() {
+  if (signals_seen > 0) return;  // a program that was asked is ending: the second signal means the same until it has
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   ::close(wake_descriptor);

@@ -229,13 +229,14 @@ Task<> Node::remember_in_run_book(const Found& found) {
 
 void Node::found(const Signed& statement) {
   assert(!membership_ && "a node founds or joins once");
-  const auto refuse = [&](const std::string& why) {
-    throw Failure(ExitCode::usage, fmt::format("cannot host {}: {}", options_.run.run_id, why),
-                  "another --home, or the manifest and key that belong to this run");
+  const auto refuse = [&](const Refusal& why) {
+    const bool too_new = why.code == Errc::stale;
+    throw Failure(ExitCode::incompatible, fmt::format("cannot host {}: {}", options_.run.run_id, why.reason),
+                  too_new ? "update this program" : "another --home, or the manifest and key that belong to this run");
   };
-  if (conflict_) refuse(conflict_->reason);
+  if (conflict_) refuse(*conflict_);
   auto manifest = check_manifest(statement, expected());
-  if (!manifest) refuse(manifest.error().reason);
+  if (!manifest) refuse(manifest.error());
   if (!options_.home.empty()) save_manifest(options_.home / kManifestFile, statement);
   become_member(statement, std::move(*manifest), {});
 }

@@ -7,6 +7,7 @@
 #include "data/text.hpp"
 #include "recipes/albert.hpp"
 #include "state/snapshot.hpp"
+#include "tensor/codec.hpp"
 
 #include <fmt/format.h>
 
@@ -49,7 +50,32 @@ Admission chosen_admission(const node::Config& config) {
   throw Failure(ExitCode::usage, fmt::format("admission cannot be \"{}\"", text), "open, or list with --allow FILE");
 }
 
+void check_file(const std::filesystem::path& file, const Digest& hash) {
+  const bool there = std::filesystem::exists(file);
+  if (there && state::content_hash(read_file(file, kPreparedBytesMax)) == hash) return;
+  throw Failure(ExitCode::data,
+                fmt::format("{} is {}", file.string(), there ? "not what the run's manifest names" : "gone"),
+                "put it back from a copy; every peer of the run has one in its home");
+}
+
 }  // namespace
+
+void check_founding(const node::Config& config) {
+  (void)chosen_recipe(config);
+  if (!codec_named(config.text("codec"))) {
+    throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")),
+                  "float32, float16, bfloat16, linear8 or dynamic8");
+  }
+  if (chosen_admission(config) == Admission::allow_list && !config.has("allow")) {
+    throw Failure(ExitCode::usage, "admission list needs the list of who may join",
+                  "--allow FILE with peer ids, one a line");
+  }
+}
+
+void check_files(const node::Manifest& manifest, const RunFiles& files) {
+  check_file(files.tokenizer, manifest.tokenizer);
+  check_file(files.prepared, manifest.data);
+}
 
 recipes::Recipe recipe_of(const node::Manifest& manifest) {
   auto recipe = recipes::from_json(manifest.recipe);

@@ -21,6 +21,12 @@ struct RunFiles {
   std::filesystem::path prepared;
 };
 
+/// What can be said of the options before anything is made. Throws `Failure(usage)`.
+void check_founding(const node::Config& config);
+
+/// Whether tokenizer and text are still what the manifest says. Throws `Failure(data)` or `Failure(machine)`.
+void check_files(const node::Manifest& manifest, const RunFiles& files);
+
 /// Trains the tokenizer on the text, cuts samples, signs the manifest; writes all three to `files`. `say` is told what
 /// happens, a line at a time. Text comes from --data, else from what tools/setup unpacked.
 /// Throws `Failure`: `usage` for options that do not fit, `data` for text that is missing or too small, `machine`.

@@ -57,17 +57,29 @@ void check_admission(node::Config& config) {
   config.set("admission", "open", node::Origin::built_in);
 }
 
-Signed manifest_of(node::Config& config, const RunFiles& files, const std::filesystem::path& home, const Voice& voice) {
-  if (auto stored = node::load_manifest(files.manifest)) {
-    if (config.toggle("new-run"))
-      voice.say(fmt::format("run {} is founded already; going on with it", config.text("run-id")));
-    return std::move(*stored);
+/// Before anything is made: a command that is refused leaves no trace.
+void check_usage(node::Config& config, const RunFiles& files, const std::filesystem::path& home) {
+  if (!net::parse_address(config.text("listen"), /*any_port=*/true)) {
+    throw Failure(ExitCode::usage, fmt::format("cannot listen on \"{}\": it is no address", config.text("listen")),
+                  "--listen HOST:PORT, [::]:4600 for instance");
   }
+  if (std::filesystem::exists(files.manifest)) return;
   if (!config.toggle("new-run")) {
     throw Failure(ExitCode::usage, fmt::format("{} holds no run {}", home.string(), config.text("run-id")),
                   "--new-run to found it, or --home where it is");
   }
   check_admission(config);
+  check_founding(config);
+}
+
+Signed manifest_of(node::Config& config, const RunFiles& files, const std::filesystem::path& home, const Voice& voice) {
+  if (auto stored = node::load_manifest(files.manifest)) {
+    const auto manifest = node::read_manifest(*stored, config.text("run-id"), std::nullopt);
+    if (manifest) check_files(*manifest, files);  // else the host says what is wrong with it
+    if (config.toggle("new-run"))
+      voice.say(fmt::format("run {} is founded already; going on with it", config.text("run-id")));
+    return std::move(*stored);
+  }
   const Identity authority = Identity::load_or_create(home / "authority.key");
   return found_run(config, config.text("run-id"), authority, files, [&](const std::string& text) { voice.say(text); });
 }
@@ -96,6 +108,8 @@ void host_until_asked(Host& host, const cli::Interrupt& interrupt, const Voice& 
 int run(node::Config& config) {
   const std::filesystem::path home = home_of(config);
   const Voice voice{config.toggle("json"), config.toggle("quiet")};
+  const RunFiles files(home);
+  check_usage(config, files, home);
   const cli::Interrupt interrupt;
   Identity identity = Identity::load_or_create(home / "identity.key");
   Log::Options log_options;
@@ -103,7 +117,6 @@ int run(node::Config& config) {
   log_options.file = config.has("log-file") ? config.text("log-file") : (home / "logs/coordinator.jsonl").string();
   std::filesystem::create_directories(std::filesystem::path(log_options.file).parent_path());
   Log log(log_options);
-  const RunFiles files(home);
   const Signed statement = manifest_of(config, files, home, voice);
 
   HostOptions options;

@@ -1,0 +1,406 @@
+#!/usr/bin/env python3
+"""Every way out of the programs: wrong words, closed doors, full disks, bad arithmetic. Each has its exit code, and a
+message that says what failed, why, and what to do.
+
+Usage: doors_test.py COORDINATOR PEER BENCH ODD_MANIFEST NAN_PEER. Prints a line per case and a last line that counts.
+"""
+import concurrent.futures, contextlib, ctypes, json, os, pathlib, resource, shutil, signal, socket, subprocess, sys
+import tempfile, threading, time
+
+COORDINATOR, PEER, BENCH, ODD_MANIFEST, NAN_PEER = sys.argv[1:6]
+RUN = 'doors-test'
+WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
+
+
+class Skip(Exception):
+    pass
+
+
+def write_text(folder, step=3):
+    folder.mkdir()
+    for document in range(40):
+        lines = []
+        for line in range(30):
+            at = document * 7 + line * step
+            lines.append(' '.join(WORDS[(at + word * (1 + line % 3)) % len(WORDS)] for word in range(5 + line % 4)) + '।')
+        (folder / f'{document}.txt').write_text('\n'.join(lines) + '\n')
+    return folder
+
+
+class Program:
+    """A program that runs until it is asked to end; its JSON lines are kept."""
+
+    def __init__(self, command, log):
+        self.events, self.log = [], log
+        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=open(log, 'w'),
+                                        text=True, env=ENVIRONMENT)
+        RUNNING.append(self)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    def count(self, kind):
+        return sum(event['event'] == kind for event in list(self.events))
+
+    def wait_for(self, kind, seconds=20, times=1):
+        end = time.monotonic() + seconds
+        while self.count(kind) < times:
+            assert time.monotonic() < end, f'no {kind} within {seconds} s: {self.said()}'
+            assert self.process.poll() is None or self.count(kind) >= times, f'ended before {kind}: {self.said()}'
+            time.sleep(0.02)
+        return self
+
+    def said(self):
+        return self.log.read_text()[-600:]
+
+    def stop(self, how=signal.SIGINT, seconds=11):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(seconds)
+
+
+RUNNING = []
+
+
+def port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def host(home, *more, run=RUN):
+    """A coordinator on loopback, ready. Founds the run unless the home holds it."""
+    at = port()
+    program = Program([COORDINATOR, '--run-id', run, '--new-run', '--preset', 'demo', '--data', TEXT, '--home', home,
+                       '--listen', f'127.0.0.1:{at}', '--dashboard', 'off', '--checkpoint-every', '0', '--no-lan',
+                       '--target-batch', '64', '--json', *more], home.with_suffix('.log'))
+    program.at = f'127.0.0.1:{at}'
+    return program.wait_for('ready')
+
+
+def peer_words(home, at, *more, run=RUN, program=(PEER,)):
+    return [*program, '--run-id', run, '--home', home, '--bootstrap', at, '--listen', '127.0.0.1:0', '--no-lan', '--threads',
+            '1', '--device', 'cpu', '--no-evaluate', '--patience', '2', '--json', *more]
+
+
+def ends(code, command, *says, change=None, seconds=15):
+    """Runs the command to its end: this code, and a message with cause and remedy that holds all of `says`."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=ENVIRONMENT, timeout=seconds, preexec_fn=change)
+    assert done.returncode == code, f'exit {done.returncode}, not {code}: {done.stderr[-400:]}'
+    last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ''
+    what, _, remedy = last.partition(' Try: ')
+    assert what.startswith(pathlib.Path(str(command[0])).name.replace('nan_peer', 'collab-peer') + ': '), last
+    assert len(what) > 20 and len(remedy) > 5, f'no cause or no remedy: {last!r}'
+    for words in says:
+        assert words in last, f'"{words}" is not in: {last}'
+
+
+def together(*calls):
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(call[0], *call[1:]) for call in calls]
+    problems = [str(one.exception()) for one in running if one.exception()]
+    assert not problems, '\n  '.join(problems)
+
+
+def usage(folder):
+    bad = folder / 'bad.toml'
+    bad.write_text('epochs = = 3\n')
+    unknown = folder / 'unknown.toml'
+    unknown.write_text('epoch = 3\n')
+    join = [PEER, '--run-id', RUN]
+    found = [COORDINATOR, '--run-id', RUN, '--home', folder / 'nothing', '--new-run', '--dashboard', 'off', '--no-lan',
+             '--listen', '127.0.0.1:0']
+    together((ends, 2, [*join, '--epoch', '3'], 'unknown option --epoch', 'did you mean --epochs?'),
+             (ends, 2, [*join, '--epochs', 'many'], 'epochs cannot be "many"', 'a whole number'),
+             (ends, 2, [*join, '--set', 'epoch=3'], 'unknown option epoch', 'did you mean epochs?'),
+             (ends, 2, [*join, '--set', 'epochs'], '--set'),
+             (ends, 2, [*join, '--config', bad], str(bad), 'line 1'),
+             (ends, 2, [*join, '--config', unknown], 'did you mean epochs?', str(unknown)),
+             (ends, 2, [*join, '--config', folder / 'none.toml'], 'none.toml'),
+             (ends, 2, [*join, '--log-level', 'loud', '--home', folder / 'nothing'], 'log-level cannot be "loud"'),
+             (ends, 2, [*join, '--listen', 'here', '--home', folder / 'nothing'], 'cannot listen on "here"'),
+             (ends, 2, [*join, '--bootstrap', 'nowhere', '--home', folder / 'nothing'], 'nowhere'),
+             (ends, 2, [*join, '--device', 'toaster', '--home', folder / 'nothing'], 'toaster'),
+             (ends, 2, [PEER], '--run-id'), (ends, 2, [PEER, '--run-id', 'No Good'], 'No Good'),
+             (ends, 2, [PEER, 'stauts', '--run-id', 'x', 'y'], 'stauts'),
+             (ends, 2, [COORDINATOR, '--run-id', RUN, '--presett', 'demo'], 'did you mean --preset?'),
+             (ends, 2, [COORDINATOR, '--run-id', RUN, '--target-batch', '0'], 'target-batch'),
+             (ends, 2, [COORDINATOR, '--run-id', RUN, '--home', folder / 'nothing'], '--new-run'),
+             (ends, 2, [*found, '--preset', 'huge', '--data', TEXT], 'huge', 'demo, tiny'),
+             (ends, 2, [*found, '--codec', 'float33', '--preset', 'demo', '--data', TEXT], 'float33', 'float16'),
+             (ends, 2, [*found, '--admission', 'maybe', '--data', TEXT, '--preset', 'demo'], 'maybe', '--allow'),
+             (ends, 2, [*found, '--admission', 'list', '--data', TEXT, '--preset', 'demo'], '--allow'),
+             (ends, 2, [*found[:-1], '0.0.0.0:0', '--data', TEXT], '--admission'),
+             (ends, 2, [BENCH, 'all-reduce', '--peers', '1'], 'peers cannot be "1"'),
+             (ends, 2, [BENCH, 'all-reduce', '--peer', '4'], 'did you mean --peers?'),
+             (ends, 2, [BENCH, 'all-reduse'], 'did you mean all-reduce?'),
+             (ends, 2, [BENCH, 'all-reduce', '--codec', 'float33'], 'float33'))
+    assert not (folder / 'nothing/manifest.signed').exists(), 'a refused command founded a run'
+
+
+def unreachable(folder):
+    closed = f'127.0.0.1:{port()}'
+    together((ends, 3, peer_words(folder / 'u1', closed), 'refused', 'Is it running?'),
+             (ends, 3, peer_words(folder / 'u2', OPEN.at, run='another-run'), 'another-run'))
+
+
+def not_admitted(folder):
+    allowed = folder / 'allowed'
+    allowed.write_text('# nobody yet\n')
+    closed = host(folder / 'closed', '--admission', 'list', '--allow', allowed)
+    ends(4, peer_words(folder / 'n1', closed.at), 'admit')
+    known = folder / 'n2'
+    ends(4, peer_words(known, OPEN.at, run=f'{RUN}#{closed.events[0]["key"]}'), 'key')
+    stopped = closed.stop()
+    assert stopped == 0, stopped
+
+
+def incompatible(folder):
+    def odd(field, value, *says):
+        home = folder / f'odd-{field}'
+        shutil.copytree(folder / 'founded', home)
+        subprocess.run([ODD_MANIFEST, home, RUN, field, value], check=True)
+        program = host(home)
+        ends(5, peer_words(folder / f'i-{field}', program.at), *says)
+        program.stop()
+
+    together((odd, 'codec', 'zip7', '"zip7"'), (odd, 'schema', 'x', 'other tensors'))
+
+    def broken(field, value, *says):
+        home = folder / f'odd-{field}'
+        shutil.copytree(folder / 'founded', home)
+        subprocess.run([ODD_MANIFEST, home, RUN, field, value], check=True)
+        ends(5, [COORDINATOR, '--run-id', RUN, '--home', home, '--listen', '127.0.0.1:0', '--dashboard', 'off',
+                 '--no-lan'], *says)
+
+    broken('recipe', '{}', 'recipe')
+    broken('version', '9', 'protocol 9', 'update this program')
+    home = folder / 'torn'
+    shutil.copytree(folder / 'founded', home)
+    (home / 'manifest.signed').write_bytes((home / 'manifest.signed').read_bytes()[:-9])
+    ends(5, [COORDINATOR, '--run-id', RUN, '--home', home, '--listen', '127.0.0.1:0', '--dashboard', 'off', '--no-lan'],
+         'damaged')
+
+
+def unknown_job(folder):
+    home = folder / 'odd-job'
+    shutil.copytree(folder / 'founded', home)
+    subprocess.run([ODD_MANIFEST, home, RUN, 'job', 'crystal-ball'], check=True)
+    program = host(home)
+    ends(5, peer_words(folder / 'job', program.at), '"crystal-ball"', 'known here: albert')
+    program.stop()
+
+
+@contextlib.contextmanager
+def small_disk(place, kib):
+    place.mkdir()
+    if subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={kib}k', 'tmpfs', place], capture_output=True).returncode:
+        raise Skip('mounting a small file system needs root')
+    try:
+        yield place
+    finally:
+        subprocess.run(['umount', '-l', place], check=True)
+
+
+def this_machine(folder):
+    taken = OPEN.at
+    wide = folder / 'wide'
+    wide.mkdir()
+    shutil.copy(folder / 'founded/identity.key', wide / 'identity.key')
+    (wide / 'identity.key').chmod(0o644)
+    (folder / 'a-file').write_text('x')
+    torn = folder / 'torn-key'
+    torn.mkdir()
+    (torn / 'identity.key').write_text((folder / 'founded/identity.key').read_text()[:30])
+    (torn / 'identity.key').chmod(0o600)
+    coordinator = [COORDINATOR, '--run-id', RUN, '--no-lan', '--dashboard', 'off']
+    for home in ('m1', 'm3'):
+        shutil.copytree(folder / 'founded', folder / home)
+    together((ends, 6, peer_words(folder / 'm2', taken, '--listen', taken), taken),
+             (ends, 6, [*coordinator, '--home', folder / 'm1', '--listen', taken], taken),
+             (ends, 6, [*coordinator[:-2], '--home', folder / 'm3', '--listen', '127.0.0.1:0', '--dashboard', taken], taken),
+             (ends, 6, peer_words(wide, taken), 'chmod 600'),
+             (ends, 6, peer_words(folder / 'a-file', taken), 'a-file'),
+             (ends, 6, peer_words(torn, taken), 'torn'),
+             (ends, 6, [*coordinator, '--home', folder / 'a-file', '--new-run', '--listen', '127.0.0.1:0'], 'a-file'),
+             (ends, 6, [*coordinator, '--home', folder / 'open', '--listen', '127.0.0.1:0'], 'in use by pid'))
+
+
+def file_size_limit():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+
+def disk_full(folder):
+    ends(6, peer_words(folder / 'limited', OPEN.at), 'File too large', change=file_size_limit)
+    with small_disk(folder / 'disk', 64) as disk:
+        ends(6, [COORDINATOR, '--run-id', RUN, '--new-run', '--preset', 'demo', '--data', TEXT, '--home', disk / 'c',
+                 '--listen', '127.0.0.1:0', '--dashboard', 'off', '--no-lan'], 'No space left', 'free some disk space')
+        ends(6, peer_words(disk / 'p', OPEN.at), 'No space left', 'free some disk space')
+        key = (disk / 'p/identity.key').read_text()
+        subprocess.run(['mount', '-o', 'remount,size=64m', disk], check=True)
+        again = Program(peer_words(disk / 'p', OPEN.at, '--epochs', '2'), folder / 'again.log')
+        again.wait_for('left', 30)
+        assert again.process.wait(5) == 0 and (disk / 'p/identity.key').read_text() == key, 'the home was lost'
+
+
+def checkpoint_disk_full(folder):
+    """A checkpoint that does not fit costs nothing but itself, and the older one still loads."""
+    with small_disk(folder / 'disk2', 1024 * 64) as disk:
+        first = Program(peer_words(disk / 'p', OPEN.at), folder / 'd1.log').wait_for('epoch', 30, 2)
+        assert first.stop() == 0 and first.count('checkpoint') == 1, first.said()
+        with open(disk / 'filler', 'wb') as filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(b'x' * 65536)
+                filler.flush()
+        os.truncate(disk / 'filler', (disk / 'filler').stat().st_size - 500_000)
+        second = Program(peer_words(disk / 'p', OPEN.at), folder / 'd2.log').wait_for('epoch', 30, 2)
+        assert second.stop() == 0 and second.count('checkpoint_failed') == 1, second.said()
+        (disk / 'filler').unlink()
+        evaluated = subprocess.run([PEER, 'eval', '--run-id', RUN, '--home', disk / 'p', '--json', '--threads', '1'],
+                                   env=ENVIRONMENT, capture_output=True, text=True, timeout=20)
+        assert evaluated.returncode == 0 and json.loads(evaluated.stdout)['epoch'] > 0, evaluated.stderr
+
+
+def data_missing(folder):
+    (folder / 'empty').mkdir()
+    (folder / 'latin').mkdir()
+    (folder / 'latin/a.txt').write_bytes(b'\xff\xfe\xfa' * 100)
+    other = write_text(folder / 'other', step=5)
+    found = [COORDINATOR, '--run-id', RUN, '--new-run', '--preset', 'demo', '--listen', '127.0.0.1:0', '--dashboard', 'off',
+             '--no-lan']
+    shutil.copytree(folder / 'founded', folder / 'd1')
+    torn = (folder / 'd1/prepared.bin').read_bytes()
+    (folder / 'd1/prepared.bin').write_bytes(torn[:len(torn) // 2])
+    together((ends, 8, [*found, '--home', folder / 'd4', '--data', folder / 'empty'], str(folder / 'empty')),
+             (ends, 8, [*found, '--home', folder / 'd5', '--data', folder / 'no-such'], 'no-such'),
+             (ends, 8, [*found, '--home', folder / 'd6', '--data', folder / 'latin'], 'latin'),
+             (ends, 8, peer_words(folder / 'd2', OPEN.at, '--data', other), 'hash differs'),
+             (ends, 8, peer_words(folder / 'd3', OPEN.at, '--data', folder / 'no-such'), 'no-such'),
+             (ends, 8, [PEER, 'export', '--run-id', RUN, '--home', folder / 'founded', '--to', folder / 'x'], 'no checkpoint'),
+             (ends, 8, [COORDINATOR, '--run-id', RUN, '--listen', '127.0.0.1:0', '--dashboard', 'off', '--no-lan', '--home',
+                        folder / 'd1'], 'prepared.bin'))
+
+
+def damaged_checkpoint(folder):
+    home = folder / 'p1'
+    peer = Program(peer_words(home, OPEN.at), folder / 'p1.log').wait_for('epoch', 30, 2)
+    assert peer.stop() == 0, peer.said()
+    kept = sorted((home / 'checkpoints').glob('*'))
+    model = next(folder for folder in kept if (folder / 'model.safetensors').exists()) / 'model.safetensors'
+    whole = model.read_bytes()
+    model.write_bytes(whole[:5000] + bytes([whole[5000] ^ 255]) + whole[5001:])
+    ends(8, [PEER, 'eval', '--run-id', RUN, '--home', home, '--threads', '1'], 'checkpoint')
+    ends(8, [PEER, 'export', '--run-id', RUN, '--home', home, '--to', folder / 'exported'], 'checkpoint')
+    assert not (folder / 'exported').exists()
+    back = Program(peer_words(home, OPEN.at), folder / 'p1b.log').wait_for('epoch', 30)
+    assert back.stop() == 0, back.said()
+
+
+def interrupts(folder):
+    home = folder / 'twice'
+    own = host(folder / 'own2', run='own-run-2')
+    peer = Program(peer_words(home, own.at, run='own-run-2'), folder / 'twice.log').wait_for('epoch', 30, 2)
+    peer.process.send_signal(signal.SIGINT)
+    time.sleep(0.02)
+    assert peer.stop(seconds=2) == 130, peer.process.returncode
+    back = Program(peer_words(home, own.at, run='own-run-2'), folder / 'twice-again.log').wait_for('epoch', 30)
+    assert back.stop() == 0, back.said()
+    looking = Program(peer_words(folder / 'looking', f'127.0.0.1:{port()}', '--patience', '60'), folder / 'looking.log')
+    looking.wait_for('started')
+    time.sleep(0.3)
+    assert looking.stop(seconds=5) == 0
+    own.process.send_signal(signal.SIGINT)
+    time.sleep(0.002)
+    assert own.stop(seconds=2) == 130, own.process.returncode
+
+
+def planned_leave(folder):
+    """The samples in hand count when a step is due; when none is, they are dropped and told, and nobody waits."""
+    pair = [Program(peer_words(folder / f'l{i}', OPEN.at), folder / f'l{i}.log').wait_for('joined', 30) for i in range(2)]
+    for peer in pair:
+        peer.wait_for('epoch', 20, 3)
+    began = time.monotonic()
+    assert pair[0].stop() == 0 and time.monotonic() - began < 10, pair[0].said()
+    assert pair[0].events[-1]['samples_lost'] == 0, pair[0].events[-3:]
+    pair[1].wait_for('epoch', 8, pair[1].count('epoch') + 2)
+    assert not pair[1].count('round_failed') and pair[1].stop() == 0, pair[1].said()
+    far = host(folder / 'far', '--target-batch', '1000000', run='far-run')
+    lone = Program(peer_words(folder / 'lone', far.at, run='far-run'), folder / 'lone.log').wait_for('joined', 30)
+    time.sleep(2)
+    began = time.monotonic()
+    assert lone.stop() == 0 and time.monotonic() - began < 3, lone.said()
+    assert lone.events[-1]['samples_lost'] > 0 and lone.count('samples.lost') == 1, lone.events[-3:]
+    far.stop()
+
+
+def nan_gradients(folder):
+    swarm = [Program(peer_words(folder / f'g{i}', OPEN.at), folder / f'g{i}.log') for i in range(2)]
+    bad = Program(peer_words(folder / 'bad', OPEN.at, program=(NAN_PEER, 'gradients')), folder / 'bad.log')
+    for program in (*swarm, bad):
+        program.wait_for('joined', 30)
+    bad.wait_for('microbatch_dropped', 20)
+    here = [program.count('epoch') for program in swarm]
+    for program, epochs in zip(swarm, here):
+        program.wait_for('epoch', 20, epochs + 4)
+    committed = [e for e in bad.events if e['event'] == 'epoch' and e['own_samples'] == 0 and e['result'] == 'committed']
+    hashes = {e['epoch']: e['parameters'] for e in swarm[0].events if e['event'] == 'epoch'}
+    assert all(hashes.get(e['epoch'], e['parameters']) == e['parameters'] for e in committed), 'parameters differ'
+    assert not any(program.count('round_failed') for program in swarm), 'rounds of the others failed'
+    for program in (bad, *swarm):
+        assert program.stop() == 0, program.said()
+    assert bad.events[-1]['samples'] <= 16 * 8, 'dropped samples were thanked for'
+
+
+def nan_steps(folder):
+    home = folder / 'diverging'
+    own = host(folder / 'own', run='own-run')
+    ends(7, peer_words(home, own.at, run='own-run', program=(NAN_PEER, 'rate')), 'not finite', '3 times in a row', 'learning rate', seconds=30)
+    sound = Program(peer_words(home, own.at, run='own-run'), folder / 'sound.log').wait_for('epoch', 30)
+    assert sound.stop() == 0 and own.stop() == 0
+
+
+CASES = [('2: wrong words', usage), ('3: a run that cannot be reached', unreachable), ('4: a peer that is not admitted', not_admitted),
+         ('5: a manifest that does not fit', incompatible), ('5: a job that is unknown', unknown_job),
+         ('6: port, key and home of this machine', this_machine), ('6: a full disk', disk_full),
+         ('a checkpoint that does not fit is said, and training goes on', checkpoint_disk_full),
+         ('7: three steps in a row that are not finite', nan_steps),
+         ('a peer whose gradients are NaN drops them, and the others go on', nan_gradients),
+         ('8: text and data that are missing or damaged', data_missing), ('8: a damaged checkpoint', damaged_checkpoint),
+         ('0: a planned leave', planned_leave), ('130: a second Ctrl+C', interrupts)]
+
+passed, failed, skipped = 0, 0, 0
+chosen = sys.argv[6:]
+with tempfile.TemporaryDirectory() as place:
+    folder = pathlib.Path(place)
+    ENVIRONMENT = dict(os.environ, XDG_CONFIG_HOME=str(folder / 'config'), XDG_DATA_HOME=str(folder / 'data'),
+                       OMP_WAIT_POLICY='passive')
+    TEXT = write_text(folder / 'text')
+    try:
+        OPEN = host(folder / 'open')
+        shutil.copytree(folder / 'open', folder / 'founded', ignore=shutil.ignore_patterns('*.sock', '*.lock', '*sock*'))
+        for name, case in CASES:
+            if chosen and case.__name__ not in chosen:
+                continue
+            began = time.monotonic()
+            try:
+                case(folder)
+                passed += 1
+                print(f'ok: {name} ({time.monotonic() - began:.1f} s)', flush=True)
+            except Skip as reason:
+                skipped += 1
+                print(f'skipped: {name}: {reason}', flush=True)
+            except (AssertionError, subprocess.SubprocessError, OSError, KeyError) as problem:
+                failed += 1
+                print(f'FAILED: {name}: {type(problem).__name__}: {problem}', flush=True)
+        assert OPEN.stop() == 0, OPEN.said()
+    finally:
+        for program in RUNNING:
+            if program.process.poll() is None:
+                program.process.kill()
+                program.process.wait()
+print(f'{passed} passed, {failed} failed, {skipped} skipped')
+sys.exit(failed > 0)

@@ -10,7 +10,6 @@ constexpr double kGrowthMax = 1.5;
 constexpr double kRiseSeconds = 10;             // the rate history rises by kGrowthMax in this time
 constexpr double kHalfLifeSeconds = 60;         // and forgets half of a higher rate in this
 constexpr double kMicrobatchSecondsMax = 4;     // of work that ends all at once
-constexpr double kMicrobatchSeconds = 2;        // of a peer that does not tell: what peers choose by themselves
 constexpr std::int64_t kElapsedMsMax = 24'000;  // two periods of the longest, with their jitter
 constexpr std::int64_t kClockMs = 1000;         // less cannot be told from a record's way
 
@@ -20,8 +19,9 @@ std::int64_t elapsed_max_ms(const Record& record) {
 
 double microbatch_of(const Record& told, double rate, const Yardstick& yardstick) {
   const auto own = static_cast<double>(yardstick.microbatch);
-  const double most = std::max(own, kMicrobatchSecondsMax * rate);
-  if (told.microbatch == 0) return std::max(own, kMicrobatchSeconds * rate);
+  // who computes in bursts and shows no rate may still bring a share like anybody's
+  const double most = std::max({own, kMicrobatchSecondsMax * rate, static_cast<double>(yardstick.share)});
+  if (told.microbatch == 0) return most;
   return std::min(static_cast<double>(told.microbatch), most);
 }
 
@@ -38,7 +38,7 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
   if (!measured_ && yardstick.samples_per_s <= 0) {
     take(told, sequence, date, std::min(static_cast<double>(told.samples), share));
     rate_ = believed_.samples_per_s = std::min(told.samples_per_s, share);  // of a second
-    slack_ = 0;
+    slack_ = microbatch_of(told, 0, yardstick);
     return 0;
   }
   if (!measured_) rate_ = 0;

@@ -49,6 +49,22 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("self-report: who computes in bursts and shows no rate may bring a share of the target batch at once") {
+  for (const double others : {0.0, 100.0}) {
+    CAPTURE(others);
+    Told told;
+    told.yardstick = {others, 0, 64, false};
+    told.record.samples_per_s = 0;
+    told.record.microbatch = 0;  // nothing computed yet
+    told.at(0, 0);
+    CHECK(told.report.samples_max(0, kStart) == 64);
+    CHECK(told.report.samples_max(1, kStart) == 64);
+    told.record.microbatch = 1000;
+    told.at(500, 0);
+    CHECK(told.report.samples_max(1, kStart + 500) == 64);
+  }
+}
+
 TEST_CASE("self-report: a lie counts as what a peer like the others would have, and its growth is bounded too") {
   Told told;
   told.record.samples_per_s = 1e9;

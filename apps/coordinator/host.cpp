@@ -36,6 +36,7 @@ node::NodeOptions node_options(const HostOptions& options) {
                   "--listen HOST:PORT, [::]:4600 for instance");
   }
   out.listen = *listen;
+  out.announce = options.announce;
   out.serve_directory = true;
   out.allow_list = options.allow_list;
   out.role = "coordinator";

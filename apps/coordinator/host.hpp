@@ -35,7 +35,8 @@ struct HostOptions {
   std::string name;
   std::vector<std::string> bootstrap;
   std::string listen;
-  std::string dashboard;  ///< address; "off": none
+  std::vector<net::Address> announce;  ///< where peers dial from outside; empty: what dial-backs prove
+  std::string dashboard;               ///< address; "off": none
   bool answer_lan = true;
   std::filesystem::path allow_list;
   std::uint64_t checkpoint_every = 50;

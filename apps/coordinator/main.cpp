@@ -18,6 +18,7 @@
 namespace collab::coordinator {
 namespace {
 
+constexpr std::size_t kAnnouncedMax = 8;  // as many as a manifest keeps of one coordinator
 constexpr auto kLinePeriod = std::chrono::seconds(1);
 
 std::filesystem::path home_of(const node::Config& config) {
@@ -57,12 +58,57 @@ void check_admission(node::Config& config) {
   config.set("admission", "open", node::Origin::built_in);
 }
 
+/// Where peers may dial for as long as this home hosts the run: what --announce says, else an address of --listen that
+/// is neither a wildcard nor left to the system.
+std::vector<net::Address> announced(const node::Config& config) {
+  std::vector<net::Address> out;
+  for (const std::string& text : config.list("announce")) {
+    const auto address = net::parse_address(text);
+    if (!address) {
+      throw Failure(ExitCode::usage, fmt::format("cannot announce \"{}\": it is no address", text),
+                    "--announce HOST:PORT");
+    }
+    out.push_back(*address);
+  }
+  if (out.size() > kAnnouncedMax) {
+    throw Failure(ExitCode::usage, "too many addresses to announce", fmt::format("give at most {}", kAnnouncedMax));
+  }
+  const auto listen = net::parse_address(config.text("listen"), /*any_port=*/true);
+  const bool fixed = listen && listen->port != 0 && listen->host != "::" && listen->host != "0.0.0.0";
+  if (out.empty() && fixed) out.push_back(*listen);
+  return out;
+}
+
+/// The manifest with `self` at `addresses`, signed anew when that is news and this home holds the authority.
+Signed with_coordinator(Signed statement, const node::Config& config, const RunFiles& files,
+                        const std::filesystem::path& home, const PeerId& self) {
+  node::Contact contact;
+  contact.peer = self;
+  contact.addresses = announced(config);
+  if (contact.addresses.empty() || !std::filesystem::exists(home / "authority.key")) return statement;
+  auto manifest = node::read_manifest(statement, config.text("run-id"), std::nullopt);
+  if (!manifest) return statement;  // the host says what is wrong with it
+  const node::Manifest before = *manifest;
+  auto& all = manifest->coordinators;
+  std::erase_if(all, [&](const node::Contact& known) { return known.peer == self; });
+  if (all.size() == node::kCoordinatorsMax) all.pop_back();
+  all.insert(all.begin(), contact);
+  if (*manifest == before) return statement;
+  const Identity authority = Identity::load_or_create(home / "authority.key");
+  if (authority.id() != manifest->authority) return statement;
+  ++manifest->sequence;
+  Signed renewed = node::sign_manifest(authority, *manifest);
+  node::save_manifest(files.manifest, renewed);
+  return renewed;
+}
+
 /// Before anything is made: a command that is refused leaves no trace.
 void check_usage(node::Config& config, const RunFiles& files, const std::filesystem::path& home) {
   if (!net::parse_address(config.text("listen"), /*any_port=*/true)) {
     throw Failure(ExitCode::usage, fmt::format("cannot listen on \"{}\": it is no address", config.text("listen")),
                   "--listen HOST:PORT, [::]:4600 for instance");
   }
+  (void)announced(config);
   if (std::filesystem::exists(files.manifest)) return;
   if (!config.toggle("new-run")) {
     throw Failure(ExitCode::usage, fmt::format("{} holds no run {}", home.string(), config.text("run-id")),
@@ -117,7 +163,8 @@ int run(node::Config& config) {
   log_options.file = config.has("log-file") ? config.text("log-file") : (home / "logs/coordinator.jsonl").string();
   std::filesystem::create_directories(std::filesystem::path(log_options.file).parent_path());
   Log log(log_options);
-  const Signed statement = manifest_of(config, files, home, voice);
+  const Signed statement =
+      with_coordinator(manifest_of(config, files, home, voice), config, files, home, identity.id());
 
   HostOptions options;
   options.run_id = config.text("run-id");
@@ -125,6 +172,7 @@ int run(node::Config& config) {
   options.name = config.text("name");
   options.bootstrap = config.list("bootstrap");
   options.listen = config.text("listen");
+  for (const std::string& text : config.list("announce")) options.announce.push_back(*net::parse_address(text));
   options.dashboard = config.text("dashboard");
   options.answer_lan = config.toggle("lan");
   options.allow_list = config.text("allow");
@@ -153,6 +201,10 @@ int show_manifest(const node::Config& config) {
   fmt::print("run {}  sequence {}\nkey {}\ntarget batch {}  codec {}  group size at most {}\nrecipe {}\n",
              manifest->run_id, manifest->sequence, manifest->authority.text(), manifest->target_batch, manifest->codec,
              manifest->group_size_max, manifest->recipe);
+  for (const node::Contact& coordinator : manifest->coordinators) {
+    for (const net::Address& address : coordinator.addresses)
+      fmt::print("coordinator {}\n", node::to_string(node::PeerAddress{address, coordinator.peer}));
+  }
   return 0;
 }
 

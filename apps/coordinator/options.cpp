@@ -30,6 +30,8 @@ node::OptionTable coordinator_options() {
       {"admission", OptionKind::text, founding, "MODE", "", "open or list; must be given, but on loopback"},
       {"allow", OptionKind::text, founding, "FILE", "", "peer ids that may join, one a line; for admission list"},
       {"listen", OptionKind::text, net, "ADDR", "[::]:4600", "where peers dial"},
+      {"announce", OptionKind::list, net, "ADDR", "",
+       "where peers reach it from outside, host:port; kept in the manifest"},
       {"lan", OptionKind::toggle, net, "", "on", "answer peers that look for the run on the local network"},
       {"dashboard", OptionKind::text, net, "ADDR", "127.0.0.1:4680", "HTTP: /metrics, /api/v1/state; off: none"},
       {"log-level", OptionKind::text, output, "LEVEL", "warn", "debug, info, warn, error, off: on stderr"},

@@ -141,6 +141,27 @@ def usage(folder):
     assert not (folder / 'nothing/manifest.signed').exists(), 'a refused command founded a run'
 
 
+def found_again(folder):
+    """The manifest names the coordinator, so a home that has seen the run needs no --bootstrap."""
+    at = f'127.0.0.1:{port()}'
+    hosts = lambda: Program([COORDINATOR, '--run-id', 'named', '--new-run', '--preset', 'demo', '--data', TEXT, '--home',
+                             folder / 'named', '--listen', at, '--dashboard', 'off', '--no-lan', '--target-batch', '64',
+                             '--json'], folder / 'named.log').wait_for('ready')
+    first = hosts()
+    peer = Program(peer_words(folder / 'seen', at, run='named'), folder / 'seen.log').wait_for('joined', 30)
+    assert peer.stop() == 0 and first.stop() == 0
+    shown = subprocess.run([COORDINATOR, 'manifest', '--run-id', 'named', '--home', folder / 'named'], env=ENVIRONMENT,
+                           capture_output=True, text=True, timeout=5).stdout
+    assert f'@{at}' in shown and 'sequence 2' in shown, shown
+    again = hosts()
+    (folder / 'seen/contacts').unlink(missing_ok=True)
+    (folder / 'config/collab/runs.toml').unlink()
+    words = [word for word in peer_words(folder / 'seen', at, run='named') if word not in ('--bootstrap', at)]
+    back = Program(words, folder / 'seen2.log')
+    back.wait_for('joined', 30)
+    assert back.stop() == 0 and again.stop() == 0
+
+
 def unreachable(folder):
     closed = f'127.0.0.1:{port()}'
     together((ends, 3, peer_words(folder / 'u1', closed), 'refused', 'Is it running?'),
@@ -358,12 +379,13 @@ def nan_gradients(folder):
 def nan_steps(folder):
     home = folder / 'diverging'
     own = host(folder / 'own', run='own-run')
-    ends(7, peer_words(home, own.at, run='own-run', program=(NAN_PEER, 'rate')), 'not finite', '3 times in a row', 'learning rate', seconds=30)
+    ends(7, peer_words(home, own.at, run='own-run', program=(NAN_PEER, 'rate')), 'not finite', '3 times in a row', 'learning rate', seconds=60)
     sound = Program(peer_words(home, own.at, run='own-run'), folder / 'sound.log').wait_for('epoch', 30)
     assert sound.stop() == 0 and own.stop() == 0
 
 
-CASES = [('2: wrong words', usage), ('3: a run that cannot be reached', unreachable), ('4: a peer that is not admitted', not_admitted),
+CASES = [('2: wrong words', usage), ('3: a run that cannot be reached', unreachable),
+         ('a coordinator is found again by its manifest', found_again), ('4: a peer that is not admitted', not_admitted),
          ('5: a manifest that does not fit', incompatible), ('5: a job that is unknown', unknown_job),
          ('6: port, key and home of this machine', this_machine), ('6: a full disk', disk_full),
          ('a checkpoint that does not fit is said, and training goes on', checkpoint_disk_full),

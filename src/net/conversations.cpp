@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace collab::net {
+namespace {
+
+constexpr std::uint64_t kUnopenedRetryMs = 1000;
+
+}  // namespace
 
 /// What one conversation sends to one peer in one class.
 struct Conversations::Lane {
@@ -90,6 +95,7 @@ Task<Result<>> Conversations::Talk::open_stream(PeerId to, TrafficClass traffic,
   Outgoing out;
   out.talk = this;
   out.lane = &lane;
+  out.traffic = traffic;
   hub_.outgoing_[lane.stream] = out;
   co_return Result<>();
 }
@@ -156,8 +162,10 @@ std::unique_ptr<Conversation> Conversations::open(std::string_view protocol, con
   key.topic = topic;
   std::erase(members, needs_.self);
   auto talk = std::make_unique<Talk>(*this, key, std::move(members));
-  Room& room = rooms_[key];
+  const auto [at, fresh] = rooms_.try_emplace(key);
+  Room& room = at->second;
   assert(room.talk == nullptr && "one conversation for each topic");
+  if (!fresh) no_longer_unopened(room);
   room.talk = talk.get();
   if (closed_.erase(key) > 0) std::erase(closed_order_, key);
   for (const StreamKey& stream : room.streams)
@@ -172,8 +180,7 @@ void Conversations::close(Talk& talk) {
     Multiplexer* streams = needs_.paths.find(lane.stream.connection);
     if (streams != nullptr && !lane.ending) streams->end(lane.stream.stream);
   }
-  empty(talk.key, rooms_.at(talk.key));
-  rooms_.erase(talk.key);
+  erase(rooms_.find(talk.key));
   if (closed_.insert(talk.key).second) closed_order_.push_back(talk.key);
   if (closed_order_.size() > options_.closed_max) {
     closed_.erase(closed_order_.front());
@@ -181,8 +188,31 @@ void Conversations::close(Talk& talk) {
   }
 }
 
+/// A room that nobody has opened here, for the first stream about its topic; or why there is none.
+std::optional<Refusal> Conversations::found(const Key& key, const PeerId& founder) {
+  Held& held = held_[founder];
+  if (held.unopened >= options_.unopened_of_peer_max || unopened_ >= options_.unopened_max) {
+    forget_if_nothing(founder);
+    needs_.metrics.add("collab_refused_total", 1, {{"reason", "topics_unopened"}});
+    return Refusal(Errc::busy, "too many topics that are not open here", kUnopenedRetryMs);
+  }
+  ++held.unopened;
+  ++unopened_;
+  Room& room = rooms_[key];
+  room.founder = founder;
+  room.since = needs_.clock.now();
+  return std::nullopt;
+}
+
+void Conversations::no_longer_unopened(const Room& room) {
+  --unopened_;
+  --held_.at(room.founder).unopened;
+  forget_if_nothing(room.founder);
+}
+
 /// Refuses what is still coming and drops what nobody reads.
-void Conversations::empty(const Key&, Room& room) {
+void Conversations::erase(Rooms::iterator at) {
+  Room& room = at->second;
   for (const StreamKey& stream : std::exchange(room.streams, {})) {
     incoming_.erase(stream);
     if (Multiplexer* streams = needs_.paths.find(stream.connection))
@@ -190,17 +220,69 @@ void Conversations::empty(const Key&, Room& room) {
   }
   for (auto& unread : room.unread)
     for (const Item& item : std::exchange(unread, {})) give_back(item);
+  if (room.talk == nullptr) no_longer_unopened(room);
+  rooms_.erase(at);
 }
 
+bool Conversations::has_room_for(const Item& item, const Room& room, const Incoming& from) const {
+  const auto found = held_.find(item.from);
+  const Held held = found == held_.end() ? Held() : found->second;
+  if (room.talk == nullptr && from.unread >= options_.unread_of_stream_max) return false;
+  return held.frames < options_.unread_of_peer_max &&
+         held.bytes + item.frame->size() <= options_.unread_bytes_of_peer_max;
+}
+
+void Conversations::put(Room& room, Item item) {
+  if (item.stream.connection != 0) {
+    Held& held = held_[item.from];
+    ++held.frames;
+    held.bytes += item.frame->size();
+    ++unread_;
+    ++incoming_.at(item.stream).unread;
+  }
+  const auto traffic = static_cast<std::size_t>(item.traffic);
+  room.unread[traffic].push_back(std::move(item));
+  if (room.talk != nullptr) room.talk->arrived.notify();
+}
+
+/// It is read, or dropped: its sender may send as much again.
 void Conversations::give_back(const Item& item) {
+  if (item.stream.connection == 0) return;
+  Held& held = held_.at(item.from);
+  --held.frames;
+  held.bytes -= item.frame->size();
+  --unread_;
+  forget_if_nothing(item.from);
+  if (const auto in = incoming_.find(item.stream); in != incoming_.end()) --in->second.unread;
   if (Multiplexer* streams = needs_.paths.find(item.stream.connection))
     streams->consumed(item.stream.stream, item.traffic, item.frame->size());
 }
 
-void Conversations::put(Room& room, Item item) {
-  const auto traffic = static_cast<std::size_t>(item.traffic);
-  room.unread[traffic].push_back(std::move(item));
-  if (room.talk != nullptr) room.talk->arrived.notify();
+void Conversations::forget_if_nothing(const PeerId& peer) {
+  const Held& held = held_.at(peer);
+  if (held.unopened == 0 && held.frames == 0) held_.erase(peer);
+}
+
+/// A stream that is over. What it brought about a topic that nobody has opened goes with it when `drop_unread`.
+void Conversations::forget(const StreamKey& stream, bool drop_unread) {
+  const auto in = incoming_.find(stream);
+  if (in == incoming_.end()) return;
+  const auto at = rooms_.find(in->second.key);
+  incoming_.erase(in);
+  Room& room = at->second;
+  room.streams.erase(stream);
+  if (room.talk != nullptr) return;
+  const auto of_stream = [&](const Item& item) { return item.stream == stream; };
+  bool empty = room.streams.empty();
+  for (auto& unread : room.unread) {
+    if (drop_unread) {
+      for (const Item& item : unread)
+        if (of_stream(item)) give_back(item);
+      std::erase_if(unread, of_stream);
+    }
+    empty = empty && unread.empty();
+  }
+  if (empty) erase(at);
 }
 
 Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, TrafficClass traffic,
@@ -216,10 +298,11 @@ Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, Traff
   in.key.topic = open.topic;
   in.traffic = traffic;
   if (closed_.contains(in.key)) return Refusal(Errc::stale, "closed here");
-  Room& room = rooms_[in.key];
+  if (!rooms_.contains(in.key))
+    if (auto why = found(in.key, streams.peer())) return std::move(*why);
+  Room& room = rooms_.at(in.key);
   const StreamKey key = key_of(streams, stream);
   if (room.talk == nullptr) {
-    if (room.streams.empty()) room.since = needs_.clock.now();
     streams.hold(stream);
   } else {
     streams.widen(stream);
@@ -233,6 +316,8 @@ void Conversations::on_message(Multiplexer& streams, StreamHandle stream, Frame 
   const StreamKey key = key_of(streams, stream);
   const auto found = incoming_.find(key);
   if (found == incoming_.end()) {  // an answer on a stream of ours: there is none in this protocol
+    if (const auto out = outgoing_.find(key); out != outgoing_.end())
+      streams.consumed(stream, out->second.traffic, message->size());
     const Refusal why(Errc::bad_request, "unexpected message");
     streams.reset(stream, why);
     return on_closed(streams, stream, StreamEnd::refused, why);
@@ -242,7 +327,12 @@ void Conversations::on_message(Multiplexer& streams, StreamHandle stream, Frame 
   item.frame = std::move(message);
   item.stream = key;
   item.traffic = found->second.traffic;
-  put(rooms_.at(found->second.key), std::move(item));
+  Room& room = rooms_.at(found->second.key);
+  if (has_room_for(item, room, found->second)) return put(room, std::move(item));
+  needs_.metrics.add("collab_refused_total", 1, {{"reason", "unread"}});
+  streams.consumed(stream, item.traffic, item.frame->size());
+  streams.reset(stream, Refusal(Errc::busy, "too much waits unread here", kUnopenedRetryMs));
+  forget(key, true);
 }
 
 void Conversations::on_end(Multiplexer& streams, StreamHandle stream) {
@@ -265,12 +355,7 @@ void Conversations::on_closed(Multiplexer& streams, StreamHandle stream, StreamE
     outgoing_.erase(out);
     return;
   }
-  const auto in = incoming_.find(key);
-  if (in == incoming_.end()) return;
-  const auto room = rooms_.find(in->second.key);
-  incoming_.erase(in);
-  if (room == rooms_.end()) return;
-  room->second.streams.erase(key);
+  forget(key, end != StreamEnd::done);
 }
 
 void Conversations::leave(Multiplexer& streams) {
@@ -287,8 +372,7 @@ void Conversations::tick(TimePoint now) {
     if (room->second.talk != nullptr) continue;
     if (now - room->second.since < options_.unopened_time) continue;
     needs_.metrics.add("collab_refused_total", 1, {{"reason", "topic_unopened"}});
-    empty(room->first, room->second);
-    rooms_.erase(room);
+    erase(room);
   }
 }
 

@@ -20,13 +20,22 @@
 namespace collab::net {
 
 /// A sender has one stream for each (peer, protocol, topic, class), opened with its first frame. A stream whose topic
-/// is not open here gets no credit beyond its first, and is refused as `stale` after `unopened_time`.
+/// is not open here gets no credit beyond its first, and is refused as `stale` after `unopened_time`, counted from the
+/// first stream about it. What a sender takes back before that, or loses with its connection, is dropped at once.
+///
+/// Memory: payload is bounded by credit, and what one-byte messages cost beside it by the numbers below. A stream that
+/// reaches one of them is reset as `busy`.
 class Conversations final : public StreamUser {
  public:
   struct Options {
     std::size_t queue_bytes_max = std::size_t(1) << 20U;  ///< accepted and unsent, for each stream; then senders wait
     Duration unopened_time = std::chrono::seconds(5);
-    std::size_t closed_max = 4096;  ///< topics that are remembered as closed here: refused at once
+    std::size_t closed_max = 4096;            ///< topics that are remembered as closed here: refused at once
+    std::size_t unopened_of_peer_max = 16;    ///< topics that one peer was the first to name
+    std::size_t unopened_max = 1024;          ///< topics in all that nobody has opened here
+    std::size_t unread_of_stream_max = 1024;  ///< frames about such a topic
+    std::size_t unread_of_peer_max = 4096;    ///< frames on all its streams, also about topics that are open
+    std::size_t unread_bytes_of_peer_max = std::size_t(16) << 20U;  ///< also over connections that are gone
   };
   struct Needs {
     asio::any_io_executor executor;
@@ -48,6 +57,11 @@ class Conversations final : public StreamUser {
   /// Another connection to this peer stays: what is sent from now on goes there, after what was sent here.
   void leave(Multiplexer&);
   void tick(TimePoint now);
+
+  /// Topics that others have named and nobody has opened here.
+  std::size_t unopened() const noexcept { return unopened_; }
+  /// Frames from others that wait to be read.
+  std::size_t unread() const noexcept { return unread_; }
 
   void on_message(Multiplexer&, StreamHandle, Frame message) override;
   void on_end(Multiplexer&, StreamHandle) override;
@@ -71,6 +85,7 @@ class Conversations final : public StreamUser {
   /// What arrived about one topic.
   struct Room {
     Talk* talk = nullptr;  ///< null: nobody has opened it here
+    PeerId founder{};      ///< while nobody has: who named it first, and when
     TimePoint since{};
     std::array<std::deque<Item>, kClasses> unread;
     std::set<StreamKey> streams;
@@ -78,20 +93,37 @@ class Conversations final : public StreamUser {
   struct Incoming {
     Key key;
     TrafficClass traffic = TrafficClass::control;
+    std::size_t unread = 0;  ///< frames
   };
   struct Outgoing {
     Talk* talk = nullptr;
     Lane* lane = nullptr;
+    TrafficClass traffic = TrafficClass::control;
   };
+  /// What one peer makes us hold.
+  struct Held {
+    std::size_t unopened = 0;  ///< rooms that it founded
+    std::size_t frames = 0;
+    std::size_t bytes = 0;
+  };
+  using Rooms = std::map<Key, Room>;
 
   void close(Talk&);
+  std::optional<Refusal> found(const Key& key, const PeerId& founder);
+  void no_longer_unopened(const Room& room);
+  void erase(Rooms::iterator room);
+  bool has_room_for(const Item& item, const Room& room, const Incoming& from) const;
   void put(Room&, Item item);
   void give_back(const Item& item);
-  void empty(const Key& key, Room& room);
+  void forget(const StreamKey& stream, bool drop_unread);
+  void forget_if_nothing(const PeerId& peer);
 
   Needs needs_;
   Options options_;
-  std::map<Key, Room> rooms_;
+  Rooms rooms_;
+  std::map<PeerId, Held> held_;
+  std::size_t unopened_ = 0;
+  std::size_t unread_ = 0;
   std::map<StreamKey, Incoming> incoming_;
   std::map<StreamKey, Outgoing> outgoing_;
   std::set<Key> closed_;

@@ -46,14 +46,16 @@ struct Envelope {
 /// One exchange of frames among peers who know its topic: a round of averaging, the gathering of a group.
 ///
 /// Frames of one sender and one traffic class arrive in order; between classes there is no order. What arrives before
-/// this end is opened waits unread (256 KiB and 5 s at most, then it is refused as `stale`). Unread frames hold back
-/// their senders, not the node. Destroying it closes it: later frames are refused as `stale`.
+/// this end is opened waits unread: 256 KiB and 1024 frames of a sender and class, 16 topics of a peer, 5 s; then it is
+/// refused, as `busy` or `stale`. Unread frames hold back their senders, not the node. Destroying it closes it: later
+/// frames are refused as `stale`.
 class Conversation {
  public:
   virtual ~Conversation() = default;
   /// Dials when there is no connection. Returns once the frame is accepted for delivery, which does not mean delivered;
   /// waits while the peer's window is full. Several sends may wait at once; one that waits delays no other peer's.
-  /// Errors: `gone`, `late`, `stale` (the peer closed this conversation), `denied`.
+  /// Errors: `gone`, `late`, `stale` (the peer closed this conversation), `denied`, `busy` (too much of ours waits
+  /// unread there: what was sent is lost, and more is refused).
   virtual Task<Result<>> send(PeerId to, TrafficClass, Frame frame, TimePoint deadline) = 0;
   /// The next frame from anyone, control first, in arrival order. One receiver at a time. Errors: `late`.
   virtual Task<Result<Envelope>> receive(TimePoint deadline) = 0;

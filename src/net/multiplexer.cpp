@@ -177,13 +177,13 @@ void Multiplexer::cut(StreamHandle handle, Stream& stream, std::size_t bytes, Pi
   piece.body = queued.body;
   piece.offset = queued.offset;
   queued.offset += bytes;
+  stream.queued_bytes -= bytes;
   stream.credit -= bytes;
   const auto at = std::find(ready.begin(), ready.end(), handle);
   if (!whole) {  // one message of a class at a time, so that credit for a whole one is enough
     if (at != ready.begin()) std::rotate(ready.begin(), at, at + 1);
     return;
   }
-  stream.queued_bytes -= size;
   stream.sent_last = stream.sent_last || queued.last;
   stream.queue.pop_front();
   ready.erase(at);

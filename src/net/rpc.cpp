@@ -9,6 +9,7 @@ namespace collab::net {
 namespace {
 
 constexpr std::size_t kMethodBytesMax = 64;
+constexpr std::uint64_t kRetryMs = 100;
 
 std::uint64_t to_ms(Duration duration) {
   return static_cast<std::uint64_t>(
@@ -84,6 +85,7 @@ Accepted CallServer::on_open(Multiplexer& streams, StreamHandle stream, TrafficC
   call.row = row;
   call.id = open.id;
   call.deadline = deadline;
+  call.moved = now;
   in_flight_[key_of(streams, stream)] = call;
   ++asker.in_flight;
   return this;
@@ -107,7 +109,8 @@ std::optional<Refusal> CallServer::judge(Asker& asker, const MethodRow& row, con
     return Refusal(Errc::bad_request, "left_ms");
   if (deadline <= now) return Refusal(Errc::late);
   if (asker.in_flight >= options_.of_peer_max || in_flight_.size() >= options_.of_node_max || tasks_ == nullptr)
-    return Refusal(Errc::busy, "calls in flight", 100);
+    return Refusal(Errc::busy, "calls in flight", kRetryMs);
+  if (answer_bytes_ >= options_.answer_bytes_of_node_max) return Refusal(Errc::busy, "answers unsent", kRetryMs);
   return std::nullopt;
 }
 
@@ -120,6 +123,7 @@ void CallServer::on_message(Multiplexer& streams, StreamHandle stream, Frame req
   const auto call = in_flight_.find(key_of(streams, stream));
   if (call == in_flight_.end()) return;
   streams.consumed(stream, call->second.row->method.traffic, request->size());
+  call->second.heard = true;
   const InFlight asked = call->second;
   Asker& asker = askers_[asked.from];
   const auto known = asker.answers.find(asked.id);
@@ -161,8 +165,18 @@ void CallServer::settle(const PeerId& from, const CallId& id, const MethodRow& r
 
 void CallServer::reply(StreamKey key, const Answer& answer) {
   Multiplexer* streams = needs_.paths.find(key.connection);
-  if (streams == nullptr) return;
-  if (answer) return streams->send(key.stream, *answer, true);
+  const auto found = in_flight_.find(key);
+  if (streams == nullptr || found == in_flight_.end() || found->second.answered) return;
+  if (answer && answer_bytes_ + (*answer)->size() > options_.answer_bytes_of_node_max)
+    return reply(key, Refusal(Errc::busy, "answers unsent", kRetryMs));
+  InFlight& call = found->second;
+  call.answered = true;
+  if (answer) {
+    call.moved = needs_.clock.now();
+    call.unsent = (*answer)->size();
+    answer_bytes_ += call.unsent;
+    return streams->send(key.stream, *answer, true);
+  }
   streams->reset(key.stream, answer.error());
   on_closed(*streams, key.stream, StreamEnd::done, answer.error());
 }
@@ -190,6 +204,7 @@ void CallServer::on_closed(Multiplexer& streams, StreamHandle stream, StreamEnd 
   if (found == in_flight_.end()) return;
   const InFlight call = found->second;
   in_flight_.erase(found);
+  answer_bytes_ -= call.unsent;
   Asker& asker = askers_[call.from];
   --asker.in_flight;
   // the asker gave up; when only its connection broke it may ask again, so the work goes on
@@ -198,7 +213,33 @@ void CallServer::on_closed(Multiplexer& streams, StreamHandle stream, StreamEnd 
     tasks_->cancel(known->second.task);
 }
 
+/// Whether a stream holds its place for nothing: nobody waits for it any more, or the other end stands still.
+bool CallServer::is_overdue(const StreamKey& key, InFlight& call, TimePoint now) {
+  if (call.deadline + options_.grace <= now) return true;
+  if (!call.heard) return now - call.moved >= options_.request_time_max;
+  if (!call.answered) return false;
+  Multiplexer* streams = needs_.paths.find(key.connection);
+  const std::size_t unsent = streams == nullptr ? call.unsent : streams->queued(key.stream);
+  if (unsent != call.unsent) {
+    answer_bytes_ -= call.unsent - unsent;
+    call.unsent = unsent;
+    call.moved = now;
+  }
+  return now - call.moved >= options_.answer_stalled_max;
+}
+
 void CallServer::tick(TimePoint now) {
+  std::vector<StreamKey> in_vain;
+  for (auto& [key, call] : in_flight_)
+    if (is_overdue(key, call, now)) in_vain.push_back(key);
+  for (const StreamKey& key : in_vain) {
+    needs_.metrics.add("collab_refused_total", 1, {{"reason", "call_overdue"}});
+    const Refusal why(Errc::late, "not taken in time");
+    Multiplexer* streams = needs_.paths.find(key.connection);
+    if (streams == nullptr) continue;  // its end is on the way
+    streams->reset(key.stream, why);
+    on_closed(*streams, key.stream, StreamEnd::done, why);
+  }
   std::vector<TaskGroup::TaskId> overdue;
   for (auto next = askers_.begin(); next != askers_.end();) {
     Asker& asker = next->second;

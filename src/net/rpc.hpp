@@ -46,8 +46,12 @@ struct CallOptions {
   std::size_t remembered_max = 1024;                         ///< answers of one peer
   std::size_t remembered_bytes_max = std::size_t(1) << 20U;  ///< of one peer; an older answer is then given as `stale`
   Duration left_max = std::chrono::hours(1);
-  std::size_t refused_in_a_row_max = 1000;  ///< for their rate; more: the peer floods
-  unsigned tries_max = 3;                   ///< of a call whose connection breaks
+  Duration grace = std::chrono::seconds(1);                       ///< after its deadline a call's stream is reset
+  Duration request_time_max = std::chrono::seconds(60);           ///< for a question to arrive whole
+  Duration answer_stalled_max = std::chrono::seconds(30);         ///< while no byte of an answer leaves
+  std::size_t answer_bytes_of_node_max = std::size_t(32) << 20U;  ///< unsent, to all; more: `busy`
+  std::size_t refused_in_a_row_max = 1000;                        ///< for their rate; more: the peer floods
+  unsigned tries_max = 3;                                         ///< of a call whose connection breaks
 };
 
 /// Answers calls. For each, in this order and before anything runs: the method exists, size, rate, claim, deadline,
@@ -70,7 +74,7 @@ class CallServer final : public StreamUser {
   void use(TaskGroup* tasks) { tasks_ = tasks; }
   /// `rtt`: of the asker's connection. Called by whoever accepts streams.
   Accepted on_open(Multiplexer&, StreamHandle, TrafficClass, const OpenCall&, std::size_t message_bytes, Duration rtt);
-  /// Ends handlers whose deadline has passed, forgets old answers.
+  /// Ends handlers whose deadline has passed and streams that hold their place in vain, forgets old answers.
   void tick(TimePoint now);
   /// Whether `peer` goes on asking though it is refused.
   bool floods(const PeerId& peer) const;
@@ -99,6 +103,10 @@ class CallServer final : public StreamUser {
     const MethodRow* row = nullptr;
     CallId id{};
     TimePoint deadline;
+    TimePoint moved;         ///< opened, heard, or last sent something
+    std::size_t unsent = 0;  ///< of the answer, in answer_bytes_
+    bool heard = false;      ///< the whole question is here
+    bool answered = false;
   };
   class Settle;
 
@@ -109,12 +117,14 @@ class CallServer final : public StreamUser {
   void settle(const PeerId& from, const CallId& id, const MethodRow& row, Answer answer);
   void reply(StreamKey stream, const Answer& answer);
   void remember(Asker&, const CallId& id);
+  bool is_overdue(const StreamKey& key, InFlight& call, TimePoint now);
 
   Needs needs_;
   CallOptions options_;
   TaskGroup* tasks_ = nullptr;
   std::map<PeerId, Asker> askers_;
   std::map<StreamKey, InFlight> in_flight_;
+  std::size_t answer_bytes_ = 0;  ///< unsent
 };
 
 /// Asks. A call whose connection breaks is asked again, with the same id, on the next.

@@ -1,6 +1,7 @@
 #include "net/rpc.hpp"
 
 #include "sim/simulation.hpp"
+#include "support/raw_peer.hpp"
 #include "support/stream_pair.hpp"
 
 #include "support/doctest.hpp"
@@ -19,7 +20,10 @@ PeerId numbered(unsigned char number) {
 
 /// A server with one method of each claim, on streams that a test fills by hand.
 struct Server final : Paths, MultiplexerOwner {
-  Server() : access(Access::Options()), streams(1, numbered(9), false, *this, Multiplexer::Options()) {
+  explicit Server(const CallOptions& options = {})
+      : access(Access::Options()),
+        server({world.executor(), world.clock(), *this, access, log, metrics, methods}, options),
+        streams(1, numbered(9), false, *this, Multiplexer::Options()) {
     for (const Claim claim :
          {Claim::join, Claim::contribute, Claim::reduce, Claim::directory, Claim::relay, Claim::coordinate}) {
       Method method;
@@ -102,7 +106,7 @@ struct Server final : Paths, MultiplexerOwner {
   bool slow = false;
   int handled = 0;
   test::StreamEndpoint asker{true};
-  CallServer server{{world.executor(), world.clock(), *this, access, log, metrics, methods}, CallOptions()};
+  CallServer server;
   Multiplexer streams;
 };
 
@@ -204,6 +208,80 @@ TEST_CASE("calls: a handler is ended at its deadline, and when its asker gives u
     server.move();
     CHECK(server.asker.refusals[late].code == Errc::late);
     CHECK(server.metrics.value("collab_calls_total", {{"method", "test.join"}, {"status", "late"}}) == 2);
+  };
+  server.run(scenario);
+}
+
+TEST_CASE("calls: an answer that nobody takes gives its place up after its deadline, and after 30 s without movement") {
+  for (const std::uint32_t left_ms : {2000U, 3'600'000U}) {
+    CAPTURE(left_ms);
+    Server server;
+    const auto scenario = [&]() -> Task<> {
+      unsigned char id = 0;
+      for (const char* method : {"test.join", "test.reduce", "test.relay", "test.directory"})
+        for (int i = 0; i < 16; ++i) (void)server.ask(method, left_ms, id++, 10);
+      Server::pump(server.asker.streams, server.streams);  // and never anything back: the asker does not read
+      co_await server.pause(milliseconds(1));
+      CHECK(server.handled == 64);
+      const StreamHandle one_more = server.ask("test.contribute", 1000, 200, 10);
+      Server::pump(server.asker.streams, server.streams);
+      co_await server.pause(left_ms == 2000 ? milliseconds(3100) : milliseconds(30'000));
+      server.server.tick(server.world.clock().now());
+      (void)server.ask("test.contribute", 1000, 201, 10);
+      Server::pump(server.asker.streams, server.streams);
+      co_await server.pause(milliseconds(1));
+      CHECK(server.handled == 65);
+      server.move();
+      CHECK(server.asker.refusals[one_more].code == Errc::busy);
+      CHECK(server.metrics.value("collab_refused_total", {{"reason", "call_overdue"}}) == 64);
+    };
+    server.run(scenario);
+  }
+}
+
+TEST_CASE("calls: a question that never arrives whole gives its place up") {
+  Server server;
+  const auto scenario = [&]() -> Task<> {
+    OpenCall head;
+    head.method = "test.join";
+    head.left_ms = 3'600'000;
+    head.size = 1000;
+    const Bytes begun =
+        test::frame_bytes(test::prefix_of(FrameType::open, 1, kMore), encode_open(head), Bytes(100, std::byte(1)));
+    REQUIRE(server.streams.receive(begun));
+    server.server.tick(server.world.clock().now());
+    CHECK(server.streams.open_streams() == 1);
+    co_await server.pause(seconds(60));
+    server.server.tick(server.world.clock().now());
+    CHECK(server.streams.open_streams() == 0);
+    CHECK(server.handled == 0);
+  };
+  server.run(scenario);
+}
+
+TEST_CASE("calls: answers that wait unsent have one bound for the node") {
+  CallOptions options;
+  options.answer_bytes_of_node_max = 5000;
+  Server server(options);
+  server.slow = true;
+  const auto scenario = [&]() -> Task<> {
+    std::vector<StreamHandle> asked;
+    for (unsigned char i = 0; i < 10; ++i) asked.push_back(server.ask("test.join", 10'000, i, 1000));
+    Server::pump(server.asker.streams, server.streams);
+    co_await server.pause(milliseconds(2100));
+    const StreamHandle refused_before_it_runs = server.ask("test.join", 10'000, 50, 10);
+    Server::pump(server.asker.streams, server.streams);
+    co_await server.pause(milliseconds(1));
+    CHECK(server.handled == 10);
+    server.move();
+    CHECK(server.asker.refusals.size() == 6);
+    CHECK(server.asker.refusals[refused_before_it_runs].code == Errc::busy);
+    CHECK(server.asker.refusals[asked[9]].code == Errc::busy);
+    CHECK(server.asker.received.size() == 5);
+    (void)server.ask("test.join", 10'000, 51, 10);  // all were taken, so there is room again
+    server.move();
+    co_await server.pause(milliseconds(1));
+    CHECK(server.handled == 11);
   };
   server.run(scenario);
 }

@@ -123,6 +123,7 @@ void Server::register_methods() {
   net::Method get = put;
   get.name = "directory.get";
   get.request_bytes_max = 4096;
+  get.idempotent = true;
   net::Method watch = get;
   watch.name = "directory.watch";
   net::Method exchange = put;

@@ -31,6 +31,8 @@ struct Method {
   std::size_t answer_bytes_max = 64 * 1024;
   double requests_per_s = 50;  ///< per peer; more is answered `busy`
   double requests_burst = 200;
+  /// Asking twice does no harm, so a question that is repeated after its answer runs again: no answer is remembered.
+  bool idempotent = false;
 };
 
 /// A frame (base/frame.hpp) of the method's protocol, or why there is none.
@@ -88,7 +90,8 @@ class Endpoint {
   virtual void allow_conversation(Method protocol) = 0;
 
   /// Asks `to` and waits. Dials when there is no connection. Errors: those of the handler; `gone`, `late`.
-  /// A call that broke with its connection is repeated with the same id, so the handler runs once.
+  /// A call that broke with its connection is repeated with the same id, so the handler runs once; that of an
+  /// idempotent method perhaps twice.
   virtual Task<Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) = 0;
   /// Opens this node's end of (protocol, topic). While it lives, connections to `members` are pinged when silent for
   /// 0.5 s, so that `link()` tells who is frozen. Frames from peers outside `members` are delivered too when the row's

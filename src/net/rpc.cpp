@@ -156,10 +156,12 @@ void CallServer::settle(const PeerId& from, const CallId& id, const MethodRow& r
   const auto found = asker.answers.find(id);
   if (found == asker.answers.end() || found->second.answer) return;
   const auto asking = std::exchange(found->second.asking, {});
-  asker.answer_bytes += answer ? (*answer)->size() : 0;
-  found->second.answer = answer;
-  found->second.at = needs_.clock.now();
-  remember(asker, id);
+  if (row.method.idempotent) {
+    asker.answers.erase(found);
+    std::erase(asker.order, id);
+  } else {
+    remember(from, id, answer);
+  }
   for (const StreamKey& stream : asking) reply(stream, answer);
 }
 
@@ -181,22 +183,53 @@ void CallServer::reply(StreamKey key, const Answer& answer) {
   on_closed(*streams, key.stream, StreamEnd::done, answer.error());
 }
 
-/// Keeps what is remembered of one peer in its bounds: first the bytes of old answers go, then the oldest ids.
-void CallServer::remember(Asker& asker, const CallId&) {
-  for (const CallId& id : asker.order) {
+/// Keeps what is remembered in its bounds: first the bytes of old answers go, of this peer and of all, then the oldest
+/// ids.
+void CallServer::remember(const PeerId& from, const CallId& id, Answer answer) {
+  Asker& asker = askers_.at(from);
+  Remembered& fresh = asker.answers.at(id);
+  fresh.at = needs_.clock.now();
+  if (answer) {
+    fresh.kept = next_kept_++;
+    kept_[fresh.kept] = Kept{from, id};
+    asker.answer_bytes += (*answer)->size();
+    kept_bytes_ += (*answer)->size();
+  }
+  fresh.answer = std::move(answer);
+  for (const CallId& old : asker.order) {
     if (asker.answer_bytes <= options_.remembered_bytes_max) break;
-    std::optional<Answer>& answer = asker.answers.at(id).answer;
-    if (!answer || !*answer) continue;
-    asker.answer_bytes -= (**answer)->size();
-    answer = Answer(Refusal(Errc::stale, "answered before"));
+    drop_bytes(asker, asker.answers.at(old));
   }
-  while (asker.order.size() > options_.remembered_max) {
-    const auto oldest = asker.answers.find(asker.order.front());
-    if (!oldest->second.answer) break;  // still runs
-    if (*oldest->second.answer) asker.answer_bytes -= (**oldest->second.answer)->size();
-    asker.answers.erase(oldest);
-    asker.order.pop_front();
+  while (kept_bytes_ > options_.remembered_bytes_of_node_max) {
+    const Kept oldest = kept_.begin()->second;
+    Asker& whose = askers_.at(oldest.from);
+    drop_bytes(whose, whose.answers.at(oldest.id));
   }
+  forget_some(asker, options_.remembered_max, TimePoint::min());
+}
+
+/// From now on it is answered as `stale`.
+void CallServer::drop_bytes(Asker& asker, Remembered& known) {
+  if (known.kept == 0) return;
+  const std::size_t bytes = (**known.answer)->size();
+  asker.answer_bytes -= bytes;
+  kept_bytes_ -= bytes;
+  kept_.erase(std::exchange(known.kept, 0));
+  known.answer = Answer(Refusal(Errc::stale, "answered before"));
+}
+
+/// Forgets what was answered before that time, and the oldest above `count_max`. What still runs stays.
+void CallServer::forget_some(Asker& asker, std::size_t count_max, TimePoint answered_before) {
+  std::size_t count = asker.order.size();
+  std::erase_if(asker.order, [&](const CallId& id) {
+    const auto known = asker.answers.find(id);
+    if (!known->second.answer) return false;
+    if (count <= count_max && known->second.at > answered_before) return false;
+    drop_bytes(asker, known->second);
+    asker.answers.erase(known);
+    --count;
+    return true;
+  });
 }
 
 void CallServer::on_closed(Multiplexer& streams, StreamHandle stream, StreamEnd end, const Refusal&) {
@@ -245,13 +278,7 @@ void CallServer::tick(TimePoint now) {
     Asker& asker = next->second;
     for (const auto& [id, known] : asker.answers)
       if (!known.answer && known.deadline <= now) overdue.push_back(known.task);
-    while (!asker.order.empty()) {
-      const auto oldest = asker.answers.find(asker.order.front());
-      if (!oldest->second.answer || now - oldest->second.at < options_.remembered_for) break;
-      if (*oldest->second.answer) asker.answer_bytes -= (**oldest->second.answer)->size();
-      asker.answers.erase(oldest);
-      asker.order.pop_front();
-    }
+    forget_some(asker, options_.remembered_max, now - options_.remembered_for);
     const bool rested =
         std::all_of(asker.rates.begin(), asker.rates.end(), [&](auto& rate) { return rate.second.full(now); });
     const bool done = asker.order.empty() && asker.in_flight == 0 && rested;

@@ -45,6 +45,7 @@ struct CallOptions {
   Duration remembered_for = std::chrono::seconds(120);
   std::size_t remembered_max = 1024;                         ///< answers of one peer
   std::size_t remembered_bytes_max = std::size_t(1) << 20U;  ///< of one peer; an older answer is then given as `stale`
+  std::size_t remembered_bytes_of_node_max = std::size_t(16) << 20U;  ///< of all: identities are free
   Duration left_max = std::chrono::hours(1);
   Duration grace = std::chrono::seconds(1);                       ///< after its deadline a call's stream is reset
   Duration request_time_max = std::chrono::seconds(60);           ///< for a question to arrive whole
@@ -55,7 +56,8 @@ struct CallOptions {
 };
 
 /// Answers calls. For each, in this order and before anything runs: the method exists, size, rate, claim, deadline,
-/// calls in flight. A question that was asked before gets the same answer; its handler runs once.
+/// calls in flight. A question that was asked before gets the same answer; its handler runs once, unless its method is
+/// idempotent.
 class CallServer final : public StreamUser {
  public:
   struct Needs {
@@ -89,6 +91,12 @@ class CallServer final : public StreamUser {
     TaskGroup::TaskId task = 0;
     TimePoint deadline;
     TimePoint at;
+    std::uint64_t kept = 0;  ///< in kept_; 0: it has no bytes
+  };
+  /// An answer with bytes that is remembered.
+  struct Kept {
+    PeerId from;
+    CallId id{};
   };
   struct Asker {
     std::map<const MethodRow*, TokenBucket> rates;
@@ -116,7 +124,9 @@ class CallServer final : public StreamUser {
   Task<> serve(PeerId from, CallId id, const MethodRow* row, Frame request, TimePoint deadline);
   void settle(const PeerId& from, const CallId& id, const MethodRow& row, Answer answer);
   void reply(StreamKey stream, const Answer& answer);
-  void remember(Asker&, const CallId& id);
+  void remember(const PeerId& from, const CallId& id, Answer answer);
+  void drop_bytes(Asker&, Remembered&);
+  void forget_some(Asker&, std::size_t count_max, TimePoint answered_before);
   bool is_overdue(const StreamKey& key, InFlight& call, TimePoint now);
 
   Needs needs_;
@@ -124,7 +134,10 @@ class CallServer final : public StreamUser {
   TaskGroup* tasks_ = nullptr;
   std::map<PeerId, Asker> askers_;
   std::map<StreamKey, InFlight> in_flight_;
-  std::size_t answer_bytes_ = 0;  ///< unsent
+  std::size_t answer_bytes_ = 0;        ///< unsent
+  std::map<std::uint64_t, Kept> kept_;  ///< oldest first
+  std::uint64_t next_kept_ = 1;
+  std::size_t kept_bytes_ = 0;
 };
 
 /// Asks. A call whose connection breaks is asked again, with the same id, on the next.

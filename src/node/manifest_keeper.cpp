@@ -50,6 +50,7 @@ net::Method manifest_method() {
   method.answer_bytes_max = wire::kManifestAnswerBytesMax;
   method.requests_per_s = 2;
   method.requests_burst = 10;
+  method.idempotent = true;
   return method;
 }
 

@@ -18,6 +18,7 @@ net::Method index_method() {
   method.answer_bytes_max = frame::kFrameBytesMax;
   method.requests_per_s = 10;
   method.requests_burst = 20;
+  method.idempotent = true;
   return method;
 }
 
@@ -29,6 +30,7 @@ net::Method chunk_method() {
   method.answer_bytes_max = kChunkBytes + 1024;
   method.requests_per_s = 4000;  // 1 GB/s: what bounds a download is the line, and two chunks in flight
   method.requests_burst = 4000;
+  method.idempotent = true;
   return method;
 }
 

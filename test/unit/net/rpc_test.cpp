@@ -37,6 +37,9 @@ struct Server final : Paths, MultiplexerOwner {
         co_return request;
       };
       methods.add(method, answer);
+      method.name += ".idempotent";
+      method.idempotent = true;
+      methods.add(method, answer);
     }
     access.refresh(TimePoint());
   }
@@ -282,6 +285,72 @@ TEST_CASE("calls: answers that wait unsent have one bound for the node") {
     server.move();
     co_await server.pause(milliseconds(1));
     CHECK(server.handled == 11);
+  };
+  server.run(scenario);
+}
+
+TEST_CASE("calls: remembered answers have one bound for the node, and the oldest are then stale") {
+  CallOptions options;
+  options.remembered_bytes_of_node_max = 3000;
+  Server server(options);
+  const auto scenario = [&]() -> Task<> {
+    for (unsigned char i = 0; i < 5; ++i) (void)server.ask("test.join", 10'000, i, 1000);
+    server.move();
+    co_await server.pause(milliseconds(1));
+    server.move();
+    CHECK(server.asker.received.size() == 5);
+    std::vector<StreamHandle> again;
+    for (unsigned char i = 0; i < 5; ++i) again.push_back(server.ask("test.join", 10'000, i, 1000));
+    server.move();
+    co_await server.pause(milliseconds(1));
+    server.move();
+    CHECK(server.handled == 5);
+    CHECK(server.asker.received.size() == 8);
+    CHECK(server.asker.refusals.size() == 2);
+    for (std::size_t i = 0; i < 2; ++i) CHECK(server.asker.refusals[again[i]].code == Errc::stale);
+  };
+  server.run(scenario);
+}
+
+TEST_CASE("calls: an idempotent method is answered again by its handler, but runs once for those who ask meanwhile") {
+  Server server;
+  server.slow = true;
+  const auto scenario = [&]() -> Task<> {
+    for (int i = 0; i < 3; ++i) (void)server.ask("test.join.idempotent", 10'000, 1, 10);
+    server.move();
+    co_await server.pause(seconds(3));
+    server.move();
+    CHECK(server.asker.received.size() == 3);
+    CHECK(server.handled == 1);
+    (void)server.ask("test.join.idempotent", 10'000, 1, 10);
+    server.move();
+    co_await server.pause(seconds(3));
+    server.move();
+    CHECK(server.asker.received.size() == 4);
+    CHECK(server.handled == 2);
+  };
+  server.run(scenario);
+}
+
+TEST_CASE("calls: one that runs long does not keep the answers after it from being forgotten") {
+  CallOptions options;
+  options.remembered_max = 4;
+  Server server(options);
+  const auto scenario = [&]() -> Task<> {
+    server.slow = true;
+    (void)server.ask("test.join", 10'000, 100, 10);
+    server.move();
+    co_await server.pause(milliseconds(1));
+    server.slow = false;
+    for (unsigned char i = 0; i < 10; ++i) (void)server.ask("test.join", 10'000, i, 10);
+    server.move();
+    co_await server.pause(milliseconds(1));
+    CHECK(server.handled == 11);
+    (void)server.ask("test.join", 10'000, 0, 10);    // forgotten, so it runs again
+    (void)server.ask("test.join", 10'000, 100, 10);  // still runs, so it does not
+    server.move();
+    co_await server.pause(milliseconds(1));
+    CHECK(server.handled == 12);
   };
   server.run(scenario);
 }

@@ -52,6 +52,13 @@ std::int64_t PeerEndpoint::own_ms() const {
   return unix_at_start_ + std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
 }
 
+/// While nobody is connected there is no swarm time to keep steady: a calendar that was corrected, or went on while
+/// this machine slept, is believed. Else a node that slept for a minute could never join again.
+void PeerEndpoint::read_calendar(TimePoint now) {
+  const Duration since = now - started_;
+  unix_at_start_ = needs_.clock.unix_ms() - std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
+}
+
 std::int64_t PeerEndpoint::swarm_ms() const {
   std::vector<std::int64_t> skews(1, 0);  // our own
   for (const auto& [serial, attached] : attached_) skews.push_back(attached.connection->skew_ms());
@@ -135,6 +142,7 @@ Task<> PeerEndpoint::run() {
   const auto body = [this](TaskGroup& tasks) -> Task<> {
     const Working working(*this, tasks);
     (void)needs_.access.refresh(needs_.clock.now());
+    read_calendar(needs_.clock.now());
     for (const auto& listener : listeners_) tasks.spawn("accept", accept_loop(*listener));
     co_await tick_loop();
   };
@@ -177,6 +185,7 @@ void PeerEndpoint::tick(TimePoint now) {
   if (now - ticked_ > kStoppedTime)
     for (auto& [serial, attached] : attached_) attached.connection->forgive_silence(now);
   ticked_ = now;
+  if (attached_.empty()) read_calendar(now);
   if (now - access_checked_ >= kAccessPeriod) check_access(now);
   for (auto& [serial, attached] : attached_) tick_connection(*attached.connection, now);
   server_.tick(now);

@@ -127,6 +127,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   void converses(const PeerId& peer, int change) override;
 
   std::int64_t own_ms() const;
+  void read_calendar(TimePoint now);
   Hello hello() const;
   std::optional<Refuse> welcome(const PeerId& peer, const Hello& theirs) const;
   Partner& partner(const PeerId& peer);
@@ -168,7 +169,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   std::uint64_t next_serial_ = 1;
   std::uint64_t next_attempt_ = 1;
   std::uint64_t incarnation_;
-  std::int64_t unix_at_start_;
+  std::int64_t unix_at_start_;  ///< by the calendar when nobody was connected last
   TimePoint started_;
   TimePoint ticked_;
   TimePoint access_checked_;

@@ -394,6 +394,34 @@ TEST_CASE("sim net: who leaves says so, finishes what it was asked, and is gone"
   swarm.run(scenario);
 }
 
+TEST_CASE("sim net: a calendar that jumps counts once nobody is connected, so a machine that slept joins again") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& b = swarm[1];
+    const auto before = co_await a.endpoint().call(b.id(), "test.echo", filled_frame(10), a.in(kLong));
+    REQUIRE(before);
+    const std::int64_t time = a.endpoint().swarm_ms();
+    a.clock().ahead_ms = b.clock().ahead_ms = 3'600'000;
+    co_await swarm.pause(seconds(1));
+    CHECK(a.endpoint().swarm_ms() - time < 2000);  // steady while somebody is there
+    swarm.network.cut(a.host(), b.host());
+    co_await swarm.pause(seconds(1));
+    CHECK(a.endpoint().connected().empty());
+    CHECK(a.endpoint().swarm_ms() - time > 3'600'000);
+    SimNode third(swarm.world, swarm.network, 3);  // its calendar was right all the time, and theirs was not
+    third.clock().ahead_ms = 3'600'000;
+    third.start();
+    third.knows(a);
+    const auto joined = co_await third.endpoint().connect(a.address(), third.in(kLong));
+    CHECK(joined);
+    const auto again = co_await a.endpoint().call(b.id(), "test.echo", filled_frame(10), a.in(kLong));
+    CHECK(again);
+    co_await third.stop();
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: the same seed gives the same traffic") {
   const auto fingerprint = [](std::uint64_t seed) {
     Swarm swarm(4, seed);

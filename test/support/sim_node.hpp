@@ -23,15 +23,30 @@ inline Frame filled_frame(std::size_t bytes, unsigned char value = 7) {
   return std::make_shared<const Bytes>(bytes, std::byte(value));
 }
 
+/// A host's clock with a calendar that a test may set.
+class CalendarClock final : public Clock {
+ public:
+  explicit CalendarClock(Clock& clock) : clock_(clock) {}
+  TimePoint now() const override { return clock_.now(); }
+  std::int64_t unix_ms() const override { return clock_.unix_ms() + ahead_ms; }
+  Task<> sleep_until(TimePoint when) override { return clock_.sleep_until(when); }
+
+  std::int64_t ahead_ms = 0;
+
+ private:
+  Clock& clock_;
+};
+
 /// Host "h<number>", port 4600. Construct, add methods, `start`; `co_await stop()` at the end.
 class SimNode {
  public:
   SimNode(sim::Simulation& world, sim::SimNetwork& network, unsigned char number, net::EndpointOptions options = {},
           sim::LineOptions line = {})
       : host_(network.add_host("h" + std::to_string(number), line)),
+        clock_(host_.clock()),
         identity_(identity_of(number)),
         access_(Access::Options()),
-        endpoint_({world.executor(), host_.clock(), host_, Random(number), log_, metrics_, identity_, access_},
+        endpoint_({world.executor(), clock_, host_, Random(number), log_, metrics_, identity_, access_},
                   with_defaults(std::move(options), host_.address())),
         tasks_(world.executor(), rethrow) {
     log_.observe([this](LogLevel, std::string_view event, Log::Fields) { ++events_[std::string(event)]; });
@@ -45,7 +60,7 @@ class SimNode {
 
   net::PeerEndpoint& endpoint() { return endpoint_; }
   sim::Host& host() { return host_; }
-  Clock& clock() { return host_.clock(); }
+  CalendarClock& clock() { return clock_; }
   Access& access() { return access_; }
   Metrics& metrics() { return metrics_; }
   const Identity& identity() const { return identity_; }
@@ -75,6 +90,7 @@ class SimNode {
   }
 
   sim::Host& host_;
+  CalendarClock clock_;
   Identity identity_;
   Access access_;
   Log log_;

@@ -126,7 +126,7 @@ void Client::take_contacts(const std::vector<wire::KnownPeer>& contacts) {
     contact.id.key = known.id;
     if (contact.id == net_.self() || !check_key(contact.id)) continue;
     for (const std::string& text : known.addresses) {
-      if (auto address = net::parse_address(text)) contact.addresses.push_back(std::move(*address));
+      if (auto address = net::parse_numeric_address(text)) contact.addresses.push_back(std::move(*address));
     }
     contact.seen_ms = known.seen_ms;
     if (!contact.addresses.empty() && !net_.can_reach(contact.id)) net_.introduce(contact.id, contact.addresses);

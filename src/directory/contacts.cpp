@@ -50,8 +50,10 @@ void Contacts::heard(Contact contact, std::int64_t now_ms) {
 }
 
 void Contacts::keep(Contact contact, std::int64_t now_ms, bool seen) {
-  std::erase_if(contact.addresses,
-                [](const net::Address& address) { return address.host.size() > kContactHostBytesMax; });
+  const auto is_of_no_use = [](const net::Address& address) {
+    return address.host.size() > kContactHostBytesMax || !net::is_numeric(address);
+  };
+  std::erase_if(contact.addresses, is_of_no_use);
   if (contact.addresses.empty()) return;
   if (contact.addresses.size() > kListenAddressesMax) contact.addresses.resize(kListenAddressesMax);
   contact.seen_ms = std::min(contact.seen_ms, now_ms);

@@ -1,5 +1,6 @@
 #include "directory/peer_record.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace collab::directory {
@@ -13,7 +14,8 @@ bool within_sizes(const PeerRecord& peer) {
 }  // namespace
 
 Result<Bytes> encode(const PeerRecord& peer) {
-  if (!within_sizes(peer)) return Errc::bad_request;
+  if (!within_sizes(peer) || !std::all_of(peer.listen.begin(), peer.listen.end(), net::is_numeric))
+    return Errc::bad_request;
   wire::PeerV1 message;
   for (const net::Address& address : peer.listen) message.listen.push_back(net::to_string(address));
   message.reachable = peer.reachable;
@@ -34,7 +36,7 @@ Result<PeerRecord> decode_peer_record(std::span<const std::byte> value) {
   auto& fields = std::get<wire::PeerV1>(message->header);
   PeerRecord peer;
   for (const std::string& text : fields.listen) {
-    auto address = net::parse_address(text);
+    auto address = net::parse_numeric_address(text);
     if (!address || peer.listen.size() == kListenAddressesMax) return Errc::bad_request;
     peer.listen.push_back(std::move(*address));
   }

@@ -17,7 +17,7 @@ inline constexpr std::size_t kListenAddressesMax = 8;
 inline constexpr std::size_t kNameBytesMax = 64;
 
 struct PeerRecord {
-  std::vector<net::Address> listen;  ///< where it may be dialled; at most `kListenAddressesMax`
+  std::vector<net::Address> listen;  ///< where it may be dialled, numeric; at most `kListenAddressesMax`
   bool reachable = false;            ///< others have dialled it: it may serve the directory and own segments
   bool directory = false;            ///< serves the directory whatever its hash: a bootstrap node
   std::string role;                  ///< "full", "client", "auxiliary", "monitor", "coordinator"; for people
@@ -26,7 +26,8 @@ struct PeerRecord {
   std::uint64_t incarnation = 0;     ///< new at each start
 };
 
-/// The value of its record. Errors: `bad_request` when a text or the whole is too long for a record.
+/// The value of its record. Errors: `bad_request` when a text or the whole is too long for a record, or a host is a
+/// name.
 Result<Bytes> encode(const PeerRecord&);
 /// From any bytes. Errors: `bad_request` for what `encode` cannot have made, an unusable address among it.
 Result<PeerRecord> decode_peer_record(std::span<const std::byte> value);

@@ -135,7 +135,7 @@ Task<> Reachability::ask(PeerId server, Answers& answers) {
   net::Address address;
   address.host = done->host;
   address.port = options_.port;
-  if (!net::parse_address(net::to_string(address))) co_return;  // it will be published
+  if (!net::parse_numeric_address(net::to_string(address))) co_return;  // it will be published
   ++answers.verdicts.ok;
   answers.confirmed_by.insert(server);
   answers.addresses.insert(std::move(address));

@@ -1,5 +1,7 @@
 #include "net/address.hpp"
 
+#include <boost/asio/ip/address.hpp>
+
 #include <charconv>
 
 namespace collab::net {
@@ -53,6 +55,18 @@ Result<Address> parse_address(std::string_view text, bool any_port) {
   Address address;
   address.host = host;
   address.port = *port;
+  return address;
+}
+
+bool is_numeric(const Address& address) {
+  boost::system::error_code no_address;
+  boost::asio::ip::make_address(address.host, no_address);
+  return !no_address;
+}
+
+Result<Address> parse_numeric_address(std::string_view text) {
+  auto address = parse_address(text);
+  if (address && !is_numeric(*address)) return Errc::bad_request;
   return address;
 }
 

@@ -21,4 +21,10 @@ std::string to_string(const Address&);
 /// accepted when `any_port` is set (listening on a port the system chooses).
 Result<Address> parse_address(std::string_view text, bool any_port = false);
 
+/// Whether dialling it asks no name server. Names are for what the user or the run's authority wrote (flags, run book,
+/// join links, manifest): a stranger's would have us look up whatever it likes, one at a time.
+bool is_numeric(const Address&);
+/// `parse_address` of what another peer says. Errors: `bad_request` also for a name.
+Result<Address> parse_numeric_address(std::string_view text);
+
 }  // namespace collab::net

@@ -335,13 +335,13 @@ void PeerEndpoint::supersede(Connection& connection) {
 void PeerEndpoint::learn(const Connection& connection) {
   std::vector<Address> addresses;
   for (const std::string& text : connection.theirs().listen) {
-    auto address = parse_address(text);
+    auto address = parse_numeric_address(text);
     if (!address) continue;
     if (address->host == "::" || address->host == "0.0.0.0") address->host = connection.remote().host;
     addresses.push_back(std::move(*address));
   }
   if (!addresses.empty()) peers_.introduce(connection.peer(), std::move(addresses), needs_.clock.now());
-  if (auto seen = parse_address(connection.theirs().observed)) observed_ = std::move(*seen);
+  if (auto seen = parse_numeric_address(connection.theirs().observed)) observed_ = std::move(*seen);
 }
 
 Task<> PeerEndpoint::serve(std::uint64_t serial) {

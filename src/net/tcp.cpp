@@ -1,5 +1,7 @@
 #include "net/tcp.hpp"
 
+#include "base/signal.hpp"
+
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 
@@ -112,6 +114,15 @@ Task<Result<tcp::socket>> connect_one(asio::any_io_executor executor, tcp::endpo
   co_return socket;
 }
 
+/// A question to the name service, which cannot be taken back: who no longer waits leaves it to the answer.
+struct LookUp {
+  explicit LookUp(const asio::any_io_executor& executor) : resolver(executor), changed(executor) {}
+  tcp::resolver resolver;
+  Signal changed;
+  bool over = false;
+  std::vector<tcp::endpoint> found;
+};
+
 Task<Result<std::vector<tcp::endpoint>>> look_up(asio::any_io_executor executor, Address address) {
   boost::system::error_code not_numeric;
   const auto host = asio::ip::make_address(address.host, not_numeric);
@@ -120,10 +131,17 @@ Task<Result<std::vector<tcp::endpoint>>> look_up(asio::any_io_executor executor,
     found.emplace_back(host, address.port);
     co_return found;
   }
-  tcp::resolver resolver(executor);
-  const auto [error, entries] = co_await resolver.async_resolve(address.host, std::to_string(address.port), as_result);
-  if (error) co_return Errc::gone;
-  for (const auto& entry : entries) found.push_back(entry.endpoint());
+  const auto state = std::make_shared<LookUp>(executor);
+  const auto answered = [state](const boost::system::error_code& error, const tcp::resolver::results_type& entries) {
+    if (!error)
+      for (const auto& entry : entries) state->found.push_back(entry.endpoint());
+    state->over = true;
+    state->changed.notify();
+  };
+  state->resolver.async_resolve(address.host, std::to_string(address.port), answered);
+  while (!state->over) co_await state->changed.wait();
+  found = std::move(state->found);
+  if (found.empty()) co_return Errc::gone;
   const auto is_v6 = [](const tcp::endpoint& endpoint) { return endpoint.address().is_v6(); };
   std::stable_partition(found.begin(), found.end(), is_v6);
   co_return found;

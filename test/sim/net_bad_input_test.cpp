@@ -18,13 +18,13 @@ using test::prefix_of;
 using test::RawPeer;
 using test::SimNode;
 
-/// A victim (h1), an honest peer (h2) and a host for the others.
+/// A victim (10.0.0.1), an honest peer (10.0.0.2) and a host for the others.
 struct World {
   World()
       : network(world, 1, links()),
         victim(world, network, 1),
         honest(world, network, 2),
-        stranger(network.add_host("h3")) {
+        stranger(network.add_host("10.0.0.3")) {
     Method echo;
     echo.name = "test.echo";
     echo.claim = Claim::join;
@@ -260,6 +260,25 @@ TEST_CASE("bad input: a hello of another version, run or time is refused with wh
       if (!opened) CHECK(opened.error().reason.substr(0, one.reason.size()) == one.reason);
       co_await in.world.clock().sleep_until(in.in(seconds(1)));
     }
+  };
+  in.run(scenario);
+}
+
+TEST_CASE("bad input: a stranger's numeric address is kept to dial it, a name is not") {
+  World in;
+  const auto scenario = [&]() -> Task<> {
+    RawPeer named(50, in.stranger, in.world.clock());
+    named.hello.listen = {"a-name.example:4600"};
+    RawPeer numeric(51, in.stranger, in.world.clock());
+    numeric.hello.listen = {"a-name.example:4600", "10.0.0.3:4600"};
+    for (RawPeer* peer : {&named, &numeric}) {
+      auto opened = co_await peer->open(in.victim.address());
+      REQUIRE(opened);
+      (*opened)->stream->close();
+      co_await in.world.clock().sleep_until(in.in(seconds(1)));
+    }
+    CHECK_FALSE(in.victim.endpoint().can_reach(named.id()));
+    CHECK(in.victim.endpoint().can_reach(numeric.id()));
   };
   in.run(scenario);
 }

@@ -37,12 +37,12 @@ class CalendarClock final : public Clock {
   Clock& clock_;
 };
 
-/// Host "h<number>", port 4600. Construct, add methods, `start`; `co_await stop()` at the end.
+/// Host "10.0.0.<number>", port 4600. Construct, add methods, `start`; `co_await stop()` at the end.
 class SimNode {
  public:
   SimNode(sim::Simulation& world, sim::SimNetwork& network, unsigned char number, net::EndpointOptions options = {},
           sim::LineOptions line = {})
-      : host_(network.add_host("h" + std::to_string(number), line)),
+      : host_(network.add_host("10.0.0." + std::to_string(number), line)),
         clock_(host_.clock()),
         identity_(identity_of(number)),
         access_(Access::Options()),

@@ -54,6 +54,19 @@ TEST_CASE("contacts: the file brings back what was written") {
   CHECK_FALSE(load_contacts(folder.path / "none", back, 5000));
 }
 
+TEST_CASE("contacts: a name is no address of a stranger: nothing is looked up for it") {
+  Contacts contacts;
+  Contact named = contact(1, 1000);
+  named.addresses[0].host = "a-name.example";
+  contacts.saw(named, 5000);
+  REQUIRE(contacts.size() == 1);
+  CHECK(contacts.all()[0].addresses == std::vector<net::Address>{{"2001:db8::1", 4601}});
+  named.id = id_of(2);
+  named.addresses.resize(1);
+  contacts.saw(named, 5000);
+  CHECK(contacts.size() == 1);
+}
+
 TEST_CASE("contacts: a damaged file is set aside with a message") {
   const Folder folder;
   const auto file = folder.path / "contacts";
@@ -140,6 +153,11 @@ TEST_CASE("peer record: it survives the trip, and bounds hold") {
   wrong.listen.assign(kListenAddressesMax + 1, peer.listen[0]);
   CHECK_FALSE(encode(wrong));
   wire::PeerV1 raw;
+  wrong = peer;
+  wrong.listen[0].host = "a-name.example";
+  CHECK_FALSE(encode(wrong));
+  raw.listen = {"a-name.example:4600"};
+  CHECK_FALSE(decode_peer_record(*frame::encode(wire::PeerHeader(raw))));
   raw.listen = {"no port here"};
   CHECK_FALSE(decode_peer_record(*frame::encode(wire::PeerHeader(raw))));
 }

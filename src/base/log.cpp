@@ -1,12 +1,14 @@
 #include "base/log.hpp"
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <vector>
@@ -25,25 +27,32 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::off;
 }
 
+/// Strangers' words reach the log: no control character leaves it raw, and every line is UTF-8.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+  while (!text.empty()) {
+    const std::size_t bytes = utf8_character_bytes(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(bytes, 1));
+    if (bytes == 0) {
+      out += "\\ufffd";
+    } else if (is_control(character)) {  // of two bytes, U+0080 and above: the second one is its number
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(character.back())));
     } else {
-      out += c;
+      if (character == "\"" || character == "\\") out += '\\';
+      out += character;
     }
+    text.remove_prefix(character.size());
   }
   return out + '"';
 }
 
+bool needs_quotes(std::string_view text) {
+  const auto is_plain = [](char c) { return c > ' ' && c < 0x7f && c != '"' && c != '='; };
+  return text.empty() || !std::all_of(text.begin(), text.end(), is_plain);
+}
+
 struct AsText {
-  std::string operator()(const std::string& text) const {
-    return text.find_first_of(" \"=\n\t") == std::string::npos && !text.empty() ? text : quoted(text);
-  }
+  std::string operator()(const std::string& text) const { return needs_quotes(text) ? quoted(text) : text; }
   std::string operator()(bool truth) const { return truth ? "true" : "false"; }
   std::string operator()(double number) const { return fmt::format("{:.6g}", number); }
   std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }

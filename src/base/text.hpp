@@ -22,6 +22,15 @@ std::string to_base32(std::span<const unsigned char> bytes);
 /// every byte string has exactly one text.
 Result<std::vector<unsigned char>> from_base32(std::string_view text);
 
+/// Bytes of the UTF-8 character that `text` begins with; 0 when it begins with none.
+std::size_t utf8_character_bytes(std::string_view text);
+/// Whether every byte is a printable ASCII character or a space.
+bool is_printable_ascii(std::string_view text);
+/// Words of a stranger, fit for a terminal: control characters, and bytes that are no UTF-8, become `?`.
+std::string printable(std::string_view text);
+/// Whether this character of `utf8_character_bytes` moves the cursor, rings or begins an escape sequence.
+bool is_control(std::string_view character);
+
 /// "1.2 MB", "345 B": powers of 1000.
 std::string human_bytes(std::uint64_t bytes);
 /// "41 s", "3 min 20 s", "2 h 5 min".

@@ -31,8 +31,8 @@ class Contacts {
   explicit Contacts(std::size_t contacts_max = 256) : contacts_max_(contacts_max) {}
 
   /// Adds or renews one; what was seen later wins. When full, the one not seen for longest goes. Hosts
-  /// that are too long or names, and addresses after the eighth are dropped, a contact without address is useless and ignored, a
-  /// time after `now_ms` becomes `now_ms`.
+  /// that are too long or names, and addresses after the eighth are dropped, a contact without address is useless and
+  /// ignored, a time after `now_ms` becomes `now_ms`.
   void saw(Contact contact, std::int64_t now_ms);
   /// The same for what another peer told: it neither replaces nor displaces what this one has seen.
   void heard(Contact contact, std::int64_t now_ms);

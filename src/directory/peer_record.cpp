@@ -1,5 +1,7 @@
 #include "directory/peer_record.hpp"
 
+#include "base/text.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -42,9 +44,9 @@ Result<PeerRecord> decode_peer_record(std::span<const std::byte> value) {
   }
   peer.reachable = fields.reachable;
   peer.directory = fields.directory;
-  peer.role = std::move(fields.role);
-  peer.name = std::move(fields.name);
-  peer.software = std::move(fields.software);
+  peer.role = printable(fields.role);
+  peer.name = printable(fields.name);
+  peer.software = printable(fields.software);
   peer.incarnation = fields.incarnation;
   if (!within_sizes(peer)) return Errc::bad_request;
   return peer;

@@ -29,7 +29,8 @@ struct PeerRecord {
 /// The value of its record. Errors: `bad_request` when a text or the whole is too long for a record, or a host is a
 /// name.
 Result<Bytes> encode(const PeerRecord&);
-/// From any bytes. Errors: `bad_request` for what `encode` cannot have made, an unusable address among it.
+/// From any bytes; what is for people comes fit for a terminal (base/text.hpp `printable`). Errors: `bad_request` for
+/// what `encode` cannot have made, an unusable address among it.
 Result<PeerRecord> decode_peer_record(std::span<const std::byte> value);
 
 namespace wire {

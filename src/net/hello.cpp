@@ -19,7 +19,7 @@ constexpr std::size_t kRolesMax = 8;
 constexpr std::size_t kRefuseTextMax = 1024;
 
 bool short_enough(const std::vector<std::string>& names, std::size_t count_max, std::size_t bytes_max) {
-  const auto fits = [&](const std::string& name) { return name.size() <= bytes_max; };
+  const auto fits = [&](const std::string& name) { return name.size() <= bytes_max && is_printable_ascii(name); };
   return names.size() <= count_max && std::all_of(names.begin(), names.end(), fits);
 }
 
@@ -34,10 +34,10 @@ Result<Hello> decode_hello(std::span<const std::byte> head) {
   auto hello = decode_head<Hello>(head);
   if (!hello) return hello.error();
   const bool in_bounds =
-      hello->version_min <= hello->version_max && hello->software.size() <= kNameBytesMax && !hello->run.empty() &&
-      hello->run.size() <= kNameBytesMax && std::all_of(hello->run.begin(), hello->run.end(), is_run_letter) &&
-      hello->token.size() <= kTokenBytesMax && hello->observed.size() <= kAddressBytesMax &&
-      short_enough(hello->features, kFeaturesMax, kNameBytesMax) &&
+      hello->version_min <= hello->version_max && hello->software.size() <= kNameBytesMax &&
+      is_printable_ascii(hello->software) && !hello->run.empty() && hello->run.size() <= kNameBytesMax &&
+      std::all_of(hello->run.begin(), hello->run.end(), is_run_letter) && hello->token.size() <= kTokenBytesMax &&
+      hello->observed.size() <= kAddressBytesMax && short_enough(hello->features, kFeaturesMax, kNameBytesMax) &&
       short_enough(hello->listen, kListenMax, kAddressBytesMax) && short_enough(hello->roles, kRolesMax, kNameBytesMax);
   if (!in_bounds) return Errc::bad_request;
   return hello;
@@ -72,7 +72,8 @@ std::uint16_t common_version(const Hello& a, const Hello& b) {
 }
 
 Refusal to_refusal(const Refuse& refuse) {
-  const std::string text = refuse.reason.substr(0, kNameBytesMax) + ": " + refuse.text.substr(0, kRefuseTextMax);
+  const std::string text =
+      printable(refuse.reason.substr(0, kNameBytesMax) + ": " + refuse.text.substr(0, kRefuseTextMax));
   if (refuse.reason == "busy") return Refusal(Errc::busy, text, refuse.number);
   return Refusal(Errc::denied, text);
 }

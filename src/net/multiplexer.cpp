@@ -1,5 +1,7 @@
 #include "net/multiplexer.hpp"
 
+#include "base/text.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -489,7 +491,7 @@ bool Multiplexer::stream_frame(FrameType type, const Prefix& prefix, std::span<c
     return violate("malformed_head");
   owe(index(stream->traffic), stream->assembly.size());
   forget(handle);
-  const Refusal why(static_cast<Errc>(reset->code), reset->text.substr(0, kRefusalTextMax), reset->number);
+  const Refusal why(static_cast<Errc>(reset->code), printable(reset->text.substr(0, kRefusalTextMax)), reset->number);
   user->on_closed(*this, handle, StreamEnd::refused, why);
   return true;
 }

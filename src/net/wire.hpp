@@ -72,7 +72,7 @@ struct Hello {
   std::uint16_t version_min = kProtocolVersion;
   std::uint16_t version_max = kProtocolVersion;
   std::vector<std::string> features;  ///< at most 32 names; what both name may be used
-  std::string software;               ///< for people; at most 64 bytes
+  std::string software;               ///< for people; at most 64 bytes, printable ASCII as all names here
   std::int64_t time_ms = 0;           ///< the sender's swarm time, milliseconds since 1970
   std::string run;                    ///< 1 to 64 bytes of a-z 0-9 . _ -
   std::vector<char> token;            ///< at most 512 bytes; empty: none

@@ -1,11 +1,15 @@
 #include "base/text.hpp"
 
 #include "base/channel.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
 #include "base/metrics.hpp"
 #include "sim/simulation.hpp"
+#include "support/temp_folder.hpp"
 
 #include <array>
 #include <limits>
+#include <string>
 
 #include "support/doctest.hpp"
 
@@ -62,6 +66,34 @@ TEST_CASE("metrics: help stands above the type, and what is no number is written
   CHECK(metrics.prometheus("x") ==
         "# HELP collab_eta_seconds Until \"full\"\\nor not \\\\.\n# TYPE collab_eta_seconds gauge\n"
         "collab_eta_seconds{run=\"x\"} +Inf\n# TYPE collab_loss gauge\ncollab_loss{run=\"x\"} NaN\n");
+}
+
+TEST_CASE("text: a stranger's words lose control characters and what is no UTF-8, and nothing else") {
+  CHECK(printable("plain, \"quoted\" caf\xc3\xa9 \xe0\xa6\x95 \xf0\x9f\x8c\x8d") ==
+        "plain, \"quoted\" caf\xc3\xa9 \xe0\xa6\x95 \xf0\x9f\x8c\x8d");
+  CHECK(printable("a\x1b[2J\x07\n\x7f") == "a?[2J???");
+  CHECK(printable("\xc2\x9b"
+                  "31m") == "?31m");                                              // CSI in one character
+  CHECK(printable("\xc3") == "?");                                                // cut off
+  CHECK(printable("\xc0\xaf \xe0\x80\xaf \xed\xa0\x80 \xf5") == "?? ??? ??? ?");  // overlong, surrogate, too large
+  CHECK(is_printable_ascii("collab 0.1"));
+  CHECK_FALSE(is_printable_ascii("collab\t0.1"));
+  CHECK_FALSE(is_printable_ascii("caf\xc3\xa9"));
+}
+
+TEST_CASE("log: a field writes no control character, and each line of the file is UTF-8") {
+  const test::TempFolder folder;
+  Log::Options options;
+  options.stderr_level = LogLevel::off;
+  options.file = (folder.path() / "log").string();
+  {
+    Log log(options);
+    log.info("test.event", {{"text", "\x1b[2J\x7f\xc2\x9b\xff caf\xc3\xa9"}});
+  }
+  const Bytes bytes = read_file(options.file, 10'000);
+  const std::string line(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  CHECK(line.find(R"("text":"\u001b[2J\u007f\u009b\ufffd caf)"
+                  "\xc3\xa9\"") != std::string::npos);
 }
 
 TEST_CASE("channel: full is an answer, and what was pushed before the close is still there") {

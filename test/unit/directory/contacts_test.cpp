@@ -153,6 +153,9 @@ TEST_CASE("peer record: it survives the trip, and bounds hold") {
   wrong.listen.assign(kListenAddressesMax + 1, peer.listen[0]);
   CHECK_FALSE(encode(wrong));
   wire::PeerV1 raw;
+  PeerRecord rude = peer;
+  rude.name = "\x1b[31mred";
+  CHECK(decode_peer_record(*encode(rude))->name == "?[31mred");
   wrong = peer;
   wrong.listen[0].host = "a-name.example";
   CHECK_FALSE(encode(wrong));

@@ -48,6 +48,10 @@ TEST_CASE("hello: every field out of its bounds is refused, and so is every pref
   CHECK(refused([](Hello& h) { h.listen.resize(9); }));
   CHECK(refused([](Hello& h) { h.roles.resize(9); }));
   CHECK(refused([](Hello& h) { h.features.resize(33); }));
+  CHECK(refused([](Hello& h) { h.software = "collab\x1b[2J"; }));
+  CHECK(refused([](Hello& h) { h.software = "collab\x7f"; }));
+  CHECK(refused([](Hello& h) { h.roles = {"full\n"}; }));
+  CHECK(refused([](Hello& h) { h.features = {"caf\xc3\xa9"}; }));
   const Bytes whole = encode_head(good());
   for (std::size_t size = 0; size < whole.size(); ++size) CHECK_FALSE(decode_hello(std::span(whole).first(size)));
 }
@@ -64,6 +68,13 @@ TEST_CASE("hello: version, run and clock are judged in this order") {
   theirs.version_min = 1;
   ours.version_max = 3;
   CHECK(common_version(ours, theirs) == 3);
+}
+
+TEST_CASE("hello: a refusal's words are fit for a terminal") {
+  Refuse refuse;
+  refuse.reason = "busy\r";
+  refuse.text = "\x1b]0;mine\x07 come back, caf\xc3\xa9 \xc2\x9b\xff";
+  CHECK(to_refusal(refuse).reason == "busy?: ?]0;mine? come back, caf\xc3\xa9 ??");
 }
 
 }  // namespace collab::net

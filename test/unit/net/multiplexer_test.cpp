@@ -148,11 +148,11 @@ TEST_CASE("streams: a reset frees both ends, and what was on its way does not co
 
 TEST_CASE("streams: a refused one is closed at the other end with the reason") {
   Ends ends;
-  ends.b.refuse = Refusal(Errc::denied, "not you");
+  ends.b.refuse = Refusal(Errc::denied, "not you\x1b[2J");
   const StreamHandle stream = open(ends.a, TrafficClass::latency, filled(10), true);
   REQUIRE(settle(ends.a, ends.b));
   CHECK(ends.a.closed.at(stream) == StreamEnd::refused);
-  CHECK(ends.a.refusals[stream].reason == "not you");
+  CHECK(ends.a.refusals[stream].reason == "not you?[2J");
   CHECK(ends.b.received.empty());
 }
 

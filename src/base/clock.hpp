@@ -9,6 +9,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <utility>
 
 namespace collab {
@@ -48,15 +50,34 @@ class RealClock final : public Clock {
   asio::any_io_executor executor_;
 };
 
+namespace detail {
+
+/// Keeps how `work` ended: `a || b` waits for one side that does not throw, so a failure would wait for the deadline
+/// and then be lost.
+template <class T>
+Task<> keep_end(Task<T> work, std::optional<T>& value, std::exception_ptr& failure) {
+  try {
+    T end = co_await std::move(work);
+    value.emplace(std::move(end));
+  } catch (...) {  // given on as it is, cancellation too
+    failure = std::current_exception();
+  }
+}
+
+}  // namespace detail
+
 /// Runs `work` for as long as `deadline` allows, then cancels it and waits until it has unwound.
-/// Errors: those of `work`, or `Errc::late`.
+/// Errors: those of `work`, or `Errc::late`. Throws what `work` throws before the deadline, at once.
 template <class T, class E>
 Task<boost::system::result<T, E>> with_deadline(Clock& clock, TimePoint deadline,
                                                 Task<boost::system::result<T, E>> work) {
   using namespace asio::experimental::awaitable_operators;
-  auto first = co_await (std::move(work) || clock.sleep_until(deadline));
+  std::optional<boost::system::result<T, E>> value;
+  std::exception_ptr failure;
+  const auto first = co_await (detail::keep_end(std::move(work), value, failure) || clock.sleep_until(deadline));
   if (first.index() == 1) co_return E(Errc::late);
-  co_return std::get<0>(std::move(first));
+  if (failure) std::rethrow_exception(failure);
+  co_return std::move(*value);
 }
 
 }  // namespace collab

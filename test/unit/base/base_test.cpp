@@ -6,6 +6,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -254,6 +255,41 @@ TEST_CASE("offload: the work runs elsewhere, the coroutine goes on at home, anot
   node.join();
   CHECK(home_before == home_after);
   CHECK(away != home_before);
+}
+
+TEST_CASE("with_deadline: what the work throws arrives at once, and a cancelled wait is cancelled") {
+  sim::Simulation world;
+  const auto fail = [&]() -> Task<Result<int>> {
+    co_await world.clock().sleep_until(TimePoint(std::chrono::seconds(1)));
+    throw std::runtime_error("a bug");
+  };
+  const auto wait = [&]() -> Task<Result<int>> {
+    co_await world.clock().sleep_until(TimePoint(std::chrono::seconds(100)));
+    co_return 1;
+  };
+  bool went_on = false;
+  const auto waits = [&]() -> Task<> {
+    (void)co_await with_deadline(world.clock(), TimePoint(std::chrono::seconds(60)), wait());
+    went_on = true;
+  };
+  const auto scenario = [&]() -> Task<> {
+    std::string what;
+    try {
+      (void)co_await with_deadline(world.clock(), TimePoint(std::chrono::seconds(60)), fail());
+    } catch (const std::runtime_error& error) {
+      what = error.what();
+    }
+    CHECK(what == "a bug");
+    CHECK(world.clock().now() == TimePoint(std::chrono::seconds(1)));
+    const auto late = co_await with_deadline(world.clock(), TimePoint(std::chrono::seconds(2)), wait());
+    CHECK(late.error() == Errc::late);
+    TaskGroup tasks(world.executor(), rethrow);
+    tasks.spawn("waits", waits());
+    co_await world.clock().sleep_until(TimePoint(std::chrono::seconds(3)));
+    co_await tasks.stop();
+    CHECK_FALSE(went_on);
+  };
+  world.run(scenario());
 }
 
 }  // namespace collab

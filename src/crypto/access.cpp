@@ -37,7 +37,7 @@ ListFile read_list(const std::filesystem::path& file, std::size_t peers_max) {
     line.resize(std::min(line.size(), line.find('#')));
     const auto first = line.find_first_not_of(" \t\r");
     if (first == std::string::npos) continue;
-    const auto id = PeerId::parse(std::string_view(line).substr(first, line.find_last_not_of(" \t\r") - first + 1));
+    const auto id = PeerId::parse_listed(std::string_view(line).substr(first, line.find_last_not_of(" \t\r") - first + 1));
     if (!id) {
       refuse(id.error().message());
     } else if (list.peers.insert(*id); list.peers.size() > peers_max) {

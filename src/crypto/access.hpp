@@ -44,7 +44,7 @@ class Access {
     std::filesystem::path allow_list;  ///< one id per line, `#` begins a comment
     PeerId own{};
     std::optional<PeerId> authority;                   ///< signs what concerns the whole run
-    Duration reload_period = std::chrono::seconds(5);  ///< the file's time stamp is looked at this often
+    Duration reload_period = std::chrono::seconds(3);  ///< the file's time stamp is looked at this often, so ≤ 5 s
     std::size_t allowed_max = 100'000;                 ///< ids in the file
     Duration block_min = std::chrono::minutes(1);      ///< the first block; the next is twice as long
     Duration block_max = std::chrono::hours(1);        ///< also: how long after its end a block counts as the last one

@@ -65,6 +65,13 @@ std::string PeerId::text() const {
 }
 
 Result<PeerId> PeerId::parse(std::string_view text) {
+  auto id = parse_listed(text);
+  if (!id) return id;
+  if (const auto usable = check_key(*id); !usable) return usable.error();
+  return id;
+}
+
+Result<PeerId> PeerId::parse_listed(std::string_view text) {
   if (text.size() != kTextLetters) return PeerIdErrc::length;
   const auto bytes = from_base32(text);
   if (!bytes) return PeerIdErrc::letter;
@@ -73,7 +80,7 @@ Result<PeerId> PeerId::parse(std::string_view text) {
   std::copy_n(bytes->begin(), kKeyBytes, id.key.begin());
   const auto right = with_checksum(id.key);
   if (!std::equal(right.begin(), right.end(), bytes->begin(), bytes->end())) return PeerIdErrc::checksum;
-  if (const auto usable = check_key(id); !usable) return usable.error();
+  if (!is_reduced(id.key)) return PeerIdErrc::non_canonical;
   return id;
 }
 

@@ -87,6 +87,8 @@ TEST_CASE("peer id: keys that anybody can sign for, and second encodings, are re
   neutral_again[0] = 0xee;
   neutral_again[31] = 0x7f;
   CHECK(PeerId::parse(text_of(neutral_again, 1)).error() == PeerIdErrc::non_canonical);
+  CHECK(PeerId::parse_listed(text_of(neutral_again, 1)).error() == PeerIdErrc::non_canonical);
+  CHECK(PeerId::parse_listed(text_of(neutral, 1)));  // TLS refuses it
   std::array<unsigned char, 32> off_curve{};
   off_curve[0] = 2;
   CHECK(check_key(PeerId{off_curve}).error() == PeerIdErrc::weak_key);

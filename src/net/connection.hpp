@@ -79,6 +79,8 @@ class Connection final : private MultiplexerOwner {
   Address remote() const { return opened_->stream->remote(); }
 
   bool over() const noexcept { return over_; }
+  /// It says its last words, or is over: nothing new begins here.
+  bool ending() const noexcept { return closing_ || over_; }
   /// Why it ended, for the log; empty while it has not.
   const std::string& reason() const noexcept { return reason_; }
   /// It ended because nothing came any more: to dial again at once would be in vain.

@@ -4,16 +4,32 @@
 #include "base/task_group.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
 namespace collab::net {
 namespace {
 
-using Dialled = std::unique_ptr<ByteStream>;  // null: nobody answers there
+/// What came of one address; null: nobody answers there.
+using Tried = std::unique_ptr<OpenResult>;
 
-Task<> dial_one(Network& network, Address to, TimePoint deadline, Channel<Dialled>& into) {
-  auto stream = co_await network.dial(std::move(to), deadline);
-  (void)into.try_push(stream ? std::move(*stream) : Dialled());  // has room for all
+struct Attempt {
+  Address to;
+  std::optional<PeerId> expected;
+  std::uint64_t number = 0;
+  Duration time;  ///< for the dial, and again for the handshake
+};
+
+Task<> dial_one(Network& network, Clock& clock, const OpeningRules& rules, Attempt attempt, Channel<Tried>& into) {
+  Tried tried;
+  auto stream = co_await network.dial(attempt.to, clock.now() + attempt.time);
+  if (stream) {
+    auto opening = open_dialled(rules, std::move(*stream), attempt.expected, attempt.number);
+    auto opened = co_await with_deadline(clock, clock.now() + attempt.time, std::move(opening));
+    tried = std::make_unique<OpenResult>(std::move(opened));
+  }
+  (void)into.try_push(std::move(tried));  // has room for all
 }
 
 }  // namespace
@@ -23,7 +39,7 @@ Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& ru
   const auto is_v6 = [](const Address& address) { return address.host.find(':') != std::string::npos; };
   std::stable_partition(addresses.begin(), addresses.end(), is_v6);
   OpenResult result = Refusal(Errc::gone, "no address answers");
-  Channel<Dialled> answers(co_await asio::this_coro::executor, addresses.size());  // outlives the tasks
+  Channel<Tried> answers(co_await asio::this_coro::executor, addresses.size());  // outlives the tasks
 
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     std::size_t next = 0;
@@ -32,16 +48,15 @@ Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& ru
       const bool room = waiting < options.at_once_max;
       if (next < addresses.size() && room) {
         ++waiting;
-        tasks.spawn("dial", dial_one(network, addresses[next++], clock.now() + options.attempt_time, answers));
+        Attempt one{addresses[next++], expected, attempt, options.attempt_time};
+        tasks.spawn("dial", dial_one(network, clock, rules, std::move(one), answers));
       }
       const bool more = next < addresses.size() && waiting < options.at_once_max;
-      auto answer = co_await answers.pop(clock, more ? clock.now() + options.stagger : TimePoint::max());
-      if (!answer) continue;  // time for the next address
+      auto tried = co_await answers.pop(clock, more ? clock.now() + options.stagger : TimePoint::max());
+      if (!tried) continue;  // time for the next address
       --waiting;
-      if (!*answer) continue;
-      auto opening = open_dialled(rules, std::move(*answer), expected, attempt);
-      auto opened = co_await with_deadline(clock, clock.now() + options.attempt_time, std::move(opening));
-      result = std::move(opened);
+      if (!*tried) continue;
+      result = std::move(**tried);
       if (result) co_return;
     }
   };

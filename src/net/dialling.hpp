@@ -13,7 +13,8 @@ struct DialOptions {
   std::size_t at_once_max = 3;
 };
 
-/// Tries `addresses`, IPv6 first, until somebody answers who is `expected` and agrees to connect.
+/// Tries `addresses`, IPv6 first, until somebody answers who is `expected` and agrees to connect. One that accepts and
+/// then says nothing holds up no other. What is still under way when the first agrees is given up.
 /// Errors: `gone` when no address answers, else the last answer's refusal.
 Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& rules, std::vector<Address> addresses,
                           std::optional<PeerId> expected, std::uint64_t attempt, DialOptions options);

@@ -304,6 +304,7 @@ Connection& PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
     if (old != nullptr) supersede(*old);
   } else {
     connection.superseded = needs_.clock.now();
+    fresh.spare = true;
   }
   with.changed.notify();
   learn(connection);
@@ -329,6 +330,19 @@ void PeerEndpoint::supersede(Connection& connection) {
   Partner& with = partner(connection.peer());
   if (with.current == &connection) with.current = nullptr;
   conversations_.leave(connection.streams());
+}
+
+/// The other end may have kept the connection that we did not choose: when ours is gone, that one serves.
+bool PeerEndpoint::promote_spare(const PeerId& peer) {
+  for (auto& [serial, attached] : attached_) {
+    Connection& connection = *attached.connection;
+    if (!attached.spare || connection.ending() || connection.peer() != peer || leaving_) continue;
+    attached.spare = false;
+    connection.superseded.reset();
+    partner(peer).current = &connection;
+    return true;
+  }
+  return false;
 }
 
 /// Where the peer listens, and where it sees us.
@@ -380,8 +394,9 @@ void PeerEndpoint::detach(std::uint64_t serial) {
   needs_.log.info("net.disconnected", {{"peer", peer.short_text()}, {"reason", connection.reason()}});
   Partner& with = partner(peer);
   if (with.current == &connection) with.current = nullptr;
-  with.changed.notify();
   attached_.erase(found);
+  if (with.current == nullptr) (void)promote_spare(peer);
+  with.changed.notify();
   detached_.notify();
 }
 
@@ -402,6 +417,7 @@ void PeerEndpoint::on_violation(Connection& connection, std::string_view rule) {
 
 void PeerEndpoint::on_goaway(Connection& connection, const std::string& reason) {
   needs_.log.debug("net.goaway", {{"peer", connection.peer().short_text()}, {"reason", reason.substr(0, 64)}});
+  attached_.at(connection.streams().serial()).spare = false;
   supersede(connection);
 }
 

@@ -104,6 +104,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
     std::unique_ptr<Connection> connection;
     TimePoint since;
     std::size_t credit = 0;  ///< of receive_bytes_max
+    bool spare = false;      ///< superseded by us, and good enough should the other one break
   };
   /// A peer with whom something happens now.
   struct Partner {
@@ -147,6 +148,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   void detach(std::uint64_t serial);
   bool is_better(const Connection& fresh, const Connection& old) const;
   void supersede(Connection& connection);
+  bool promote_spare(const PeerId& peer);
   void learn(const Connection& connection);
   void refused(std::string_view reason, const Refusal& why);
 

@@ -422,6 +422,36 @@ TEST_CASE("sim net: a calendar that jumps counts once nobody is connected, so a 
   swarm.run(scenario);
 }
 
+TEST_CASE("sim net: an address that accepts and says nothing holds up no other") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    sim::Host& silent = swarm.network.add_host("10.0.0.90");
+    Address at;
+    at.host = silent.address();
+    at.port = 4600;
+    const auto listener = silent.listen(at);
+    REQUIRE(listener);
+    const auto accept = [&]() -> Task<> {
+      std::vector<std::unique_ptr<ByteStream>> streams;
+      for (;;) {
+        auto stream = co_await (*listener)->accept();
+        if (!stream) co_return;
+        streams.push_back(std::move(*stream));
+      }
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("silent", accept());
+    swarm[0].endpoint().introduce(swarm[1].id(), {at, swarm[1].address()});
+    const TimePoint asked = swarm.now();
+    const auto answer =
+        co_await swarm[0].endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), swarm[0].in(kLong));
+    CHECK(answer);
+    CHECK(swarm.now() - asked < seconds(1));
+    co_await tasks.stop();
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: the same seed gives the same traffic") {
   const auto fingerprint = [](std::uint64_t seed) {
     Swarm swarm(4, seed);

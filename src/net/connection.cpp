@@ -93,7 +93,7 @@ bool Connection::take(std::size_t bytes) {
   if (!channel.output().empty()) output_.notify();
   if (!take_opened()) return !over_;
   if (!received) {
-    if (!closing_) owner_.on_violation(*this, "tls_record");
+    if (!closing_) owner_.on_trouble(*this, "tls_record");  // anybody on the way can damage one
     finish(channel.failure());
     return false;
   }
@@ -282,8 +282,8 @@ void Connection::tick(TimePoint now, Attention attention) {
   const bool stale_rtt = !idle && now - last_ping_ >= options_.ping_idle;
   if ((silent || stale_rtt) && !pinged_) ping(now);
   if (is_slow(now)) {
-    owner_.on_violation(*this, "slow_message");
-    close("slow_message");
+    owner_.on_trouble(*this, "slow_message");
+    streams_.reset_unfinished(Refusal(Errc::late, "slow_message"));
   }
   if (idle && silent && !trimmed_) {
     trimmed_ = true;

@@ -23,6 +23,8 @@ class ConnectionOwner {
   virtual Accepted on_open(Connection&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) = 0;
   /// The other side broke `rule`; the connection closes by itself.
   virtual void on_violation(Connection&, std::string_view rule) = 0;
+  /// Something was given up that happens to honest peers too, on a bad line: counted, and nobody is blocked.
+  virtual void on_trouble(Connection&, std::string_view reason) = 0;
   /// The other side opens no more streams here, and wants none.
   virtual void on_goaway(Connection&, const std::string& reason) = 0;
   virtual std::int64_t swarm_ms() const = 0;
@@ -52,7 +54,7 @@ class Connection final : private MultiplexerOwner {
     Duration gone_waiting = std::chrono::seconds(5);
     Duration close_time = std::chrono::seconds(1);  ///< for the last words
     Duration slow_time = std::chrono::seconds(10);
-    std::size_t slow_bytes = 10 * 1024;  ///< less than this in `slow_time`, inside a message: a slow-loris
+    std::size_t slow_bytes = 10 * 1024;  ///< less than this in `slow_time`: messages that have begun are given up
     Multiplexer::Options streams;
   };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <utility>
+#include <vector>
 
 namespace collab::net {
 namespace {
@@ -524,8 +525,17 @@ void Multiplexer::lose() {
 }
 
 bool Multiplexer::inside_message() const {
-  const auto unfinished = [](const auto& entry) { return entry.second.expected != 0 && entry.second.given > 0; };
-  return std::any_of(streams_.begin(), streams_.end(), unfinished);
+  return std::any_of(streams_.begin(), streams_.end(), [](const auto& entry) { return is_unfinished(entry.second); });
+}
+
+void Multiplexer::reset_unfinished(const Refusal& why) {
+  std::vector<std::pair<StreamHandle, StreamUser*>> unfinished;
+  for (const auto& [handle, stream] : streams_)
+    if (is_unfinished(stream)) unfinished.emplace_back(handle, stream.user);
+  for (const auto& [handle, user] : unfinished) {
+    reset(handle, why);
+    user->on_closed(*this, handle, StreamEnd::refused, why);
+  }
 }
 
 }  // namespace collab::net

@@ -59,6 +59,8 @@ class Multiplexer {
   void end(StreamHandle);
   /// The stream is over here, at once; unsent messages are dropped. Its user hears nothing more.
   void reset(StreamHandle, const Refusal& why);
+  /// Resets the streams on which a message has begun and not come whole, and tells their users: refused.
+  void reset_unfinished(const Refusal& why);
   /// Message bytes that wait to be sent on this stream.
   std::size_t queued(StreamHandle) const;
   bool is_open(StreamHandle stream) const { return streams_.contains(stream); }
@@ -90,7 +92,7 @@ class Multiplexer {
   void lose();
 
   const Traffic& traffic() const noexcept { return traffic_; }
-  /// Whether some message has begun to arrive and the sender has credit to finish it.
+  /// Whether some message has begun to arrive and the sender has credit to go on with it.
   bool inside_message() const;
 
  private:
@@ -126,6 +128,7 @@ class Multiplexer {
     std::size_t window = 0;
   };
 
+  static bool is_unfinished(const Stream& stream) { return stream.expected != 0 && stream.given > 0; }
   static std::size_t index(TrafficClass traffic) { return static_cast<std::size_t>(traffic); }
   Stream* find(StreamHandle);
   StreamHandle handle_of(StreamId wire) const;

@@ -415,6 +415,11 @@ void PeerEndpoint::on_violation(Connection& connection, std::string_view rule) {
   (void)needs_.access.block(connection.peer());
 }
 
+void PeerEndpoint::on_trouble(Connection& connection, std::string_view reason) {
+  needs_.metrics.add("collab_refused_total", 1, {{"reason", std::string(reason)}});
+  needs_.log.info("net.trouble", {{"peer", connection.peer().short_text()}, {"reason", reason}});
+}
+
 void PeerEndpoint::on_goaway(Connection& connection, const std::string& reason) {
   needs_.log.debug("net.goaway", {{"peer", connection.peer().short_text()}, {"reason", reason.substr(0, 64)}});
   attached_.at(connection.streams().serial()).spare = false;

@@ -120,6 +120,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   // of ConnectionOwner
   Accepted on_open(Connection&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) override;
   void on_violation(Connection&, std::string_view rule) override;
+  void on_trouble(Connection&, std::string_view reason) override;
   void on_goaway(Connection&, const std::string& reason) override;
   // of Paths
   Task<Reached> reach(PeerId peer, TimePoint deadline) override;

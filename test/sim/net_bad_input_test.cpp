@@ -305,6 +305,28 @@ TEST_CASE("bad input: each broken rule closes, counts and blocks") {
   }
 }
 
+TEST_CASE("bad input: a damaged TLS record ends the connection, and the peer may come back at once") {
+  World in;
+  const auto scenario = [&]() -> Task<> {
+    RawPeer peer(50, in.stranger, in.world.clock());
+    auto opened = co_await peer.open(in.victim.address());
+    REQUIRE(opened);
+    Bytes record(100, std::byte(1));  // what somebody on the way may put in
+    record[0] = std::byte(0x17);
+    record[1] = record[2] = std::byte(3);
+    record[3] = std::byte(0);
+    record[4] = std::byte(95);
+    (void)co_await (*opened)->stream->write(record);
+    const bool closed = co_await peer.closed_before(**opened, in.in(seconds(3)));
+    CHECK(closed);
+    const auto again = co_await peer.open(in.victim.address());
+    CHECK(again);
+  };
+  in.run(scenario);
+  CHECK(in.victim.refused("tls_record") == 1);
+  CHECK(in.victim.events("net.violation") == 0);
+}
+
 TEST_CASE("bad input: optional frames of the future are skipped") {
   World in;
   const auto scenario = [&]() -> Task<> {
@@ -372,7 +394,7 @@ TEST_CASE("bad input: a flood of calls is answered busy, then closed") {
   CHECK(in.victim.refused("call_flood") == 1);
 }
 
-TEST_CASE("bad input: a message that hardly moves is given up after 10 s") {
+TEST_CASE("bad input: a message that hardly moves is given up after 10 s, and nobody is blocked for a bad line") {
   World in;
   const auto scenario = [&]() -> Task<> {
     RawPeer peer(50, in.stranger, in.world.clock());
@@ -395,11 +417,15 @@ TEST_CASE("bad input: a message that hardly moves is given up after 10 s") {
     TaskGroup tasks(in.world.executor(), rethrow);
     tasks.spawn("drip", drip());
     const bool closed = co_await peer.closed_before(**opened, in.in(seconds(25)));
-    CHECK(closed);
+    CHECK_FALSE(closed);
     co_await tasks.stop();
+    (void)co_await RawPeer::say(**opened, call_frame(3, 1000, 1, 10));
+    co_await in.world.clock().sleep_until(in.in(seconds(1)));
+    CHECK(in.handled == 1);  // another stream of the same connection
   };
   in.run(scenario);
   CHECK(in.victim.refused("slow_message") == 1);
+  CHECK(in.victim.events("net.violation") == 0);
 }
 
 }  // namespace collab::net

@@ -28,10 +28,7 @@ class TokenBucket {
   Duration wait() const {
     return tokens_ >= 1 || per_s_ <= 0 ? Duration::zero() : from_seconds((1 - tokens_) / per_s_);
   }
-  bool full(TimePoint now) {
-    refill(now);
-    return tokens_ >= burst_;
-  }
+  bool full(TimePoint now) const { return tokens_ + to_seconds(now - at_) * per_s_ >= burst_; }
 
  private:
   void refill(TimePoint now) {

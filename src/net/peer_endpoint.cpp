@@ -191,9 +191,10 @@ void PeerEndpoint::tick(TimePoint now) {
   server_.tick(now);
   conversations_.tick(now);
   count_traffic();
-  std::erase_if(partners_, [](const auto& entry) {
+  std::erase_if(partners_, [now](const auto& entry) {
     const Partner& partner = entry.second;
-    return partner.current == nullptr && !partner.dialling && partner.waiting == 0 && partner.conversing == 0;
+    return partner.current == nullptr && !partner.dialling && partner.waiting == 0 && partner.conversing == 0 &&
+           partner.refusals.full(now);  // who comes back does not begin anew
   });
 }
 
@@ -204,7 +205,7 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
                               : with.waiting > 0  ? Attention::waiting
                                                   : Attention::idle;
   connection.tick(now, attention);
-  if (server_.floods(connection.peer())) {
+  if (std::exchange(partner(connection.peer()).floods, false)) {
     on_violation(connection, "call_flood");
     connection.close("call_flood");
   }
@@ -402,10 +403,18 @@ void PeerEndpoint::detach(std::uint64_t serial) {
 
 Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, TrafficClass traffic, OpenHead head,
                                std::size_t message_bytes) {
-  if (const auto* topic = std::get_if<OpenTopic>(&head))
-    return conversations_.on_open(connection.streams(), stream, traffic, *topic);
-  return server_.on_open(connection.streams(), stream, traffic, std::get<OpenCall>(head), message_bytes,
-                         connection.rtt());
+  const auto* topic = std::get_if<OpenTopic>(&head);
+  Accepted accepted = topic != nullptr ? conversations_.on_open(connection.streams(), stream, traffic, *topic)
+                                       : server_.on_open(connection.streams(), stream, traffic,
+                                                         std::get<OpenCall>(head), message_bytes, connection.rtt());
+  if (accepted) return accepted;
+  Partner& with = partner(connection.peer());
+  const TimePoint now = needs_.clock.now();
+  if (!with.refusals.take(now)) {
+    with.floods = true;  // closed at the next tick, not within its own callback
+    with.refusals = TokenBucket(options_.refusals_per_s, options_.refusals_burst, now);
+  }
+  return accepted;
 }
 
 void PeerEndpoint::on_violation(Connection& connection, std::string_view rule) {
@@ -495,7 +504,8 @@ Multiplexer* PeerEndpoint::find(std::uint64_t serial) {
 }
 
 PeerEndpoint::Partner& PeerEndpoint::partner(const PeerId& peer) {
-  return partners_.try_emplace(peer, needs_.executor).first->second;
+  const TokenBucket refusals(options_.refusals_per_s, options_.refusals_burst, needs_.clock.now());
+  return partners_.try_emplace(peer, needs_.executor, refusals).first->second;
 }
 
 void PeerEndpoint::waits(const PeerId& peer, int change) {

@@ -45,6 +45,8 @@ struct EndpointOptions {
   CallOptions calls;
   Conversations::Options conversations;
   DialOptions dial;
+  double refusals_per_s = 100;  ///< streams of one peer that are refused, for whatever reason; more: it floods
+  double refusals_burst = 1000;
 };
 
 /// Lives on one loop. `run()` is its life: nothing is accepted, dialled or answered before and after.
@@ -108,12 +110,14 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   };
   /// A peer with whom something happens now.
   struct Partner {
-    explicit Partner(const asio::any_io_executor& executor) : changed(executor) {}
+    Partner(const asio::any_io_executor& executor, const TokenBucket& bucket) : refusals(bucket), changed(executor) {}
     Connection* current = nullptr;  ///< for new streams
     bool dialling = false;
     Refusal refused = Refusal(Errc::gone);  ///< why the last dial failed
     int waiting = 0;
     int conversing = 0;
+    TokenBucket refusals;  ///< that it may still cause
+    bool floods = false;   ///< it caused more; until its connection is closed for that
     Signal changed;
   };
 

@@ -99,11 +99,7 @@ std::optional<Refusal> CallServer::judge(Asker& asker, const MethodRow& row, con
   if (message_bytes == 0 || message_bytes > method.request_bytes_max) return Refusal(Errc::bad_request, "size");
   const TokenBucket full(method.requests_per_s, method.requests_burst, now);
   TokenBucket& rate = asker.rates.try_emplace(&row, full).first->second;
-  if (!rate.take(now)) {
-    ++asker.refused_in_a_row;
-    return Refusal(Errc::busy, "rate", to_ms(rate.wait()));
-  }
-  asker.refused_in_a_row = 0;
+  if (!rate.take(now)) return Refusal(Errc::busy, "rate", to_ms(rate.wait()));
   if (const Decision may = needs_.access.may(from, method.claim); !may) return Refusal(Errc::denied, may.reason);
   if (open.left_ms == 0 || std::chrono::milliseconds(open.left_ms) > options_.left_max)
     return Refusal(Errc::bad_request, "left_ms");
@@ -112,11 +108,6 @@ std::optional<Refusal> CallServer::judge(Asker& asker, const MethodRow& row, con
     return Refusal(Errc::busy, "calls in flight", kRetryMs);
   if (answer_bytes_ >= options_.answer_bytes_of_node_max) return Refusal(Errc::busy, "answers unsent", kRetryMs);
   return std::nullopt;
-}
-
-bool CallServer::floods(const PeerId& peer) const {
-  const auto found = askers_.find(peer);
-  return found != askers_.end() && found->second.refused_in_a_row > options_.refused_in_a_row_max;
 }
 
 void CallServer::on_message(Multiplexer& streams, StreamHandle stream, Frame request) {

@@ -51,7 +51,6 @@ struct CallOptions {
   Duration request_time_max = std::chrono::seconds(60);           ///< for a question to arrive whole
   Duration answer_stalled_max = std::chrono::seconds(30);         ///< while no byte of an answer leaves
   std::size_t answer_bytes_of_node_max = std::size_t(32) << 20U;  ///< unsent, to all; more: `busy`
-  std::size_t refused_in_a_row_max = 1000;                        ///< for their rate; more: the peer floods
   unsigned tries_max = 3;                                         ///< of a call whose connection breaks
 };
 
@@ -78,8 +77,6 @@ class CallServer final : public StreamUser {
   Accepted on_open(Multiplexer&, StreamHandle, TrafficClass, const OpenCall&, std::size_t message_bytes, Duration rtt);
   /// Ends handlers whose deadline has passed and streams that hold their place in vain, forgets old answers.
   void tick(TimePoint now);
-  /// Whether `peer` goes on asking though it is refused.
-  bool floods(const PeerId& peer) const;
 
   void on_message(Multiplexer&, StreamHandle, Frame message) override;
   void on_closed(Multiplexer&, StreamHandle, StreamEnd, const Refusal&) override;
@@ -104,7 +101,6 @@ class CallServer final : public StreamUser {
     std::deque<CallId> order;  ///< of `answers`, by age
     std::size_t answer_bytes = 0;
     std::size_t in_flight = 0;
-    std::size_t refused_in_a_row = 0;
   };
   struct InFlight {
     PeerId from;

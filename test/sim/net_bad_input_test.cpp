@@ -394,6 +394,43 @@ TEST_CASE("bad input: a flood of calls is answered busy, then closed") {
   CHECK(in.victim.refused("call_flood") == 1);
 }
 
+TEST_CASE("bad input: whoever is refused all the time floods, whatever it asks for, and is closed once") {
+  const auto nothing = [](StreamId stream) { return call_frame(stream, 1000, 1, 10, "test.nothing"); };
+  const auto no_topic = [](StreamId stream) {
+    OpenTopic head;
+    head.protocol = "test.nothing";
+    return frame_bytes(prefix_of(FrameType::open, stream), encode_open(head), Bytes(1));
+  };
+  const auto in_turns = [](StreamId stream) {  // refused for one reason, then for another
+    return stream % 4 == 1 ? call_frame(stream, 0, 1, 10) : call_frame(stream, 1000, 1, 10, "test.nothing");
+  };
+  for (const std::function<Bytes(StreamId)>& frame :
+       {std::function<Bytes(StreamId)>(nothing), std::function<Bytes(StreamId)>(no_topic),
+        std::function<Bytes(StreamId)>(in_turns)}) {
+    World in;
+    const auto scenario = [&]() -> Task<> {
+      RawPeer peer(50, in.stranger, in.world.clock());
+      auto opened = co_await peer.open(in.victim.address());
+      REQUIRE(opened);
+      const auto flood = [&]() -> Task<> {
+        for (StreamId stream = 1; stream < 4000; stream += 2) {
+          const auto said = co_await RawPeer::say(**opened, frame(stream));
+          if (!said) co_return;
+        }
+      };
+      TaskGroup tasks(in.world.executor(), rethrow);
+      tasks.spawn("flood", flood());
+      const bool closed = co_await peer.closed_before(**opened, in.in(seconds(10)));
+      CHECK(closed);
+      co_await tasks.stop();
+      co_await in.world.clock().sleep_until(in.in(seconds(2)));
+    };
+    in.run(scenario);
+    CHECK(in.victim.refused("call_flood") == 1);
+    CHECK(in.victim.events("net.violation") == 1);
+  }
+}
+
 TEST_CASE("bad input: a message that hardly moves is given up after 10 s, and nobody is blocked for a bad line") {
   World in;
   const auto scenario = [&]() -> Task<> {

@@ -239,7 +239,7 @@ std::string_view Connection::on_connection_frame(FrameType type, std::span<const
 
 std::string_view Connection::on_pong(std::span<const std::byte> head) {
   const auto pong = decode_head<PingHead>(head);
-  if (!pong) return "malformed_head";
+  if (!pong || !is_time(pong->time_ms)) return "malformed_head";
   if (!pinged_ || pong->sent != *pinged_) return {};
   pinged_.reset();
   const Duration rtt = clock_.now() - last_ping_;

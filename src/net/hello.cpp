@@ -34,7 +34,7 @@ Result<Hello> decode_hello(std::span<const std::byte> head) {
   auto hello = decode_head<Hello>(head);
   if (!hello) return hello.error();
   const bool in_bounds =
-      hello->version_min <= hello->version_max && hello->software.size() <= kNameBytesMax &&
+      hello->version_min <= hello->version_max && is_time(hello->time_ms) && hello->software.size() <= kNameBytesMax &&
       is_printable_ascii(hello->software) && !hello->run.empty() && hello->run.size() <= kNameBytesMax &&
       std::all_of(hello->run.begin(), hello->run.end(), is_run_letter) && hello->token.size() <= kTokenBytesMax &&
       hello->observed.size() <= kAddressBytesMax && short_enough(hello->features, kFeaturesMax, kNameBytesMax) &&

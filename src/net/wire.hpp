@@ -45,6 +45,12 @@ inline constexpr std::array<std::size_t, kClasses> kStreamCredit = {64 * 1024, 2
 /// Credit that a new connection has, by class.
 inline constexpr std::array<std::size_t, kClasses> kConnectionCredit = {64 * 1024, 256 * 1024, 256 * 1024};
 
+/// Beyond it a time is nonsense, and the difference of two would not fit.
+inline constexpr std::int64_t kTimeMaxMs = std::int64_t(1) << 53U;
+constexpr bool is_time(std::int64_t ms) noexcept {
+  return ms >= 0 && ms <= kTimeMaxMs;
+}
+
 enum class FrameType : std::uint8_t { hello, open, data, end, reset, credit, ping, pong, goaway, refuse };
 /// Types from here on may be skipped by a reader that does not know them; any other unknown type is a violation.
 inline constexpr std::uint8_t kOptionalTypes = 0x80;
@@ -73,7 +79,7 @@ struct Hello {
   std::uint16_t version_max = kProtocolVersion;
   std::vector<std::string> features;  ///< at most 32 names; what both name may be used
   std::string software;               ///< for people; at most 64 bytes, printable ASCII as all names here
-  std::int64_t time_ms = 0;           ///< the sender's swarm time, milliseconds since 1970
+  std::int64_t time_ms = 0;           ///< the sender's swarm time, milliseconds since 1970; 0 to kTimeMaxMs
   std::string run;                    ///< 1 to 64 bytes of a-z 0-9 . _ -
   std::vector<char> token;            ///< at most 512 bytes; empty: none
   std::uint64_t incarnation = 0;      ///< another one at each start of the sender
@@ -137,7 +143,7 @@ struct CreditHead {
 struct PingHead {
   std::uint64_t sent = 0;     ///< the pinger's own clock
   double up_bytes_per_s = 0;  ///< what the sender measured towards the reader; 0: nothing yet
-  std::int64_t time_ms = 0;   ///< the sender's swarm time
+  std::int64_t time_ms = 0;   ///< the sender's swarm time; 0 to kTimeMaxMs
   MSGPACK_DEFINE_MAP(sent, up_bytes_per_s, time_ms)
 };
 

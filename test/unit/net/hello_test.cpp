@@ -1,5 +1,7 @@
 #include "net/hello.hpp"
 
+#include <limits>
+
 #include "support/doctest.hpp"
 
 namespace collab::net {
@@ -48,6 +50,9 @@ TEST_CASE("hello: every field out of its bounds is refused, and so is every pref
   CHECK(refused([](Hello& h) { h.listen.resize(9); }));
   CHECK(refused([](Hello& h) { h.roles.resize(9); }));
   CHECK(refused([](Hello& h) { h.features.resize(33); }));
+  CHECK(refused([](Hello& h) { h.time_ms = -1; }));
+  CHECK(refused([](Hello& h) { h.time_ms = std::numeric_limits<std::int64_t>::min(); }));
+  CHECK(refused([](Hello& h) { h.time_ms = (std::int64_t(1) << 53U) + 1; }));
   CHECK(refused([](Hello& h) { h.software = "collab\x1b[2J"; }));
   CHECK(refused([](Hello& h) { h.software = "collab\x7f"; }));
   CHECK(refused([](Hello& h) { h.roles = {"full\n"}; }));

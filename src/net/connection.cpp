@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdlib>
 #include <utility>
 
 namespace collab::net {
@@ -10,6 +11,7 @@ namespace {
 constexpr std::size_t kRecordBytes = 16 * 1024;
 constexpr double kRateMax = 1e12;
 constexpr Duration kQuiet = std::chrono::seconds(1);
+constexpr std::int64_t kSkewNoiseMs = 100;
 
 }  // namespace
 
@@ -242,6 +244,7 @@ std::string_view Connection::on_pong(std::span<const std::byte> head) {
   if (!pong || !is_time(pong->time_ms)) return "malformed_head";
   if (!pinged_ || pong->sent != *pinged_) return {};
   pinged_.reset();
+  learn_skew(pong->time_ms);
   const Duration rtt = clock_.now() - last_ping_;
   if (rtt_ == Duration::zero()) {
     rtt_ = rtt;
@@ -254,6 +257,14 @@ std::string_view Connection::on_pong(std::span<const std::byte> head) {
   return {};
 }
 
+/// A difference within the error of the measurement is no news. It must not count: what we say follows what others
+/// say, who follow us, and the noise of all would walk away with everybody's time.
+void Connection::learn_skew(std::int64_t their_ms) {
+  const std::int64_t took_ms = owner_.own_ms() - pinged_ms_;
+  const std::int64_t skew_ms = their_ms - (pinged_ms_ + took_ms / 2);
+  if (std::abs(skew_ms - opened_->skew_ms) > took_ms + kSkewNoiseMs) opened_->skew_ms = skew_ms;
+}
+
 void Connection::ping(TimePoint now) {
   PingHead head;
   head.sent = static_cast<std::uint64_t>(now.time_since_epoch().count());
@@ -261,6 +272,7 @@ void Connection::ping(TimePoint now) {
   head.time_ms = owner_.swarm_ms();
   pinged_ = head.sent;
   last_ping_ = now;
+  pinged_ms_ = owner_.own_ms();
   streams_.send_connection_frame(FrameType::ping, encode_head(head));
 }
 

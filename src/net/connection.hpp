@@ -28,6 +28,8 @@ class ConnectionOwner {
   /// The other side opens no more streams here, and wants none.
   virtual void on_goaway(Connection&, const std::string& reason) = 0;
   virtual std::int64_t swarm_ms() const = 0;
+  /// Our clock, without what others say.
+  virtual std::int64_t own_ms() const = 0;
 };
 
 /// How much depends on an answer, hence how soon silence is noticed.
@@ -92,6 +94,7 @@ class Connection final : private MultiplexerOwner {
   Duration rtt_deviation() const noexcept { return rtt_deviation_; }
   double up_bytes_per_s() const noexcept { return up_.bytes_per_s(); }
   double down_bytes_per_s() const noexcept { return down_bytes_per_s_; }
+  /// Their swarm time minus our own clock: by their hello, then by every pong.
   std::int64_t skew_ms() const noexcept { return opened_->skew_ms; }
   std::uint64_t attempt() const noexcept { return opened_->attempt; }
 
@@ -113,6 +116,7 @@ class Connection final : private MultiplexerOwner {
   void finish(const std::string& reason);
   void ping(TimePoint now);
   std::string_view on_pong(std::span<const std::byte> head);
+  void learn_skew(std::int64_t their_ms);
   bool is_slow(TimePoint now);
   void resize_read_buffer(std::size_t used);
 
@@ -143,6 +147,7 @@ class Connection final : private MultiplexerOwner {
   Attention attention_ = Attention::idle;
   std::optional<std::uint64_t> pinged_;
   TimePoint last_ping_{};
+  std::int64_t pinged_ms_ = 0;  ///< the same by our own clock
   Duration rtt_{};
   Duration rtt_deviation_{};
   BandwidthMeter up_;

@@ -132,7 +132,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   void waits(const PeerId& peer, int change) override;
   void converses(const PeerId& peer, int change) override;
 
-  std::int64_t own_ms() const;
+  std::int64_t own_ms() const override;
   void read_calendar(TimePoint now);
   Hello hello() const;
   std::optional<Refuse> welcome(const PeerId& peer, const Hello& theirs) const;

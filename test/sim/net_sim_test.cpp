@@ -1,6 +1,8 @@
+#include "support/raw_peer.hpp"
 #include "support/sim_node.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "support/doctest.hpp"
 
@@ -447,6 +449,53 @@ TEST_CASE("sim net: an address that accepts and says nothing holds up no other")
         co_await swarm[0].endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), swarm[0].in(kLong));
     CHECK(answer);
     CHECK(swarm.now() - asked < seconds(1));
+    co_await tasks.stop();
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: swarm time follows the pongs, not only what the hello said") {
+  Swarm swarm(1, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    // the others are 40 s ahead; one of their clocks is set right later, which it tells in pongs
+    std::vector<std::unique_ptr<test::RawPeer>> peers;
+    std::vector<std::unique_ptr<Opened>> open;
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    std::int64_t ahead_ms = 40'000;
+    const auto answer_pings = [&](Opened& opened) -> Task<> {
+      Bytes buffer(16 * 1024);
+      for (;;) {
+        const auto size = co_await opened.stream->read(buffer);
+        if (!size || *size == 0) co_return;
+        if (!opened.channel.receive(std::span(buffer).first(*size))) co_return;
+        for (auto bytes = opened.channel.opened(); bytes.size() >= kPrefixBytes; bytes = opened.channel.opened()) {
+          const Prefix prefix = decode_prefix(bytes.first<kPrefixBytes>());
+          if (bytes.size() < kPrefixBytes + prefix.body_bytes) break;
+          const auto ping = decode_head<PingHead>(bytes.subspan(kPrefixBytes, prefix.head_bytes));
+          opened.channel.consume(kPrefixBytes + prefix.body_bytes);
+          if (prefix.type != static_cast<std::uint8_t>(FrameType::ping) || !ping) continue;
+          PingHead pong = *ping;
+          pong.time_ms = swarm[0].clock().unix_ms() + ahead_ms;
+          Bytes frame = test::frame_bytes(test::prefix_of(FrameType::pong, 0), encode_head(pong));
+          (void)co_await test::RawPeer::say(opened, std::move(frame));
+        }
+      }
+    };
+    sim::Host& host = swarm.network.add_host("10.0.0.91");
+    for (unsigned char i = 0; i < 3; ++i) {
+      peers.push_back(std::make_unique<test::RawPeer>(60 + i, host, swarm.world.clock()));
+      peers.back()->skew_ms = ahead_ms;
+      auto opened = co_await peers.back()->open(swarm[0].address());
+      REQUIRE(opened);
+      open.push_back(std::move(*opened));
+      tasks.spawn("peer", answer_pings(*open.back()));
+    }
+    co_await swarm.pause(seconds(1));
+    const auto ahead = [&] { return swarm[0].endpoint().swarm_ms() - swarm[0].clock().unix_ms(); };
+    CHECK(std::abs(ahead() - 40'000) < 100);
+    ahead_ms = 5'000;
+    co_await swarm.pause(seconds(31));
+    CHECK(std::abs(ahead() - 5'000) < 100);
     co_await tasks.stop();
   };
   swarm.run(scenario);

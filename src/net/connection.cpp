@@ -304,6 +304,14 @@ void Connection::tick(TimePoint now, Attention attention) {
   }
 }
 
+void Connection::probe(TimePoint now) {
+  if (!over_ && !pinged_) ping(now);
+}
+
+bool Connection::is_doubtful(TimePoint now) const {
+  return pinged_ && now - std::max(last_received_, last_ping_) > 2 * options_.ping_waiting;
+}
+
 bool Connection::is_slow(TimePoint now) {
   if (now - slow_since_ < options_.slow_time && streams_.inside_message()) return false;
   const bool slow = streams_.inside_message() && received_bytes_ - received_at_check_ < options_.slow_bytes;

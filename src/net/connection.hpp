@@ -72,6 +72,10 @@ class Connection final : private MultiplexerOwner {
   void drop(const std::string& reason);
   /// Periodically: pings, notices silence and slow senders.
   void tick(TimePoint now, Attention attention);
+  /// Asks for a sign of life now, unless one was asked for already.
+  void probe(TimePoint now);
+  /// A sign of life was asked for and nothing came for two of `ping_waiting`: perhaps the other end is long gone.
+  bool is_doubtful(TimePoint now) const;
   /// After the process was stopped for a while: what came meanwhile has not been read yet, so silence says nothing.
   void forgive_silence(TimePoint now);
 

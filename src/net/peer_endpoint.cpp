@@ -209,7 +209,7 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
     on_violation(connection, "call_flood");
     connection.close("call_flood");
   }
-  if (!connection.superseded) return;
+  if (!connection.superseded || still_needed(connection, now)) return;
   const Duration drained = now - *connection.superseded;
   const bool quiet = connection.streams().open_streams() == 0 && (leaving_ || drained >= options_.drain_min);
   if (quiet || drained >= options_.drain_max) connection.close(leaving_ ? "leaving" : "duplicate");
@@ -306,6 +306,7 @@ Connection& PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   } else {
     connection.superseded = needs_.clock.now();
     fresh.spare = true;
+    old->probe(needs_.clock.now());  // why would the peer dial again?
   }
   with.changed.notify();
   learn(connection);
@@ -317,9 +318,11 @@ Connection& PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
 }
 
 /// Of two connections of a pair both ends keep the same one: that which the lower id dialled; of two that one end
-/// dialled the later; after a restart of the peer only the new one means anything.
+/// dialled the later; after a restart of the peer only the new one means anything. One whose other end seems gone
+/// loses.
 bool PeerEndpoint::is_better(const Connection& fresh, const Connection& old) const {
-  if (old.over() || fresh.theirs().incarnation != old.theirs().incarnation) return true;
+  if (old.over() || old.is_doubtful(needs_.clock.now()) || fresh.theirs().incarnation != old.theirs().incarnation)
+    return true;
   if (fresh.side() == old.side()) return fresh.attempt() > old.attempt();
   const bool we_are_lower = self() < fresh.peer();
   return (fresh.side() == Side::dialled) == we_are_lower;
@@ -344,6 +347,17 @@ bool PeerEndpoint::promote_spare(const PeerId& peer) {
     return true;
   }
   return false;
+}
+
+/// Whether this spare takes over from one whose other end is gone, or may have to.
+bool PeerEndpoint::still_needed(Connection& spare, TimePoint now) {
+  Connection* old = current(spare.peer());
+  if (leaving_ || old == nullptr || !attached_.at(spare.streams().serial()).spare) return false;
+  if (old->last_received() >= *spare.superseded) return false;
+  if (!old->is_doubtful(now)) return true;  // it has been asked
+  supersede(*old);
+  old->drop("the peer has another connection");
+  return promote_spare(spare.peer());
 }
 
 /// Where the peer listens, and where it sees us.

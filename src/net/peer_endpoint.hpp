@@ -154,6 +154,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   bool is_better(const Connection& fresh, const Connection& old) const;
   void supersede(Connection& connection);
   bool promote_spare(const PeerId& peer);
+  bool still_needed(Connection& spare, TimePoint now);
   void learn(const Connection& connection);
   void refused(std::string_view reason, const Refusal& why);
 

@@ -327,6 +327,26 @@ TEST_CASE("bad input: a damaged TLS record ends the connection, and the peer may
   CHECK(in.victim.events("net.violation") == 0);
 }
 
+TEST_CASE("bad input: a connection whose other end is gone does not win over one that is alive") {
+  for (const Duration between : {Duration(seconds(4)), Duration(milliseconds(500))}) {
+    World in;
+    const auto scenario = [&]() -> Task<> {
+      RawPeer peer(50, in.stranger, in.world.clock());
+      auto dead = co_await peer.open(in.victim.address());  // never answers a ping
+      REQUIRE(dead);
+      co_await in.world.clock().sleep_until(in.in(between));
+      auto fresh = co_await peer.open(in.victim.address());  // of no later attempt, so the rule prefers the first
+      REQUIRE(fresh);
+      const bool dead_closed = co_await peer.closed_before(**dead, in.in(seconds(8)));
+      CHECK(dead_closed);
+      const bool fresh_closed = co_await peer.closed_before(**fresh, in.in(seconds(8)));
+      CHECK_FALSE(fresh_closed);
+      CHECK(in.victim.endpoint().link(peer.id()).connected);
+    };
+    in.run(scenario);
+  }
+}
+
 TEST_CASE("bad input: optional frames of the future are skipped") {
   World in;
   const auto scenario = [&]() -> Task<> {

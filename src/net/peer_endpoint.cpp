@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 #include <utility>
 
 namespace collab::net {
@@ -310,6 +311,7 @@ Connection& PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   }
   with.changed.notify();
   learn(connection);
+  observe_self();
   const bool dialled = connection.side() == Side::dialled;
   needs_.log.info("net.connected", {{"peer", connection.peer().short_text()},
                                     {"side", dialled ? "dialled" : "accepted"},
@@ -360,7 +362,7 @@ bool PeerEndpoint::still_needed(Connection& spare, TimePoint now) {
   return promote_spare(spare.peer());
 }
 
-/// Where the peer listens, and where it sees us.
+/// Where the peer listens.
 void PeerEndpoint::learn(const Connection& connection) {
   std::vector<Address> addresses;
   for (const std::string& text : connection.theirs().listen) {
@@ -370,7 +372,16 @@ void PeerEndpoint::learn(const Connection& connection) {
     addresses.push_back(std::move(*address));
   }
   if (!addresses.empty()) peers_.introduce(connection.peer(), std::move(addresses), needs_.clock.now());
-  if (auto seen = parse_numeric_address(connection.theirs().observed)) observed_ = std::move(*seen);
+}
+
+void PeerEndpoint::observe_self() {
+  std::map<std::string, std::set<std::string>> named_by;  // hosts of the tellers, so that one machine is one voice
+  for (const auto& [serial, attached] : attached_)
+    if (const auto seen = parse_numeric_address(attached.connection->theirs().observed))
+      named_by[seen->host].insert(attached.connection->remote().host);
+  const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
+  const auto most = std::max_element(named_by.begin(), named_by.end(), fewer);
+  if (most != named_by.end() && (most->second.size() >= 2 || named_by.size() == 1)) observed_host_ = most->first;
 }
 
 Task<> PeerEndpoint::serve(std::uint64_t serial) {
@@ -410,6 +421,7 @@ void PeerEndpoint::detach(std::uint64_t serial) {
   Partner& with = partner(peer);
   if (with.current == &connection) with.current = nullptr;
   attached_.erase(found);
+  observe_self();
   if (with.current == nullptr) (void)promote_spare(peer);
   with.changed.notify();
   detached_.notify();

@@ -83,8 +83,9 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
 
   /// Milliseconds since 1970 as the swarm agrees: own steady clock plus the median skew of the connected peers.
   std::int64_t swarm_ms() const override;
-  /// Own address as some peer saw it; none before there was a connection.
-  const std::optional<Address>& observed() const noexcept { return observed_; }
+  /// Own host as the connected peers see it: that which two of different hosts name, else the only one that is named.
+  /// The last such while there is none; nothing before the first. One stranger cannot move it.
+  const std::optional<std::string>& observed_host() const noexcept { return observed_host_; }
   std::vector<PeerId> connected() const;
   /// What the peer said of itself; null while not connected.
   const Hello* hello_of(const PeerId& peer) const;
@@ -156,6 +157,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   bool promote_spare(const PeerId& peer);
   bool still_needed(Connection& spare, TimePoint now);
   void learn(const Connection& connection);
+  void observe_self();
   void refused(std::string_view reason, const Refusal& why);
 
   Needs needs_;
@@ -182,7 +184,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   TimePoint ticked_;
   TimePoint access_checked_;
   std::size_t receive_left_;
-  std::optional<Address> observed_;
+  std::optional<std::string> observed_host_;
   Traffic counted_;  ///< of connections, in the metrics already
   Traffic finished_;
   Signal detached_;

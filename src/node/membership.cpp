@@ -199,8 +199,8 @@ directory::PeerRecord Membership::own_record() const {
   record.listen = options_.announce.empty() ? reachability_->addresses() : options_.announce;
   if (!record.listen.empty()) return record;
   for (net::Address at : endpoint_->listening()) {  // nobody has judged yet: where it should be possible
-    if (is_unspecified(at.host) && !endpoint_->observed()) continue;
-    if (is_unspecified(at.host)) at.host = endpoint_->observed()->host;
+    if (is_unspecified(at.host) && !endpoint_->observed_host()) continue;
+    if (is_unspecified(at.host)) at.host = *endpoint_->observed_host();
     record.listen.push_back(std::move(at));
   }
   return record;
@@ -214,7 +214,7 @@ Task<> Membership::publish_self() {
     directory_->publish(std::string(directory::kPeerKey), "", *value, options_.record_ttl);
     for (bool changed = false; !changed;) {
       changed = co_await reachability_->changed().wait_until(needs_.clock, needs_.clock.now() + kOwnAddressPeriod);
-      const std::string host = endpoint_->observed() ? endpoint_->observed()->host : std::string();
+      const std::string host = endpoint_->observed_host().value_or(std::string());
       if (!own_host.empty() && !host.empty() && host != own_host) reachability_->doubt();
       if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
     }

@@ -347,6 +347,33 @@ TEST_CASE("bad input: a connection whose other end is gone does not win over one
   }
 }
 
+TEST_CASE("bad input: one stranger, on however many connections, does not move our outside address") {
+  World in;
+  const auto scenario = [&]() -> Task<> {
+    co_await in.world.clock().sleep_until(in.in(seconds(1)));  // the honest peer is there
+    RawPeer another(40, in.network.add_host("10.0.0.4"), in.world.clock());
+    auto confirms = co_await another.open(in.victim.address());
+    REQUIRE(confirms);
+    const auto& host = in.victim.endpoint().observed_host();
+    CHECK(host == in.victim.address().host);
+    std::vector<std::unique_ptr<RawPeer>> liars;
+    std::vector<std::unique_ptr<Opened>> open;
+    for (unsigned char i = 0; i < 3; ++i) {
+      liars.push_back(std::make_unique<RawPeer>(static_cast<unsigned char>(50 + i), in.stranger, in.world.clock()));
+      liars.back()->sees = parse_address(i == 0 ? "a-name.example:1" : "192.0.2.66:4600").value();
+      auto opened = co_await liars.back()->open(in.victim.address());
+      REQUIRE(opened);
+      open.push_back(std::move(*opened));
+      co_await in.world.clock().sleep_until(in.in(milliseconds(100)));
+      CHECK(host == in.victim.address().host);
+    }
+    (*confirms)->stream->close();
+    co_await in.world.clock().sleep_until(in.in(seconds(1)));
+    CHECK(host == in.victim.address().host);  // one against one decides nothing
+  };
+  in.run(scenario);
+}
+
 TEST_CASE("bad input: optional frames of the future are skipped") {
   World in;
   const auto scenario = [&]() -> Task<> {

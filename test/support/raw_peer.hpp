@@ -4,6 +4,7 @@
 #include "net/opening.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,21 @@ inline net::Prefix prefix_of(net::FrameType type, net::StreamId stream, std::uin
   return prefix;
 }
 
+/// A stream that lies about where it goes.
+class MisplacedStream final : public net::ByteStream {
+ public:
+  MisplacedStream(std::unique_ptr<net::ByteStream> stream, net::Address remote)
+      : stream_(std::move(stream)), remote_(std::move(remote)) {}
+  Task<Result<std::size_t>> read(std::span<std::byte> into) override { return stream_->read(into); }
+  Task<Result<>> write(std::span<const std::byte> bytes) override { return stream_->write(bytes); }
+  void close() override { stream_->close(); }
+  net::Address remote() const override { return remote_; }
+
+ private:
+  std::unique_ptr<net::ByteStream> stream_;
+  net::Address remote_;
+};
+
 /// Dials as TLS client and says `hello`, which the test may have spoilt. Outlives its streams.
 class RawPeer {
  public:
@@ -46,6 +62,7 @@ class RawPeer {
   Task<net::OpenResult> open(net::Address to) {
     auto stream = co_await network_.dial(std::move(to), clock_.now() + std::chrono::seconds(5));
     if (!stream) co_return Refusal(stream.error());
+    if (sees) stream = std::make_unique<MisplacedStream>(std::move(*stream), *sees);
     co_return co_await net::open_dialled(rules_, std::move(*stream), std::nullopt, 1);
   }
 
@@ -70,7 +87,8 @@ class RawPeer {
   }
 
   net::Hello hello;
-  std::int64_t skew_ms = 0;  ///< added to the hello's time
+  std::int64_t skew_ms = 0;          ///< added to the hello's time
+  std::optional<net::Address> sees;  ///< what the hello says of the other's address, instead of the truth
 
  private:
   static Identity make(unsigned char number) {

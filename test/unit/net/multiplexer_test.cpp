@@ -125,6 +125,24 @@ TEST_CASE("streams: one that is held gets its first credit only, until somebody 
   CHECK(ends.b.received.size() == 1);
 }
 
+TEST_CASE("streams: one that waits for its reader leaves room for the others of its class") {
+  for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::latency, TrafficClass::bulk}) {
+    Ends ends;
+    ends.a.traffic = ends.b.traffic = traffic;
+    ends.b.hold = true;
+    ends.b.reads = false;
+    const StreamHandle stream = open(ends.a, traffic, nullptr);
+    for (int i = 0; i < 40; ++i) ends.a.streams.send(stream, filled(30'000), false);
+    REQUIRE(settle(ends.a, ends.b));
+    ends.b.hold = false;
+    ends.b.reads = true;
+    const std::size_t before = ends.b.received.size();
+    (void)open(ends.a, traffic, filled(1000), true);
+    REQUIRE(settle(ends.a, ends.b));
+    CHECK(ends.b.received.size() == before + 1);
+  }
+}
+
 TEST_CASE("streams: a reset frees both ends, and what was on its way does not count against the connection") {
   Ends ends;
   for (int round = 0; round < 50; ++round) {

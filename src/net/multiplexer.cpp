@@ -112,7 +112,6 @@ void Multiplexer::send_connection_frame(FrameType type, Bytes head) {
 }
 
 bool Multiplexer::next(Piece& piece, std::size_t payload_bytes_max) {
-  starved_ = false;
   if (!connection_frames_.empty()) {
     piece = std::move(connection_frames_.front());
     connection_frames_.pop_front();
@@ -142,10 +141,7 @@ bool Multiplexer::next_of_class(std::size_t traffic, Piece& piece, std::size_t p
     const Queued& queued = stream.queue.front();
     const bool has_body = queued.body && !queued.body->empty();
     const std::size_t bytes = has_body ? sendable(stream, traffic, payload_bytes_max) : 0;
-    if (has_body && bytes == 0) {
-      starved_ = true;
-      continue;
-    }
+    if (has_body && bytes == 0) continue;  // waits for credit
     accounts_[traffic].credit -= bytes;
     traffic_.sent[traffic] += bytes;
     cut(handle, stream, bytes, piece);

@@ -80,8 +80,6 @@ class Multiplexer {
   /// The next frame to write, by strict class order, with at most `payload_bytes_max` of payload. False: nothing may be
   /// sent now.
   bool next(Piece& piece, std::size_t payload_bytes_max);
-  /// Whether the last `next` found messages that wait for credit only.
-  bool starved() const noexcept { return starved_; }
 
   /// Takes plaintext in order, as much as makes sense now, and returns how many bytes it took.
   /// Errors: `bad_request`, a violation; `violation()` names the rule.
@@ -171,7 +169,6 @@ class Multiplexer {
   std::deque<Piece> connection_frames_;
   std::array<std::deque<StreamHandle>, kClasses> ready_;  ///< streams with messages to send
   std::array<Account, kClasses> accounts_;
-  bool starved_ = false;
 
   std::string_view violation_;
   Prefix current_;  ///< the frame whose payload is arriving

@@ -415,7 +415,7 @@ void PeerEndpoint::detach(std::uint64_t serial) {
   known.up_bytes_per_s = connection.up_bytes_per_s();
   known.down_bytes_per_s = connection.down_bytes_per_s();
   peers_.lost(peer, found->second.since, now);
-  if (connection.fell_silent()) peers_.failed(peer, now);
+  if (connection.fell_silent()) peers_.failed(peer, Refusal(Errc::gone, "it fell silent"), now);
   receive_left_ += found->second.credit;
   needs_.log.info("net.disconnected", {{"peer", peer.short_text()}, {"reason", connection.reason()}});
   Partner& with = partner(peer);
@@ -470,12 +470,12 @@ Task<Reached> PeerEndpoint::reach(PeerId peer, TimePoint deadline) {
     const TimePoint now = needs_.clock.now();
     if (now >= deadline) co_return Refusal(Errc::late);
     if (!with.dialling) {
-      if (dialled) co_return with.refused;
       if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
       const KnownPeer* known = peers_.find(peer);
+      if (dialled && known != nullptr) co_return known->refused;
       if (known == nullptr || known->addresses.empty())
         co_return Refusal(Errc::gone, "no address of this peer is known");
-      if (!peers_.may_dial(peer, now)) co_return with.refused;
+      if (!peers_.may_dial(peer, now)) co_return known->refused;
       with.dialling = true;
       tasks_->spawn("dial", dial(peer, known->addresses, next_attempt_++));
     }
@@ -498,16 +498,15 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   const Dialling dialling{partner(peer)};
   auto opened =
       co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options_.dial);
-  if (tasks_ == nullptr) co_return;
+  if (tasks_ == nullptr || leaving_) co_return;  // too late: leave() has said goodbye to all
   if (opened) {
     tasks_->spawn("connection", serve(attach(std::move(*opened)).streams().serial()));
     co_return;
   }
-  Refusal& why = dialling.with.refused;
-  why = opened.error();
+  Refusal why = opened.error();
   if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
-  peers_.failed(peer, needs_.clock.now());
   needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
+  peers_.failed(peer, std::move(why), needs_.clock.now());
 }
 
 Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address address, TimePoint deadline) {
@@ -517,7 +516,7 @@ Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address addre
                            options_.dial);
   auto opened = co_await with_deadline(needs_.clock, deadline, std::move(dialling));
   if (!opened) co_return opened.error();
-  if (tasks_ == nullptr) co_return Refusal(Errc::gone, "this node is not running");
+  if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
   Connection& connection = attach(std::move(*opened));
   const PeerId peer = connection.peer();
   tasks_->spawn("connection", serve(connection.streams().serial()));
@@ -622,11 +621,6 @@ std::vector<PeerId> PeerEndpoint::connected() const {
   for (const auto& [peer, with] : partners_)
     if (with.current != nullptr) all.push_back(peer);
   return all;
-}
-
-const Hello* PeerEndpoint::hello_of(const PeerId& peer) const {
-  const Connection* connection = current(peer);
-  return connection == nullptr ? nullptr : &connection->theirs();
 }
 
 std::optional<Address> PeerEndpoint::remote_of(const PeerId& peer) const {

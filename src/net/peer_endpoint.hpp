@@ -87,8 +87,6 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   /// The last such while there is none; nothing before the first. One stranger cannot move it.
   const std::optional<std::string>& observed_host() const noexcept { return observed_host_; }
   std::vector<PeerId> connected() const;
-  /// What the peer said of itself; null while not connected.
-  const Hello* hello_of(const PeerId& peer) const;
   /// Where its connection comes from, or goes to; none while not connected.
   std::optional<Address> remote_of(const PeerId& peer) const;
 
@@ -114,7 +112,6 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
     Partner(const asio::any_io_executor& executor, const TokenBucket& bucket) : refusals(bucket), changed(executor) {}
     Connection* current = nullptr;  ///< for new streams
     bool dialling = false;
-    Refusal refused = Refusal(Errc::gone);  ///< why the last dial failed
     int waiting = 0;
     int conversing = 0;
     TokenBucket refusals;  ///< that it may still cause

@@ -30,7 +30,7 @@ void PeerTable::introduce(const PeerId& peer, std::vector<Address> addresses, Ti
   known.retry_at = now;
 }
 
-void PeerTable::failed(const PeerId& peer, TimePoint now) {
+void PeerTable::failed(const PeerId& peer, Refusal why, TimePoint now) {
   KnownPeer& known = at(peer, now);
   const unsigned doublings = std::min(known.failures, 16U);
   const Duration full = std::min(options_.back_off_min * (std::int64_t(1) << doublings), options_.back_off_max);
@@ -38,6 +38,7 @@ void PeerTable::failed(const PeerId& peer, TimePoint now) {
   const double spread = 0.5 + static_cast<double>(random_.below(1'000'001)) / 1'000'000;
   known.retry_at = now + from_seconds(to_seconds(full) * spread);
   known.lost_at = now;
+  known.refused = std::move(why);
 }
 
 void PeerTable::lost(const PeerId& peer, TimePoint since, TimePoint now) {

@@ -17,7 +17,8 @@ struct KnownPeer {
   std::vector<Address> addresses;
   TimePoint lost_at{};    ///< when the last connection or dial failed
   TimePoint retry_at{};   ///< no dial before this
-  unsigned failures = 0;  ///< dials in a row, or connections that did not last
+  unsigned failures = 0;  ///< dials that failed; forgotten when a connection lasts, not when one is made
+  Refusal refused = Refusal(Errc::gone);  ///< why the last one failed: the answer until `retry_at`
   TimePoint used{};
   Duration rtt{};
   Duration rtt_deviation{};
@@ -45,7 +46,7 @@ class PeerTable {
 
   /// Replaces the addresses. Other ones than before may be dialled at once.
   void introduce(const PeerId& peer, std::vector<Address> addresses, TimePoint now);
-  void failed(const PeerId& peer, TimePoint now);
+  void failed(const PeerId& peer, Refusal why, TimePoint now);
   /// A connection that began at `since` is over.
   void lost(const PeerId& peer, TimePoint since, TimePoint now);
   bool may_dial(const PeerId& peer, TimePoint now) const;

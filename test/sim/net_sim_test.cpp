@@ -501,6 +501,47 @@ TEST_CASE("sim net: swarm time follows the pongs, not only what the hello said")
   swarm.run(scenario);
 }
 
+TEST_CASE("sim net: while a dial is not tried again its refusal stays the answer") {
+  Swarm swarm(1, 1, near());
+  EndpointOptions elsewhere;
+  elsewhere.run = "another";
+  swarm.nodes.push_back(
+      std::make_unique<SimNode>(swarm.world, swarm.network, static_cast<unsigned char>(2), elsewhere));
+  swarm[1].knows(swarm[0]);
+  const auto scenario = [&]() -> Task<> {
+    for (int i = 0; i < 3; ++i) {
+      const auto answer =
+          co_await swarm[1].endpoint().call(swarm[0].id(), "test.echo", filled_frame(10), swarm[1].in(kLong));
+      REQUIRE(!answer);
+      CHECK(answer.error().code == Errc::denied);
+      CHECK(answer.error().reason.substr(0, 4) == "run:");
+      if (i == 0) co_await swarm.pause(milliseconds(50));
+    }
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: a dial that succeeds while the node leaves makes no connection") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    bool refused = false;
+    const auto connect = [&]() -> Task<> {
+      const auto found = co_await a.endpoint().connect(swarm[1].address(), a.in(kLong));
+      refused = !found.has_value();
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("connect", connect());
+    co_await swarm.pause(milliseconds(30));  // in the middle of the handshake
+    co_await a.endpoint().leave();
+    co_await swarm.pause(seconds(2));
+    CHECK(refused);
+    CHECK(a.events("net.connected") == 0);
+    co_await tasks.join();
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: the same seed gives the same traffic") {
   const auto fingerprint = [](std::uint64_t seed) {
     Swarm swarm(4, seed);

@@ -80,7 +80,7 @@ TEST_CASE("peer table: back-off doubles to its bound, and another address ends i
   CHECK(table.may_dial(peer, at(seconds(0))));
   Duration last{};
   for (int i = 0; i < 12; ++i) {
-    table.failed(peer, at(seconds(0)));
+    table.failed(peer, Refusal(Errc::denied), at(seconds(0)));
     const Duration wait = table.find(peer)->retry_at - at(seconds(0));
     const Duration full = std::min<Duration>(milliseconds(500) * (1 << i), seconds(60));
     CHECK(wait >= full / 2);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <string>
@@ -141,7 +142,9 @@ void write(const fs::path& file, const Identity::Seed& seed) {
     if (::fsync(descriptor.number()) != 0) fail_errno("cannot write", draft);
   }
   sodium_memzero(line.data(), line.size());
-  if (::rename(draft.c_str(), file.c_str()) != 0) fail_errno("cannot make", file);
+  // a key that appeared meanwhile, by another program or by hand, is never overwritten
+  if (::renameat2(AT_FDCWD, draft.c_str(), AT_FDCWD, file.c_str(), RENAME_NOREPLACE) != 0)
+    fail_errno("cannot make", file);
   const Descriptor folder(::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.number() < 0 || ::fsync(folder.number()) != 0) fail_errno("cannot write", folder_of(file));
 }

@@ -36,7 +36,7 @@ Descriptor lock(const std::filesystem::path& file);
 std::optional<Identity::Seed> read(const std::filesystem::path& file);
 
 /// Writes a new file durably: a crash leaves all of it or none. Only under the lock, and only where `read` found
-/// nothing. Throws `Failure(machine)`.
+/// nothing. Throws `Failure(machine)`, also when there is a file after all: it stays as it is.
 void write(const std::filesystem::path& file, const Identity::Seed& seed);
 
 }  // namespace collab::key_file

@@ -1,6 +1,7 @@
 #include "crypto/identity.hpp"
 
 #include "base/text.hpp"
+#include "crypto/key_file.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -123,6 +124,17 @@ TEST_CASE("identity: what a crash left half written is no key and does no harm")
   write_key(folder.path / "identity.new", "collab-ed25519-v1 aaaa");
   CHECK(refusal(file) == "");
   CHECK_FALSE(fs::exists(folder.path / "identity.new"));
+}
+
+TEST_CASE("identity: a key that appeared since the file was looked for is not overwritten") {
+  const Folder folder;
+  const fs::path file = folder.path / "key";
+  key_file::write(file, Identity::Seed{});
+  const std::string before = content(file);
+  Identity::Seed other{};
+  other[0] = 1;
+  CHECK_THROWS_AS(key_file::write(file, other), Failure);
+  CHECK(content(file) == before);
 }
 
 TEST_CASE("identity: a folder that others may write to is refused") {

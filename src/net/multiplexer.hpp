@@ -36,8 +36,10 @@ struct Piece {
 class Multiplexer {
  public:
   struct Options {
-    std::size_t streams_max = 256;                      ///< open, of each side
-    std::size_t stream_window = std::size_t(1) << 20U;  ///< of a conversation that is open here
+    std::size_t streams_max = 256;  ///< open, of each side
+    /// Of a conversation that is open here, if not of class control. Half of what a connection may have unread, so that
+    /// one reader that stands still leaves room for another; 1 MiB would fill no line of 100 Mbit/s over 80 ms.
+    std::size_t stream_window = std::size_t(2) << 20U;
     std::size_t control_frames_max = 1024;  ///< our answers that wait; more: the other side floods and does not read
     std::size_t unread_message_bytes_max = std::size_t(2)
                                            << 20U;  ///< credit beyond the windows, to have messages whole

@@ -34,10 +34,12 @@ struct EndpointOptions {
   std::vector<Address> listen;    ///< where to accept; empty: a client, which dials only
   std::vector<Address> announce;  ///< where others may dial; empty: where it listens, as they see this host
   Duration handshake_time = std::chrono::seconds(10);
-  Duration tick = std::chrono::milliseconds(250);                 ///< how exactly silence and overdue work are noticed
-  Duration drain_min = std::chrono::seconds(1);                   ///< of a superseded connection
-  Duration drain_max = std::chrono::seconds(5);                   ///< also of leave()
-  std::size_t receive_bytes_max = std::size_t(24) << 20U;         ///< credit of all connections beyond their first
+  Duration tick = std::chrono::milliseconds(250);  ///< how exactly silence and overdue work are noticed
+  Duration drain_min = std::chrono::seconds(1);    ///< of a superseded connection
+  Duration drain_max = std::chrono::seconds(5);    ///< also of leave()
+  /// Credit of all connections beyond their first. It is given once, when a connection begins, and never doubled: a
+  /// window of 16 MiB for one peer would leave the others of a full group less than a chunk each.
+  std::size_t receive_bytes_max = std::size_t(24) << 20U;
   std::size_t receive_of_connection_max = std::size_t(4) << 20U;  ///< bulk credit of one, while there is some left
   Gate::Options gate;
   PeerTable::Options peers;

@@ -40,7 +40,7 @@ inline constexpr std::size_t kBodyBytesMax = std::size_t(1) << 20U;
 inline constexpr std::size_t kHelloBytesMax = 4096;
 inline constexpr std::size_t kMessageBytesMax = frame::kFrameBytesMax;
 inline constexpr std::size_t kClasses = 3;
-/// Credit that a new stream has, by class. A conversation that is open at the reader's end gets 1 MiB at once.
+/// Credit that a new stream has, by class. A conversation that is open at the reader's end gets 2 MiB at once.
 inline constexpr std::array<std::size_t, kClasses> kStreamCredit = {64 * 1024, 256 * 1024, 256 * 1024};
 /// Credit that a new connection has, by class: of two streams, so that one whose messages nobody reads yet leaves room
 /// for the others. A reader with memory to spare gives more bulk credit at once.

@@ -1,0 +1,14 @@
+// Questions for dial-backs and their answers come from strangers: any bytes decode or are refused.
+#include "nat/wire.hpp"
+
+#include <cstdlib>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace collab;
+  const auto message = frame::decode<nat::wire::Header>(std::as_bytes(std::span(data, size)));
+  if (!message) return 0;
+  const Frame again = frame::encode(message->header, message->payload);
+  const auto back = frame::decode<nat::wire::Header>(*again);
+  if (!back || back->header.index() != message->header.index()) std::abort();
+  return 0;
+}

@@ -1,0 +1,16 @@
+// Signed statements come from strangers: any bytes decode or are refused, one statement has exactly one encoding, and
+// no signature fits that nobody made.
+#include "crypto/signed.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace collab;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto statement = decode_signed(bytes);
+  if (!statement) return 0;
+  if (!std::ranges::equal(encode(*statement), bytes)) std::abort();
+  if (verify(*statement, "another-run")) std::abort();  // the corpus is signed for "run"
+  return 0;
+}

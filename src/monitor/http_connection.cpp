@@ -44,6 +44,11 @@ std::uint64_t resume_after(const Events& events, std::string_view last_event_id,
   return number(asked->second).value_or(events.last_id());
 }
 
+/// Whether an If-None-Match lists `etag`; a cache on the way may have marked it as weak.
+bool names(std::string_view list, std::string_view etag) {
+  return list.find(etag) != std::string_view::npos || list == "*";
+}
+
 /// As many events after `id` as fit; moves `id` on.
 std::string batch_after(const Events& events, std::uint64_t& id, std::size_t bytes_max) {
   std::string batch;
@@ -220,6 +225,10 @@ Task<bool> HttpConnection::answer(const Parser& parser) {
     co_return false;
   } else if (const auto found = routes.pages.find(request->path); found != routes.pages.end()) {
     answer = page(*request, found->second);
+    if (!answer.etag.empty() && names(head[http::field::if_none_match], answer.etag)) {
+      answer.status = 304;
+      answer.body.clear();
+    }
   } else {
     answer = error(404, "not_found", "there is nothing at this path");
   }
@@ -242,9 +251,10 @@ std::string HttpConnection::head_text(const HttpAnswer& answer, bool keep_alive)
   head.version(11);
   head.result(answer.status);
   head.set(http::field::content_type, answer.content_type);
-  head.set(http::field::content_length, std::to_string(answer.body.size()));
+  if (answer.status != 304) head.set(http::field::content_length, std::to_string(answer.body.size()));
   head.set(http::field::connection, keep_alive ? "keep-alive" : "close");
-  head.set(http::field::cache_control, "no-store");
+  head.set(http::field::cache_control, answer.etag.empty() ? "no-store" : "no-cache");
+  if (!answer.etag.empty()) head.set(http::field::etag, answer.etag);
   // what a browser must not do with an answer: run scripts of others, guess its type, show it inside another page
   head.set("Content-Security-Policy",
            "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'");

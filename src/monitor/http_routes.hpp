@@ -18,6 +18,9 @@ struct HttpAnswer {
   unsigned status = 200;
   std::string content_type = "application/json";
   std::string body;
+  /// In quotes; names exactly this body. A browser keeps the body and asks by its name next time (304 when it is still
+  /// the same). Empty: the body is of this moment, nobody keeps it.
+  std::string etag;
 };
 
 /// Runs on the node's loop and must not wait. An exception is our bug: it is logged, the client is told so (500).

@@ -35,6 +35,12 @@ class Fixture {
       if (const auto word = request.query.find("word"); word != request.query.end()) answer.body = word->second;
       return answer;
     };
+    routes.pages["/kept"] = [](const HttpRequest&) {
+      HttpAnswer answer;
+      answer.body = "hello";
+      answer.etag = "\"7f\"";
+      return answer;
+    };
     routes.pages["/huge"] = [](const HttpRequest&) {
       HttpAnswer answer;
       answer.body.assign(std::size_t(64) << 20U, 'x');
@@ -101,6 +107,21 @@ TEST_CASE("http: one connection serves many requests, also sent together") {
   CHECK(client.read_answer().ends_with("\r\n\r\nagain"));
   client.send(get("/page", kClose));
   CHECK(client.read_to_end().ends_with("\r\n\r\nhello"));
+}
+
+TEST_CASE("http: a body with a name is sent once, a body of the moment every time") {
+  Fixture fixture;
+  const std::string first = fixture.ask(get("/kept", kClose));
+  CHECK(first.find("Cache-Control: no-cache\r\nETag: \"7f\"\r\n") != std::string::npos);
+  CHECK(first.ends_with("hello"));
+  const std::string again = fixture.ask(get("/kept", kClose + "If-None-Match: \"1\", W/\"7f\"\r\n"));
+  CHECK(again.starts_with("HTTP/1.1 304 "));
+  CHECK(again.ends_with("\r\n\r\n"));
+  CHECK(again.find("Content-Length") == std::string::npos);
+  CHECK(fixture.ask(get("/kept", kClose + "If-None-Match: \"7e\"\r\n")).ends_with("hello"));
+  const std::string moment = fixture.ask(get("/page", kClose + "If-None-Match: *\r\n"));
+  CHECK(moment.find("Cache-Control: no-store\r\n") != std::string::npos);
+  CHECK(moment.ends_with("hello"));
 }
 
 TEST_CASE("http: HEAD tells the length and sends no body") {

@@ -3,6 +3,8 @@
 #include "monitor/json.hpp"
 #include "monitor/metric_table.hpp"
 
+#include <charconv>
+#include <optional>
 #include <utility>
 
 namespace collab::monitor {
@@ -24,6 +26,17 @@ HttpAnswer metrics_page(const Watched& watched) {
   return answer;
 }
 
+/// `?after=7`; anything else asks for all.
+std::optional<std::uint64_t> after(const HttpRequest& request) {
+  const auto asked = request.query.find("after");
+  if (asked == request.query.end()) return std::nullopt;
+  const std::string& text = asked->second;
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 HttpAnswer json_page(std::string body) {
   HttpAnswer answer;
   answer.body = std::move(body);
@@ -40,6 +53,11 @@ HttpRoutes api_routes(Watched watched) {
   describe_metrics(watched.metrics);
   HttpRoutes routes;
   routes.pages["/api/v1/state"] = [watched](const HttpRequest&) { return json_page(current_state_json(watched)); };
+  if (watched.losses != nullptr) {
+    routes.pages["/api/v1/history"] = [watched](const HttpRequest& request) {
+      return json_page(history_json(watched.clock.unix_ms(), *watched.losses, after(request)));
+    };
+  }
   routes.pages["/metrics"] = [watched](const HttpRequest&) { return metrics_page(watched); };
   routes.pages["/healthz"] = [watched](const HttpRequest&) {
     return json_page(health_json(watched.clock.unix_ms(), watched.view().run.connected));

@@ -5,6 +5,7 @@
 #include "base/metrics.hpp"
 #include "monitor/events.hpp"
 #include "monitor/http_routes.hpp"
+#include "monitor/loss_history.hpp"
 #include "monitor/swarm_view.hpp"
 
 #include <functional>
@@ -18,12 +19,14 @@ struct Watched {
   const Events& events;
   Metrics& metrics;
   Clock& clock;
+  const LossHistory* losses = nullptr;  ///< null: this node keeps none
 };
 
 /// The whole state as JSON: what `/api/v1/state` answers and the status socket sends.
 std::string current_state_json(const Watched& watched);
 
-/// `/api/v1/state`, `/api/v1/events`, `/metrics`, `/healthz`. Pages are added to the result by whoever has some.
+/// `/api/v1/state`, `/api/v1/history` when losses are kept, `/api/v1/events`, `/metrics`, `/healthz`. Pages are added
+/// to the result by whoever has some (pages.hpp).
 HttpRoutes api_routes(Watched watched);
 
 }  // namespace collab::monitor

@@ -56,6 +56,8 @@ Json run_json(const SwarmView& view) {
   json["clock_offset_s"] = known(run.clock_offset_s);
   json["peers"] = view.peers.size() + view.peers_left_out;
   json["last_event_id"] = run.last_event_id;
+  json["join_command"] = run.join_command.empty() ? Json(nullptr) : Json(run.join_command);
+  json["join_link"] = run.join_link.empty() ? Json(nullptr) : Json(run.join_link);
   return json;
 }
 
@@ -108,6 +110,19 @@ Json round_json(const RoundView& round) {
   return json;
 }
 
+Json curve_json(const LossCurve& curve, std::optional<std::uint64_t> after) {
+  Json json;
+  for (const char* column : {"epoch", "loss", "loss_low", "loss_high"}) json[column] = Json::array();
+  for (const LossPoint& point : curve.points()) {
+    if (after && point.epoch <= *after) continue;
+    json["epoch"].push_back(point.epoch);
+    json["loss"].push_back(point.mean());
+    json["loss_low"].push_back(point.low);
+    json["loss_high"].push_back(point.high);
+  }
+  return json;
+}
+
 Json field_json(const EventField& field) {
   const auto convert = [](const auto& value) -> Json {
     using T = std::decay_t<decltype(value)>;
@@ -138,6 +153,13 @@ std::string state_json(const SwarmView& view, const std::deque<RoundView>& round
   for (const PeerView& peer : view.peers) json["peers"].push_back(peer_json(peer));
   json["rounds"] = Json::array();
   for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) json["rounds"].push_back(round_json(*round));
+  return text_of(json);
+}
+
+std::string history_json(std::int64_t unix_ms, const LossHistory& losses, std::optional<std::uint64_t> after) {
+  Json json = reply(unix_ms);
+  json["training"] = curve_json(losses.training(), after);
+  json["heldout"] = curve_json(losses.heldout(), after);
   return text_of(json);
 }
 

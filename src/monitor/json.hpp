@@ -2,10 +2,12 @@
 // Views as JSON, for browsers and scripts. Fields are added, never changed. What is unknown is null.
 
 #include "monitor/events.hpp"
+#include "monitor/loss_history.hpp"
 #include "monitor/swarm_view.hpp"
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +21,10 @@ std::string rfc3339(std::int64_t unix_ms);
 
 /// {"version","time","run":{…},"peers":[…],"rounds":[…]}, rounds newest first. Bytes that are no UTF-8 become U+FFFD.
 std::string state_json(const SwarmView& view, const std::deque<RoundView>& rounds);
+/// {"version","time","training":{…},"heldout":{…}}; each of the two is columns of equal length, ready for a chart:
+/// "epoch", "loss" (mean of peers), "loss_low", "loss_high" (of one peer). Begins when this node did, or behind
+/// `after`.
+std::string history_json(std::int64_t unix_ms, const LossHistory& losses, std::optional<std::uint64_t> after);
 /// One event, on one line.
 std::string event_json(std::uint64_t id, std::int64_t unix_ms, const NewEvent& event);
 /// {"version","time","error":{"code","message"}}; `code` is a stable word, `message` a sentence for a person.

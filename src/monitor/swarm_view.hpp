@@ -97,6 +97,8 @@ struct RunView {
   double checkpoint_age_s = kUnknown;  ///< unknown: none was saved
   double clock_offset_s = kUnknown;    ///< of this machine from the swarm
   std::uint64_t last_event_id = 0;     ///< where to begin reading events
+  std::string join_command;            ///< what a volunteer types; empty: this node does not invite
+  std::string join_link;               ///< the same as a link; empty: no address is known that others can dial
 };
 
 /// What `view_swarm` makes a view of, as it was at `unix_ms`.

@@ -1,6 +1,7 @@
 #include "monitor/api.hpp"
 
 #include "monitor/metric_table.hpp"
+#include "monitor/pages.hpp"
 #include "sim/simulation.hpp"
 
 #include <nlohmann/json.hpp>
@@ -122,7 +123,7 @@ class FormatCheck {
 
 struct Fixture {
   Fixture() {
-    Watched watched{[this] { return view_swarm(facts); }, rounds, events, metrics, world.clock()};
+    Watched watched{[this] { return view_swarm(facts); }, rounds, events, metrics, world.clock(), &losses};
     routes = api_routes(std::move(watched));
     facts.unix_ms = world.clock().unix_ms();
     facts.run.run_id = "say \"hi\"\\\n";  // every letter that needs an escape
@@ -136,13 +137,16 @@ struct Fixture {
       facts.members.push_back(member);
     }
   }
-  HttpAnswer get(const std::string& path) { return routes.pages.at(path)(HttpRequest()); }
+  HttpAnswer get(const std::string& path, const std::map<std::string, std::string>& query = {}) {
+    return routes.pages.at(path)({path, query});
+  }
 
   sim::Simulation world;
   SwarmFacts facts;
   Rounds rounds;
   Events events{world.executor(), world.clock()};
   Metrics metrics;
+  LossHistory losses;
   HttpRoutes routes;
 };
 
@@ -221,6 +225,58 @@ TEST_CASE("api: the state tells where the events go on, and health whether the d
   health = nlohmann::json::parse(fixture.get("/healthz").body);
   CHECK(health["connected"] == false);
   CHECK(fixture.routes.streams.contains("/api/v1/events"));
+}
+
+TEST_CASE("api: the history is columns of equal length, from where the reader is") {
+  Fixture fixture;
+  PeerId second;
+  second.key[0] = 1;
+  for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {
+    fixture.losses.note_training(PeerId(), epoch, 8.0 - static_cast<double>(epoch));
+    fixture.losses.note_training(second, epoch, 9.0 - static_cast<double>(epoch));
+  }
+  fixture.losses.note_heldout(second, 4, 4.75);
+  const auto rows = [&](const std::map<std::string, std::string>& query) {
+    return nlohmann::json::parse(fixture.get("/api/v1/history", query).body);
+  };
+  const auto latest = rows({{"after", "3"}});
+  CHECK(latest["training"]["epoch"] == nlohmann::json({4, 5}));
+  CHECK(latest["training"]["loss"] == nlohmann::json({4.5, 3.5}));
+  CHECK(latest["training"]["loss_low"] == nlohmann::json({4.0, 3.0}));
+  CHECK(latest["training"]["loss_high"] == nlohmann::json({5.0, 4.0}));
+  CHECK(latest["heldout"]["loss"] == nlohmann::json({4.75}));
+  CHECK(rows({})["training"]["epoch"].size() == 5);
+  CHECK(rows({{"after", "-1"}})["training"]["epoch"].size() == 5);
+  CHECK(rows({{"after", "5"}})["heldout"]["epoch"].empty());
+}
+
+TEST_CASE("pages: everything that a page loads is served, with its type and a name") {
+  HttpRoutes routes;
+  add_pages(routes);
+  const std::regex reference(R"re((?:src|href)="(/[^"]*)"|from '\.(/[^']+)')re");
+  std::set<std::string> wanted = {"/"};
+  for (const auto& [path, page] : routes.pages) {
+    const HttpAnswer answer = page({path, {}});
+    CHECK_MESSAGE(answer.etag.size() == 18, path);
+    CHECK_MESSAGE(!answer.body.empty(), path);
+    const bool is_script = path.ends_with(".js");
+    CHECK_MESSAGE((answer.content_type == "text/javascript; charset=utf-8") == is_script, path);
+    for (std::sregex_iterator at(answer.body.begin(), answer.body.end(), reference), end; at != end; ++at)
+      wanted.insert((*at)[1].matched ? (*at)[1] : (*at)[2]);
+  }
+  for (const std::string& path : wanted) CHECK_MESSAGE(routes.pages.contains(path), path);
+  CHECK(wanted.size() > 10);
+}
+
+TEST_CASE("pages: no script or style stands in the page itself, nothing comes from another host") {
+  HttpRoutes routes;
+  add_pages(routes);
+  const std::string page = routes.pages.at("/")({"/", {}}).body;
+  CHECK(page.find("<style") == std::string::npos);
+  CHECK(page.find("style=") == std::string::npos);
+  CHECK(page.find("//") == std::string::npos);
+  const std::regex inline_script("<script(?![^>]* src=)|\\son\\w+=");
+  CHECK_FALSE(std::regex_search(page, inline_script));
 }
 
 }  // namespace collab::monitor

@@ -2,6 +2,9 @@
 
 #include "base/file.hpp"
 #include "base/offload.hpp"
+#include "directory/peer_record.hpp"
+#include "monitor/pages.hpp"
+#include "monitor/swarm_facts.hpp"
 #include "recipes/albert.hpp"
 #include "state/download.hpp"
 
@@ -83,6 +86,7 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     stopping_ = std::make_unique<Signal>(runtime_.loop());
     node_ = std::make_unique<node::Node>(needs, std::move(identity), node_options(options_));
     node_->found(statement);
+    members_ = node_->directory().watch(std::string(directory::kPeerKey));
     progress::TrackerOptions tracker;
     tracker.target_batch = manifest_.target_batch;
     tracker_ = std::make_unique<progress::Tracker>(
@@ -96,7 +100,7 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
                                             log_, no_state);
     checkpoints_ = std::make_unique<state::Checkpoints>(options_.home / "checkpoints", log_, options_.keep);
     events_ = std::make_unique<monitor::Events>(runtime_.loop(), runtime_.clock());
-    const monitor::Watched watched{[this] { return view(); }, rounds_, *events_, metrics_, runtime_.clock()};
+    const monitor::Watched watched{[this] { return view(); }, rounds_, *events_, metrics_, runtime_.clock(), &losses_};
     if (options_.dashboard != "off") {
       monitor::HttpOptions http;
       const auto at = net::parse_address(options_.dashboard, /*any_port=*/true);
@@ -105,8 +109,9 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
                       "--dashboard 127.0.0.1:4680, or off");
       }
       http.listen = *at;
-      http_ = std::make_unique<monitor::HttpServer>(runtime_.loop(), runtime_.clock(), log_,
-                                                    monitor::api_routes(watched), http);
+      monitor::HttpRoutes routes = monitor::api_routes(watched);
+      monitor::add_pages(routes);
+      http_ = std::make_unique<monitor::HttpServer>(runtime_.loop(), runtime_.clock(), log_, std::move(routes), http);
     }
     const monitor::StatusCommands commands{[watched] { return monitor::current_state_json(watched); },
                                            [this] { asked_to_leave_ = true; }};
@@ -129,6 +134,7 @@ Host::~Host() {
     http_.reset();
     store_.reset();
     tracker_.reset();
+    members_.reset();
     node_.reset();
     events_.reset();
     stopping_.reset();
@@ -179,6 +185,9 @@ Task<> Host::watch_peers() {
       metrics_.set("collab_epoch", static_cast<double>(reached));
     }
     epoch = std::max(epoch, reached);
+    for (const auto& [peer, record] : tracker_->others()) {
+      if (record.epoch <= epoch) losses_.note_training(peer, record.epoch, record.loss);
+    }
     before = std::move(now);
     co_await tracker_->changed().wait_until(runtime_.clock(), runtime_.clock().now() + kLookPeriod);
   }
@@ -251,37 +260,42 @@ Task<bool> Host::save_checkpoint(std::uint64_t epoch) {
   co_return true;
 }
 
+/// Where others dial: as the manifest tells everybody, else where this machine listens, if that is a name at all.
+std::vector<node::PeerAddress> Host::dialled() {
+  std::vector<node::PeerAddress> out;
+  for (const node::Contact& contact : manifest_.coordinators) {
+    for (const net::Address& address : contact.addresses) out.push_back({address, std::nullopt});
+  }
+  if (out.empty()) {
+    for (const net::Address& address : node_->endpoint().listening()) {
+      if (address.host != "::" && address.host != "0.0.0.0") out.push_back({address, std::nullopt});
+    }
+  }
+  if (out.size() > node::kLinkAddressesMax) out.resize(node::kLinkAddressesMax);
+  return out;
+}
+
+void Host::invite(monitor::RunView& run) {
+  const node::RunName name{manifest_.run_id, manifest_.authority};
+  const auto places = dialled();
+  const std::string place = places.empty() ? "HOST:PORT" : node::to_string(places.front());
+  run.join_command = fmt::format("collab-peer --run-id {} --bootstrap {}", node::to_string(name), place);
+  if (!places.empty()) run.join_link = node::to_string(node::JoinLink{name, places});
+}
+
 monitor::SwarmView Host::view() {
-  monitor::SwarmFacts facts;
-  facts.unix_ms = runtime_.clock().unix_ms();
-  facts.run.run_id = manifest_.run_id;
-  facts.run.self = node_->self();
-  facts.run.connected = node_->directory().connected();
-  facts.run.epoch = tracker_->global_epoch().value_or(0);
+  monitor::RunView known;
+  known.run_id = manifest_.run_id;
+  known.self = node_->self();
+  known.connected = node_->directory().connected();
+  known.target_batch_samples = manifest_.target_batch;
+  known.loss_train = tracker_->loss();
+  if (saved_at_) known.checkpoint_age_s = to_seconds(runtime_.clock().now() - *saved_at_);
+  invite(known);
   const auto standings = tracker_->others();
-  facts.run.samples = static_cast<std::uint64_t>(progress::gathered(standings, facts.run.epoch, facts.unix_ms));
-  facts.run.target_batch_samples = manifest_.target_batch;
-  facts.run.loss_train = tracker_->loss();
-  const double rate = progress::samples_per_s(standings, facts.run.epoch);
-  if (rate > 0) {
-    const double missing = static_cast<double>(manifest_.target_batch) - static_cast<double>(facts.run.samples);
-    facts.run.eta_s = std::max(0.0, missing) / rate;
-  }
-  if (saved_at_) facts.run.checkpoint_age_s = to_seconds(runtime_.clock().now() - *saved_at_);
-  facts.run.last_event_id = events_->last_id();
-  facts.majority_hash = progress::majority(standings, facts.run.epoch);
-  for (const node::Member& member : node_->members()) {
-    facts.members.push_back({member.peer, member.record.name, member.record.role,
-                             member.record.reachable ? "open" : "outbound_only", member.record.software});
-    const net::LinkState link = node_->endpoint().link(member.peer);
-    if (link.connected)
-      facts.links.push_back({member.peer, to_seconds(link.rtt), link.up_bytes_per_s, link.down_bytes_per_s});
-  }
-  for (const auto& [peer, record] : standings) {
-    facts.progress.push_back(
-        {peer, record.epoch, record.samples, record.samples_per_s, record.parameters, record.unix_ms});
-  }
-  return monitor::view_swarm(facts);
+  const auto link = [this](const PeerId& peer) { return node_->endpoint().link(peer); };
+  const monitor::FactSources sources{members_->records(), standings, link, runtime_.clock().unix_ms()};
+  return monitor::view_swarm(monitor::gather_facts(std::move(known), sources));
 }
 
 HostStatus Host::status() {

@@ -6,12 +6,14 @@
 #include "base/metrics.hpp"
 #include "base/signal.hpp"
 #include "base/task_group.hpp"
+#include "directory/directory.hpp"
 #include "found_run.hpp"
 #include "monitor/api.hpp"
 #include "monitor/http_server.hpp"
 #include "monitor/status_socket.hpp"
 #include "net/tcp.hpp"
 #include "node/node.hpp"
+#include "node/run_name.hpp"
 #include "node/runtime.hpp"
 #include "progress/tracker.hpp"
 #include "recipes/recipe.hpp"
@@ -76,6 +78,8 @@ class Host {
   Task<> keep_checkpoints();
   Task<bool> save_checkpoint(std::uint64_t epoch);
   monitor::SwarmView view();
+  void invite(monitor::RunView& run);
+  std::vector<node::PeerAddress> dialled();
   Task<> watch_peers();
 
   HostOptions options_;
@@ -91,11 +95,13 @@ class Host {
 
   // on the loop
   std::unique_ptr<node::Node> node_;
+  std::unique_ptr<directory::Watch> members_;
   std::unique_ptr<progress::Tracker> tracker_;
   std::unique_ptr<state::Store> store_;
   std::unique_ptr<state::Checkpoints> checkpoints_;
   std::unique_ptr<monitor::Events> events_;
   monitor::Rounds rounds_;
+  monitor::LossHistory losses_;
   std::unique_ptr<monitor::HttpServer> http_;
   std::unique_ptr<monitor::StatusSocket> status_socket_;
   std::unique_ptr<Signal> stopping_;

@@ -184,7 +184,7 @@ int run(node::Config& config) {
   voice.say(fmt::format("hosting {}; key {}", options.run_id, key));
   for (const std::string& address : host.addresses()) voice.say(fmt::format("peers dial {}", address));
   if (!host.dashboard().empty())
-    voice.say(fmt::format("state: http://{0}/api/v1/state, metrics: http://{0}/metrics", host.dashboard()));
+    voice.say(fmt::format("dashboard: http://{0}/, metrics: http://{0}/metrics", host.dashboard()));
   voice.say(fmt::format("join with: collab-peer --run-id {}#{} --bootstrap HOST:PORT", options.run_id, key));
   voice.tell({{"event", "ready"}, {"addresses", host.addresses()}, {"dashboard", host.dashboard()}, {"key", key}});
   host_until_asked(host, interrupt, voice);

@@ -112,7 +112,7 @@ class Demo:
         ready = self.coordinator.wait_for('ready', START_TIMEOUT_S)
         if ready is None:
             self.fail('the coordinator did not start', self.coordinator)
-        self.say(f'coordinator on 127.0.0.1:{self.port}; state at http://127.0.0.1:{self.http}/api/v1/state')
+        self.say(f'coordinator on 127.0.0.1:{self.port}; dashboard at http://127.0.0.1:{self.http}/')
 
     def start_peer(self, name):
         command = [str(ROOT / 'build/apps/peer/collab-peer'), '--run-id', 'demo', '--json', '--name', name,
@@ -200,7 +200,7 @@ class Demo:
             self.coordinator.stop()
         ok = self.report()
         if keep:
-            print(f'\nstill running: http://127.0.0.1:{self.http}/api/v1/state and /metrics; logs in {self.folder}; '
+            print(f'\nstill running: dashboard at http://127.0.0.1:{self.http}/; logs in {self.folder}; '
                   'Ctrl+C ends it')
             try:
                 while self.alive():

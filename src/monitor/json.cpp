@@ -81,7 +81,7 @@ Json peer_json(const PeerView& peer) {
 
 Json member_json(const RoundMember& member) {
   Json json;
-  json["id"] = member.id.text();
+  json["id"] = member.whole_id ? member.id.text() : member.id.short_text();
   json["role"] = member.role;
   json["counted_share"] = known(member.counted);
   json["samples"] = member.samples;
@@ -93,6 +93,7 @@ Json member_json(const RoundMember& member) {
 
 Json round_json(const RoundView& round) {
   Json json;
+  json["told_by"] = round.told_by ? Json(round.told_by->text()) : Json(nullptr);
   json["epoch"] = round.epoch;
   json["round"] = round.round;
   json["group"] = round.group;

@@ -47,6 +47,7 @@ struct LinkFacts {
 
 struct RoundMember {
   PeerId id;
+  bool whole_id = true;  ///< else only the first 8 letters of its text mean something
   std::string role;
   double counted = 0;         ///< share of the values that its part is in
   std::uint64_t samples = 0;  ///< behind its part; 0: unknown, or it listened only
@@ -55,8 +56,9 @@ struct RoundMember {
   std::uint64_t down_bytes = 0;
 };
 
-/// One round as this node lived through it.
+/// One round as one node lived through it.
 struct RoundView {
+  std::optional<PeerId> told_by;  ///< empty: this node
   std::uint64_t epoch = 0;
   std::uint32_t round = 0;
   std::string group;   ///< hexadecimal

@@ -136,6 +136,7 @@ void Swarm::note_losses(std::uint64_t epoch, std::size_t peers) {
 
 void Swarm::add_round() {
   RoundView round;
+  round.told_by = peer_id(epoch_ % std::max<std::size_t>(1, peers_));
   round.epoch = epoch_;
   round.group = fmt::format("{:016x}{:048x}", epoch_ * 0x9e3779b97f4a7c15U, epoch_);
   const bool failed = epoch_ % 9 == 4;

@@ -72,7 +72,7 @@ function line({ event, first }, names) {
     return html`${epochs} finished${event.data.loss != null && html`, loss <b>${fixed(event.data.loss, 3)}</b>`}`;
   }
   const who = event.peer && (names.get(event.peer) ?? short(event.peer));
-  const text = event.data.text ?? event.data.reason;
+  const text = event.data.text ?? event.data.reason ?? (event.data.loss != null && `loss ${fixed(event.data.loss, 3)}`);
   return html`${who && html`<b>${who}</b> `}${SAID[event.type] ?? event.type}${
     event.epoch !== null && ` at epoch ${count(event.epoch)}`}${text && `: ${text}`}`;
 }

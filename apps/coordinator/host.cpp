@@ -87,6 +87,8 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     node_ = std::make_unique<node::Node>(needs, std::move(identity), node_options(options_));
     node_->found(statement);
     members_ = node_->directory().watch(std::string(directory::kPeerKey));
+    told_rounds_ = node_->directory().watch(std::string(monitor::kRoundKey));
+    told_evaluations_ = node_->directory().watch(std::string(monitor::kEvaluationKey));
     progress::TrackerOptions tracker;
     tracker.target_batch = manifest_.target_batch;
     tracker_ = std::make_unique<progress::Tracker>(
@@ -134,6 +136,8 @@ Host::~Host() {
     http_.reset();
     store_.reset();
     tracker_.reset();
+    told_evaluations_.reset();
+    told_rounds_.reset();
     members_.reset();
     node_.reset();
     events_.reset();
@@ -189,7 +193,24 @@ Task<> Host::watch_peers() {
       if (record.epoch <= epoch) losses_.note_training(peer, record.epoch, record.loss);
     }
     before = std::move(now);
+    read_reports(epoch);
     co_await tracker_->changed().wait_until(runtime_.clock(), runtime_.clock().now() + kLookPeriod);
+  }
+}
+
+/// Rounds and evaluations as peers tell them. `epoch` is the run's: nobody can have evaluated a later one.
+void Host::read_reports(std::uint64_t epoch) {
+  std::vector<PeerId> members;
+  for (const directory::Record& record : members_->records()) members.push_back(record.owner);
+  for (monitor::RoundView& round : reports_.rounds(told_rounds_->records(), members, runtime_.clock().unix_ms())) {
+    if (round.result != "committed")
+      events_->add({monitor::EventType::round_failed, round.epoch, round.told_by, {{"reason", round.reason}}});
+    rounds_.add(std::move(round));
+  }
+  for (const monitor::ToldEvaluation& told : reports_.evaluations(told_evaluations_->records())) {
+    if (told.epoch > epoch) continue;
+    losses_.note_heldout(told.by, told.epoch, told.loss);
+    events_->add({monitor::EventType::eval_done, told.epoch, told.by, {{"loss", told.loss}}});
   }
 }
 
@@ -290,6 +311,8 @@ monitor::SwarmView Host::view() {
   known.connected = node_->directory().connected();
   known.target_batch_samples = manifest_.target_batch;
   known.loss_train = tracker_->loss();
+  const auto heldout = losses_.heldout().points();
+  if (!heldout.empty()) known.loss_heldout = heldout.back().mean();
   if (saved_at_) known.checkpoint_age_s = to_seconds(runtime_.clock().now() - *saved_at_);
   invite(known);
   const auto standings = tracker_->others();

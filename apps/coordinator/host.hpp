@@ -10,6 +10,7 @@
 #include "found_run.hpp"
 #include "monitor/api.hpp"
 #include "monitor/http_server.hpp"
+#include "monitor/report_reader.hpp"
 #include "monitor/status_socket.hpp"
 #include "net/tcp.hpp"
 #include "node/node.hpp"
@@ -81,6 +82,7 @@ class Host {
   void invite(monitor::RunView& run);
   std::vector<node::PeerAddress> dialled();
   Task<> watch_peers();
+  void read_reports(std::uint64_t epoch);
 
   HostOptions options_;
   Log& log_;
@@ -96,12 +98,15 @@ class Host {
   // on the loop
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<directory::Watch> members_;
+  std::unique_ptr<directory::Watch> told_rounds_;
+  std::unique_ptr<directory::Watch> told_evaluations_;
   std::unique_ptr<progress::Tracker> tracker_;
   std::unique_ptr<state::Store> store_;
   std::unique_ptr<state::Checkpoints> checkpoints_;
   std::unique_ptr<monitor::Events> events_;
   monitor::Rounds rounds_;
   monitor::LossHistory losses_;
+  monitor::ReportReader reports_;
   std::unique_ptr<monitor::HttpServer> http_;
   std::unique_ptr<monitor::StatusSocket> status_socket_;
   std::unique_ptr<Signal> stopping_;

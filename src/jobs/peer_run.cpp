@@ -6,6 +6,7 @@
 #include "jobs/peer_options.hpp"
 #include "jobs/peer_output.hpp"
 #include "jobs/peer_status.hpp"
+#include "jobs/tell_dashboards.hpp"
 #include "monitor/metrics_csv.hpp"
 #include "node/run_name.hpp"
 #include "optim/optimizer.hpp"
@@ -163,6 +164,7 @@ void Stay::say_event(const optim::Event& event) {
                                                         : event.type},
                 {"epoch", event.epoch},
                 {"text", event.text}});
+  if (event.type == "round.failed") tell_failed_round(collaboration_.parts(), event.epoch, event.text);
   if (event.type != "epoch.committed" && !event.text.empty()) output_.note(event.text);
 }
 
@@ -242,7 +244,10 @@ void Stay::after_epoch(optim::StepResult result) {
                   {"bytes_down", collaboration_.parts().moved("received")},
                   {"parameters", to_hex(optimizer_->parameter_hash())}});
   }
-  if (committed && report) write_csv(*report);
+  if (committed && report) {
+    write_csv(*report);
+    tell_round(collaboration_.parts(), *report);
+  }
   if (recipe_.data.evaluate_every > 0 && epoch % recipe_.data.evaluate_every == 0 && !config_.toggle("no-evaluate"))
     evaluate();
   const auto every = static_cast<std::uint64_t>(config_.number("checkpoint-every"));
@@ -273,7 +278,9 @@ void Stay::evaluate() {
   for (const auto& [name, value] : runnable_.job->evaluate()) {
     object[name] = number_or_null(value);
     collaboration_.parts().metrics.set("collab_evaluation", value, {{"score", name}});
-    if (name == "mlm_loss") held_out_loss_ = value;
+    if (name != "mlm_loss") continue;
+    held_out_loss_ = value;
+    tell_evaluation(collaboration_.parts(), epoch, value);
   }
   evaluated_epoch_ = epoch;
   output_.json(object);

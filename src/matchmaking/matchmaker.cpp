@@ -1,5 +1,6 @@
 #include "matchmaking/matchmaker.hpp"
 
+#include "base/text.hpp"
 #include "matchmaking/declaration.hpp"
 #include "matchmaking/search.hpp"
 
@@ -161,6 +162,7 @@ void Matchmaker::report(const Wanted& wanted, const Result<Group>& outcome) {
     context_.log.info("matchmaking.begun", {{"epoch", wanted.epoch},
                                             {"round", wanted.round},
                                             {"attempt", outcome->attempt},
+                                            {"group", to_hex(std::span(outcome->id).first(8))},
                                             {"peers", outcome->roster.size()}});
   } else {
     context_.log.info("matchmaking.no_group", {{"epoch", wanted.epoch},

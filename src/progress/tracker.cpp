@@ -9,6 +9,8 @@
 namespace collab::progress {
 namespace {
 
+constexpr Duration kAskAlone = std::chrono::seconds(5);         // for the answer
+constexpr Duration kAloneForgotten = std::chrono::seconds(15);  // without another answer
 constexpr std::int64_t kRecordTtlPeriods = 6;  // two make a record stale; the rest bridges a lost server
 constexpr std::size_t kReportsMax = 1024;
 constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
@@ -31,6 +33,7 @@ Tracker::~Tracker() = default;
 Task<> Tracker::run() {
   const auto body = [this](TaskGroup& tasks) -> Task<> {
     tasks.spawn("progress.publish", publish());
+    tasks.spawn("progress.alone", ask_whether_alone());
     co_await follow();
   };
   auto scope = task_scope(rethrow, body);
@@ -175,9 +178,30 @@ std::size_t Tracker::current_peers() const {
   return static_cast<std::size_t>(count) + 1;
 }
 
-bool Tracker::alone() const {
+bool Tracker::hears_nobody() const {
   const bool long_known = first_published_ && needs_.clock.now() - *first_published_ >= options_.alone_after;
   return long_known && needs_.directory.connected() && current_peers() == 1;
+}
+
+bool Tracker::alone() const {
+  return hears_nobody() && confirmed_alone_ && needs_.clock.now() < *confirmed_alone_ + kAloneForgotten;
+}
+
+Task<> Tracker::ask_whether_alone() {
+  for (;;) {
+    if (!hears_nobody()) {
+      confirmed_alone_.reset();
+      co_await changed_.wait_until(needs_.clock, needs_.clock.now() + std::chrono::seconds(1));
+      continue;
+    }
+    const auto answered = co_await look(needs_.clock.now() + kAskAlone);
+    const TimePoint now = needs_.clock.now();
+    if (answered && hears_nobody()) {
+      confirmed_alone_ = now;
+      changed_.notify();
+    }
+    co_await needs_.clock.sleep_until(now + std::chrono::seconds(1));
+  }
 }
 
 double Tracker::samples() const {

@@ -66,7 +66,9 @@ class Tracker {
   std::optional<std::uint64_t> global_epoch() const { return progress::global_epoch(all()); }
   /// Peers that gather samples now, this one included.
   std::size_t current_peers() const;
-  /// The directory answers, has long known of this peer, and shows nobody else who takes part.
+  /// The directory has long known of this peer, and when it was asked because nobody else was heard of, it answered and
+  /// showed nobody else who takes part. Silence alone is no proof: whoever is cut off hears nobody, and still trusts
+  /// the answers it got before.
   bool alone() const;
   /// Samples of everybody for this peer's epoch.
   double samples() const;
@@ -96,6 +98,8 @@ class Tracker {
  private:
   Task<> publish();
   Task<> follow();
+  Task<> ask_whether_alone();
+  bool hears_nobody() const;
   Duration period();
   void read_records(const std::vector<directory::Record>& records);
   /// What `peer`, one of those who wrote `told`, is measured by.
@@ -114,6 +118,7 @@ class Tracker {
   bool shown_ = false;
   bool urgent_ = false;
   std::optional<TimePoint> first_published_;
+  std::optional<TimePoint> confirmed_alone_;  // when the directory last said so; none while anybody is heard of
   Signal changed_;
   Signal due_;
 };

@@ -1,6 +1,5 @@
 #include "epoch/member.hpp"
 
-#include "averaging/load_balance.hpp"
 #include "averaging/shape.hpp"
 #include "base/task_group.hpp"
 #include "matchmaking/no_group.hpp"
@@ -9,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 
 namespace collab::epoch {
@@ -30,7 +30,8 @@ double bytes_per_value(const CodecMap& codecs) {
   return static_cast<double>(codecs.encoded_bytes(all)) / static_cast<double>(codecs.length());
 }
 
-matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roster, std::size_t values, double bytes) {
+matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roster, std::size_t values,
+                                const averaging::LoadOptions& options) {
   std::vector<averaging::MemberLoad> loads;
   for (const matchmaking::Applicant& peer : roster) {
     averaging::MemberLoad load;
@@ -40,23 +41,12 @@ matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roste
     load.reachable = peer.role != matchmaking::Role::client;
     loads.push_back(load);
   }
-  averaging::LoadOptions options;
-  options.part_bytes_per_value = options.result_bytes_per_value = bytes;
   const auto solved = averaging::plan_load(loads, values, options);
   matchmaking::Plan plan;
   if (solved) plan.units = solved->units;  // else nobody can own a segment, and the group's check says so
   plan.chunk_units = chunk_units_for(plan.units);
   return plan;
 }
-
-/// Lets the trainer go on, whichever way the epoch ends.
-struct Release {
-  explicit Release(Bridge& of) : bridge(of) {}
-  ~Release() { bridge.release(); }
-  Release(const Release&) = delete;
-  Release& operator=(const Release&) = delete;
-  Bridge& bridge;
-};
 
 /// Ranks whose signed Hold proves that they have the result.
 std::uint64_t holders(const averaging::CommittedRound& round) {
@@ -66,6 +56,15 @@ std::uint64_t holders(const averaging::CommittedRound& round) {
 }
 
 }  // namespace
+
+/// Lets the trainer go on, whichever way the epoch ends.
+struct Member::Release {
+  explicit Release(Member& of) : member(of) {}
+  ~Release() { member.release(); }
+  Release(const Release&) = delete;
+  Release& operator=(const Release&) = delete;
+  Member& member;
+};
 
 Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent on_event)
     : context_(std::move(context)),
@@ -86,8 +85,10 @@ matchmaking::MatchmakerOptions Member::matchmaker_options() const {
   out.role = options_.role;
   out.incarnation = options_.incarnation;
   out.group_size_max = options_.group_size_max;
-  out.plan = [values = options_.codecs.length(), bytes = bytes_per_value(options_.codecs)](const auto& roster) {
-    return plan_segments(roster, values, bytes);
+  averaging::LoadOptions load = options_.load;
+  load.part_bytes_per_value = load.result_bytes_per_value = bytes_per_value(options_.codecs);
+  out.plan = [values = options_.codecs.length(), load](const auto& roster) {
+    return plan_segments(roster, values, load);
   };
   // what counts towards the begin is what is believed now; a weight has also the time until it is handed over
   out.samples_believed = [&tracker = context_.tracker](const PeerId& peer) { return tracker.samples_max(peer); };
@@ -106,12 +107,22 @@ Task<> Member::run(std::uint64_t first_epoch) {
       co_await take_part(tasks);
       co_await heal();
     }
-    co_await matchmaker_.stop();
   };
-  auto scope = task_scope(rethrow, body);
-  co_await std::move(scope);
+  std::exception_ptr failure;
+  try {
+    auto scope = task_scope(rethrow, body);
+    co_await std::move(scope);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  // a search has tasks of its own: also when we are cancelled they end before this object does
+  if (failure) co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+  co_await matchmaker_.stop();
   in_step_ = false;
   left_.notify();
+  if (!failure) co_return;
+  co_await asio::this_coro::reset_cancellation_state(asio::enable_terminal_cancellation());
+  std::rethrow_exception(failure);
 }
 
 Task<> Member::leave() {
@@ -152,8 +163,26 @@ Task<> Member::synchronise() {
 Task<> Member::keep_showing() {
   for (;;) {
     show();
+    pause_when_full();
     co_await bridge_.moved().wait();
   }
+}
+
+/// Unless it has enough in hand.
+void Member::release() {
+  paused_ = full();
+  if (!paused_) bridge_.release();
+}
+
+bool Member::full() const {
+  constexpr std::uint64_t kFull = matchmaking::kTargetsPerPeer - 1;  // leaves room for the microbatch in hand
+  return bridge_.samples() >= kFull * options_.target_batch;
+}
+
+void Member::pause_when_full() {
+  const bool was_paused = std::exchange(paused_, full());
+  if (paused_) bridge_.hold();
+  if (!paused_ && was_paused) bridge_.release();  // else it may be held for a round
 }
 
 void Member::show() {
@@ -193,7 +222,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.all_reduce = options_.all_reduce;
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   const EpochContext node{averaging, matchmaker_, context_.tracker, bridge_, options_.codecs};
-  const Release release(bridge_);
+  const Release release(*this);
   auto report = co_await run_epoch(node, options);
   if (report) {
     committed(std::move(*report));
@@ -233,13 +262,13 @@ void Member::committed(EpochReport report) {
   event.epoch = epoch_;
   event.report = std::move(report);
   on_event_(event);
-  bridge_.release();  // not before: a user's step() that sees the new epoch says that it was committed
+  release();  // not before: a user's step() that sees the new epoch says that it was committed
 }
 
 /// Samples are back in the accumulator. What now depends on whether the others went on.
 Task<> Member::after_failure(boost::system::error_code why) {
   using matchmaking::NoGroup;
-  bridge_.release();
+  release();
   if (leaving_ || why == NoGroup::left) co_return;
   const bool epoch_is_over = why == NoGroup::begun || why == Errc::stale;
   if (epoch_is_over) {
@@ -316,6 +345,7 @@ Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round)
   context_.store.advance(epoch_);
   context_.store.keep_result(epoch_ - 1, std::make_shared<const Bytes>(encode(*round)));
   context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
+  pause_when_full();
   context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}, {"lost_samples", lost}});
   if (in_step_) show();
   tell(Kind::caught_up);
@@ -370,6 +400,7 @@ Task<bool> Member::download_state() {
     epoch_ = taken->epoch;
     attempt_ = 0;
     parameters_ = restored->parameters;
+    pause_when_full();
     context_.tracker.forget_history();
     context_.store.advance(epoch_);
     const double took = to_seconds(context_.clock.now() - start);

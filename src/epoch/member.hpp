@@ -2,6 +2,7 @@
 // One peer's life in a run: it catches up with the swarm, takes part in epoch after epoch, and leaves.
 
 #include "averaging/all_reduce.hpp"
+#include "averaging/load_balance.hpp"
 #include "base/metrics.hpp"
 #include "base/random.hpp"
 #include "epoch/bridge.hpp"
@@ -36,6 +37,7 @@ struct MemberOptions {
   std::uint64_t epochs_max = std::numeric_limits<std::uint64_t>::max();  ///< the run is over then
   Duration retry_min = std::chrono::milliseconds(500);                   ///< after a failed round; doubles
   Duration retry_max = std::chrono::seconds(10);
+  averaging::LoadOptions load;  ///< how the leader cuts segments; bytes per value follow from `codecs`
   averaging::AllReduceOptions all_reduce;
 };
 
@@ -108,6 +110,7 @@ class Member {
   MemberStatus status() const;
 
  private:
+  struct Release;
   enum class CaughtUp : std::uint8_t { in_step, needs_state, nobody };
 
   Task<> keep_showing();
@@ -121,6 +124,10 @@ class Member {
   Task<> heal();
   void tell_bandwidth();
   void show();
+  /// Nobody's weight may pass a bound: who has nearly so much computes no further until some of it is used.
+  bool full() const;
+  void pause_when_full();
+  void release();
   void tell(MemberEvent::Kind kind, std::string text = {}, std::uint64_t samples = 0);
   matchmaking::MatchmakerOptions matchmaker_options() const;
 
@@ -137,6 +144,7 @@ class Member {
   double loss_ = std::numeric_limits<double>::quiet_NaN();
   bool in_step_ = false;
   bool leaving_ = false;
+  bool paused_ = false;
   Signal left_;
 };
 

@@ -6,6 +6,7 @@
 #include <boost/system/system_error.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 namespace collab::sim {
@@ -40,6 +41,11 @@ Task<> SimClock::sleep_until(TimePoint when) {
   Sleeper sleeper(*this, when);
   co_await sleeper.wake.async_wait(as_result);
   if (!sleeper.due) throw boost::system::system_error(asio::error::operation_aborted);
+}
+
+std::size_t SimClock::sleepers() const noexcept {
+  const auto for_ever = sleepers_.lower_bound({TimePoint::max(), 0});
+  return static_cast<std::size_t>(std::distance(sleepers_.begin(), for_ever));
 }
 
 bool SimClock::advance() {

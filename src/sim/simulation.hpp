@@ -21,6 +21,8 @@ class SimClock final : public Clock {
   Task<> sleep_until(TimePoint when) override;
   /// Jumps to the earliest sleeper and wakes it. False when nobody sleeps.
   bool advance();
+  /// Who sleeps now; those who wait for ever are not counted.
+  std::size_t sleepers() const noexcept;
 
  private:
   struct Sleeper;
@@ -38,10 +40,13 @@ class Simulation {
   Simulation& operator=(const Simulation&) = delete;
 
   Clock& clock() noexcept { return clock_; }
+  const Clock& clock() const noexcept { return clock_; }
   asio::any_io_executor executor() { return loop_.get_executor(); }
   /// Runs `scenario` to its end. Throws what the scenario threw; `std::logic_error` when every task waits and no timer
   /// is set (a hang), or after `events_max` wake-ups (a livelock).
   void run(Task<> scenario);
+  /// Timers that are set: none after everybody has stopped.
+  std::size_t sleepers() const noexcept { return clock_.sleepers(); }
 
   std::uint64_t events_max = 50'000'000;
 

@@ -1,0 +1,167 @@
+// collab-sim: a swarm in one thread, checked against everything that must hold.
+
+#include "base/file.hpp"
+#include "cli/program.hpp"
+#include "options.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
+namespace collab::sim {
+namespace {
+
+constexpr int kBroken = 1;
+constexpr int kBudget = 3;
+constexpr std::uint64_t kTwiceEvery = 50;  // seeds; determinism is checked on these
+
+struct Job {
+  std::string workload;
+  SwarmOptions options;
+  std::uint64_t seeds = 1;
+  std::string json;
+  std::string svg;
+  std::optional<TraceFilter> trace;
+  std::optional<Duration> until;
+  bool quiet = false;
+  std::string command;  ///< without the seed
+};
+
+/// What repeats one seed of this call.
+std::string command_of(const std::vector<std::string>& arguments) {
+  std::string out = "collab-sim";
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const bool dropped = word == "--seed" || word == "--seeds" || word == "--json" || word == "--svg";
+    const bool joined = word.starts_with("--seed=") || word.starts_with("--seeds=") || word.starts_with("--json=") ||
+                        word.starts_with("--svg=");
+    if (dropped) ++i;
+    if (!dropped && !joined) out += " " + word;
+  }
+  return out;
+}
+
+Outcome run_seed(const Job& job, const SwarmOptions& options, const cli::Interrupt& interrupt) {
+  Swarm swarm(options);
+  swarm.stop_when([&](Duration at) { return interrupt.asked() || (job.until && at >= *job.until); });
+  if (job.trace) {
+    swarm.trace([&](const TraceLine& line) {
+      if (job.trace->shows(line)) fmt::print("{:10.3f} peer {:<3} {}\n", to_seconds(line.at), line.peer, line.text);
+    });
+  }
+  Outcome outcome = swarm.run();
+  if (!outcome.interrupted && (options.seed - job.options.seed) % kTwiceEvery == kTwiceEvery - 1)
+    check_determinism(options, outcome);
+  return outcome;
+}
+
+void tell_broken(const Job& job, const Outcome& outcome) {
+  const Violation& first = outcome.violations.front();
+  fmt::print(stderr, "\nseed {} broke {} at {:.3f} s: {}\n", outcome.seed, first.invariant, to_seconds(first.at),
+             first.text);
+  fmt::print(stderr, "{} violations in all; again with: {} --seed {}\n", outcome.violations_total, job.command,
+             outcome.seed);
+  for (const std::string& line : outcome.last_events) fmt::print(stderr, "{}\n", line);
+}
+
+nlohmann::json whole_json(const Job& job, const Outcome& outcome) {
+  nlohmann::json out = to_json(outcome);
+  out["workload"] = job.workload;
+  out["command"] = fmt::format("{} --seed {}", job.command, outcome.seed);
+  out["configuration"] = {{"peers", job.options.peers},
+                          {"clients", job.options.clients},
+                          {"target_batch", job.options.target_batch},
+                          {"microbatch", job.options.microbatch},
+                          {"values", job.options.values},
+                          {"codec", codec(job.options.codec).name()},
+                          {"plant", name(job.options.plant)}};
+  return out;
+}
+
+void write_results(const Job& job, const std::vector<Outcome>& outcomes) {
+  if (!job.svg.empty()) write_file(job.svg, to_svg(outcomes.back()));
+  if (job.json.empty()) return;
+  nlohmann::json out;
+  if (outcomes.size() == 1) {
+    out = whole_json(job, outcomes.front());
+  } else {
+    for (const Outcome& outcome : outcomes) out.push_back(whole_json(job, outcome));
+  }
+  if (job.json == "-") {
+    fmt::print("{}\n", out.dump());
+  } else {
+    write_file(job.json, out.dump(1) + "\n");
+  }
+}
+
+int run(const Job& job) {
+  const cli::Interrupt interrupt;
+  const bool on_terminal = ::isatty(STDERR_FILENO) != 0;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Outcome> outcomes;
+  std::size_t broken = 0;
+  double virtual_s = 0;
+  for (std::uint64_t i = 0; i < job.seeds && !interrupt.asked(); ++i) {
+    SwarmOptions options = job.options;
+    options.seed += i;
+    Outcome outcome = run_seed(job, options, interrupt);
+    if (!job.quiet && job.json != "-") fmt::print("{}", text_table(outcome));
+    virtual_s += to_seconds(outcome.length);
+    if (!outcome.violations.empty()) {
+      ++broken;
+      tell_broken(job, outcome);
+    }
+    if (job.seeds > 1 && on_terminal) fmt::print(stderr, "\r{} of {} seeds, {} broken ", i + 1, job.seeds, broken);
+    const bool keep = !job.json.empty() || !job.svg.empty() || outcomes.empty();
+    if (keep) outcomes.push_back(std::move(outcome));
+  }
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double peer_seconds = virtual_s * static_cast<double>(job.options.peers);
+  if (on_terminal && job.seeds > 1) fmt::print(stderr, "\n");
+  fmt::print(stderr, "{:.1f} s; {:.0f} simulated peer-seconds per second\n", took, peer_seconds / took);
+  if (!outcomes.empty()) write_results(job, outcomes);
+  if (broken > 0) return kBroken;
+  return interrupt.asked() ? kBudget : 0;
+}
+
+Job job_of(const std::string& workload, const node::Config& config, const std::vector<std::string>& arguments) {
+  Job job;
+  job.workload = workload;
+  job.options = swarm_options(workload, config);
+  job.seeds = static_cast<std::uint64_t>(config.number("seeds"));
+  if (config.has("json")) job.json = config.text("json");
+  if (config.has("svg")) job.svg = config.text("svg");
+  if (config.has("trace")) job.trace = parse_trace(config.text("trace"));
+  if (config.has("until")) job.until = from_seconds(config.real("until"));
+  job.quiet = config.toggle("quiet");
+  job.command = command_of(arguments);
+  return job;
+}
+
+int dispatch(const std::vector<std::string>& arguments) {
+  node::Config config(sim_options());
+  config.read_environment(std::getenv);
+  const cli::Parsed parsed = cli::parse(sim_synopsis(), config, arguments);
+  if (parsed.help) {
+    fmt::print("{}", cli::help(sim_synopsis(), config.table()));
+    return 0;
+  }
+  if (parsed.version) {
+    fmt::print("collab-sim 0.1.0\n");
+    return 0;
+  }
+  return run(job_of(parsed.command, config, arguments));
+}
+
+}  // namespace
+}  // namespace collab::sim
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return collab::cli::run_program("collab-sim", [&] { return collab::sim::dispatch(arguments); });
+}

@@ -1,0 +1,149 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace collab::sim {
+namespace {
+
+using node::OptionKind;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
+  throw Failure(ExitCode::usage, what, remedy);
+}
+
+std::uint64_t whole(const node::Config& config, const char* name) {
+  return static_cast<std::uint64_t>(config.number(name));
+}
+
+/// "5..40" or "20", in milliseconds.
+void read_latency(const std::string& text, LinkOptions& links) {
+  const auto dots = text.find("..");
+  const auto number = [&](std::string_view word) {
+    double value = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || !(value >= 0 && value <= 60'000))
+      refuse(fmt::format("--latency \"{}\" is neither MS nor MS..MS", text), "--latency 5..40");
+    return from_seconds(value / 1000);
+  };
+  const std::string_view all = text;
+  links.latency_min = number(dots == std::string::npos ? all : all.substr(0, dots));
+  links.latency_max = dots == std::string::npos ? links.latency_min : number(all.substr(dots + 2));
+  if (links.latency_max < links.latency_min) refuse("--latency: the longest is shorter than the shortest", "5..40");
+}
+
+/// Rounds back to back: everybody has a batch at once.
+void make_averaging(SwarmOptions& options) {
+  constexpr double kInstantly = 4000;
+  options.rates.assign(options.peers, kInstantly);
+  options.target_batch = options.peers * options.microbatch;
+}
+
+}  // namespace
+
+node::OptionTable sim_options() {
+  const char* swarm = "Swarm";
+  const char* links = "Links";
+  const char* run = "Run";
+  const char* output = "Output";
+  return {
+      {"peers", OptionKind::number, swarm, "N", "8", "beside the coordinator", 1, 64},
+      {"clients", OptionKind::number, swarm, "N", "0", "of them: dial only, never listen", 0, 63},
+      {"contacts", OptionKind::number, swarm, "N", "0", "of them: known to all beside the coordinator", 0, 64},
+      {"target-batch", OptionKind::number, swarm, "SAMPLES", "1024", "that make an epoch", 1, 1e9},
+      {"microbatch", OptionKind::number, swarm, "SAMPLES", "4", "computed at once by a peer", 1, 65'536},
+      {"speed", OptionKind::real, swarm, "SAMPLES/S", "16", "of the median peer; log-normal", 1e-3, 1e6},
+      {"spread", OptionKind::real, swarm, "SIGMA", "0.7", "of the logarithm of speeds; 0: all alike", 0, 3},
+      {"values", OptionKind::number, swarm, "N", "32768", "of the flat gradient", 1, 1e8},
+      {"codec", OptionKind::text, swarm, "NAME", "float16", "float32, float16, bfloat16, linear8, dynamic8"},
+      {"latency", OptionKind::text, links, "MS..MS", "5..40", "one way; drawn for each pair"},
+      {"up", OptionKind::real, links, "BYTES/S", "12.5e6", "of each peer's line", 1e3, 1e12},
+      {"down", OptionKind::real, links, "BYTES/S", "12.5e6", "of each peer's line", 1e3, 1e12},
+      {"loss", OptionKind::real, links, "P", "0", "of a packet: delay on a stream", 0, 0.5},
+      {"seed", OptionKind::number, run, "N", "1", "of everything; the same seed, the same run", 0, 9e15},
+      {"seeds", OptionKind::number, run, "N", "1", "that many runs, from --seed on", 1, 1e6},
+      {"epochs", OptionKind::number, run, "N", "", "ends then; 20 when --minutes is not given", 1, 1e6},
+      {"minutes", OptionKind::real, run, "N", "", "virtual; with --epochs: the budget", 0.1, 1e5},
+      {"faults", OptionKind::text, run, "NAME", "calm", "calm, churn, or a TOML file"},
+      {"plant", OptionKind::text, run, "BUG", "none", "no_quorum, arrival_order, keep_partial, sum_twice"},
+      {"until", OptionKind::real, run, "SECONDS", "", "stop there, virtual: to look at a moment", 0.1, 1e7},
+      {"trace", OptionKind::text, output, "WHAT", "", "events: all, or peer=3,room=averaging"},
+      {"json", OptionKind::text, output, "FILE", "", "configuration, series, rounds, faults; - is stdout"},
+      {"svg", OptionKind::text, output, "FILE", "", "throughput, peers and loss over time"},
+      {"quiet", OptionKind::toggle, output, "", "", "no table: only what broke"},
+  };
+}
+
+cli::Synopsis sim_synopsis() {
+  cli::Synopsis synopsis;
+  synopsis.program = "collab-sim";
+  synopsis.sentence =
+      "a whole swarm in one thread on virtual time, with the real protocols.\n"
+      "The same seed gives the same run, so a failure is a seed. Exit 0: all invariants held, 1: one broke,\n"
+      "2: wrong options, 3: stopped before the end";
+  synopsis.commands = {{"training", "peers train a formula, epoch after epoch"}, {"averaging", "rounds back to back"}};
+  synopsis.examples = {"collab-sim --peers 8 --epochs 20", "collab-sim --faults churn --minutes 10 --seeds 50",
+                       "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",
+                       "collab-sim --faults churn --minutes 10 --plant sum_twice"};
+  synopsis.read_on = "doc/operating.md has the format of fault files; doc/architecture.md the invariants";
+  return synopsis;
+}
+
+SwarmOptions swarm_options(const std::string& workload, const node::Config& config) {
+  SwarmOptions options;
+  options.seed = whole(config, "seed");
+  options.peers = whole(config, "peers");
+  options.clients = whole(config, "clients");
+  options.contacts = whole(config, "contacts");
+  if (options.clients >= options.peers) refuse("somebody must be reachable", "--clients below --peers");
+  options.target_batch = whole(config, "target-batch");
+  options.microbatch = whole(config, "microbatch");
+  options.samples_per_s = config.real("speed");
+  options.spread = config.real("spread");
+  options.values = whole(config, "values");
+  const auto codec = codec_named(config.text("codec"));
+  if (!codec) refuse(fmt::format("there is no codec {}", config.text("codec")), "see --help");
+  options.codec = *codec;
+  read_latency(config.text("latency"), options.links);
+  options.line.up_bytes_per_s = config.real("up");
+  options.line.down_bytes_per_s = config.real("down");
+  options.links.loss = config.real("loss");
+  if (config.has("minutes")) options.length = from_seconds(60 * config.real("minutes"));
+  if (config.has("epochs")) options.epochs = whole(config, "epochs");
+  if (options.epochs == 0 && options.length == Duration()) options.epochs = 20;
+  options.faults = load_faults(config.text("faults"));
+  const auto plant = plant_named(config.text("plant"));
+  if (!plant) refuse(fmt::format("there is no bug {} to plant", config.text("plant")), "see --help");
+  options.plant = *plant;
+  if (workload == "averaging") make_averaging(options);
+  return options;
+}
+
+bool TraceFilter::shows(const TraceLine& line) const {
+  if (peer && line.peer != *peer) return false;
+  return room.empty() || line.event.starts_with(room + ".");
+}
+
+TraceFilter parse_trace(const std::string& text) {
+  TraceFilter filter;
+  if (text == "all") return filter;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    if (word.starts_with("room=")) {
+      filter.room = word.substr(5);
+      continue;
+    }
+    std::size_t peer = 0;
+    const auto digits = word.starts_with("peer=") ? word.substr(5) : std::string_view();
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), peer);
+    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
+      refuse(fmt::format("--trace does not know \"{}\"", word), "--trace peer=3,room=averaging, or --trace all");
+    filter.peer = peer;
+  }
+  return filter;
+}
+
+}  // namespace collab::sim

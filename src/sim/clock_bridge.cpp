@@ -1,0 +1,87 @@
+#include "sim/clock_bridge.hpp"
+
+#include <utility>
+
+namespace collab::sim {
+
+ClockBridge::ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, Pace pace)
+    : Bridge(loop), clock_(clock), trainer_(trainer), pace_(pace), changed_(loop) {}
+
+Task<> ClockBridge::run() {
+  for (;;) {
+    work_off();
+    if (left_) co_return;
+    if (held_ || !begun_) {
+      co_await wait();
+    } else {
+      co_await microbatch();
+    }
+  }
+}
+
+Task<> ClockBridge::wait() {
+  const TimePoint from = clock_.now();
+  co_await changed_.wait();
+  co_await clock_.sleep_until(clock_.now());  // a frozen host does nothing, whoever wakes it
+  rate_.pause(from, clock_.now());
+}
+
+Task<> ClockBridge::microbatch() {
+  const Duration length = from_seconds(static_cast<double>(pace_.microbatch) / pace_.samples_per_s);
+  co_await clock_.sleep_until(clock_.now() + length);
+  computing_ += length;
+  trainer_.compute(pace_.microbatch);
+  rate_.add(pace_.microbatch, clock_.now());
+  samples_ = trainer_.samples();
+  samples_per_s_ = rate_.samples_per_s();
+  microbatch_ = pace_.microbatch;
+  moved_.notify();
+}
+
+void ClockBridge::begin() {
+  if (begun_) return;
+  begun_ = true;
+  begun_at_ = clock_.now();
+  changed_.notify();
+}
+
+void ClockBridge::leave() {
+  left_ = true;
+  for (const auto& errand : std::exchange(errands_, {})) finish(*errand, /*lost=*/true);
+  changed_.notify();
+}
+
+double ClockBridge::busy() const {
+  const Duration all = clock_.now() - begun_at_;
+  return begun_ && all > Duration() ? to_seconds(computing_) / to_seconds(all) : 1;
+}
+
+void ClockBridge::enqueue(std::shared_ptr<Errand> errand) {
+  if (left_) return finish(*errand, /*lost=*/true);
+  errands_.push_back(std::move(errand));
+  changed_.notify();
+}
+
+void ClockBridge::set_held(bool held) {
+  held_ = held;
+  changed_.notify();
+}
+
+void ClockBridge::work_off() {
+  while (!errands_.empty()) {
+    const auto errand = std::move(errands_.front());
+    errands_.pop_front();
+    errand->work(trainer_);
+    samples_ = trainer_.samples();
+    finish(*errand, /*lost=*/false);
+  }
+}
+
+void ClockBridge::finish(Errand& errand, bool lost) {
+  errand.work = nullptr;
+  errand.done = true;
+  errand.lost = lost;
+  errand.finished.notify();
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,56 @@
+#pragma once
+// The door between a trainer and the loop when both live on virtual time.
+
+#include "epoch/bridge.hpp"
+#include "progress/rate.hpp"
+#include "sim/trainer.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+namespace collab::sim {
+
+/// Computes one microbatch after the other, each taking `samples / speed` seconds of its host's time, and does the
+/// loop's errands at the borders between them, as epoch::ThreadBridge does for a thread.
+class ClockBridge final : public epoch::Bridge {
+ public:
+  struct Pace {
+    double samples_per_s = 1;
+    std::uint64_t microbatch = 1;
+  };
+
+  /// `clock`: the host's. Both outlive it.
+  ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, Pace pace);
+
+  /// The trainer's life: errands only until `begin`, microbatches from then on. Until cancelled, or `leave`.
+  Task<> run();
+  /// The peer is in step: what is computed now counts.
+  void begin();
+  /// No more borders: whatever the loop asks from now on fails with `gone`.
+  void leave();
+  /// Of the time since `begin`, the part that was spent computing; 1 when nothing has begun.
+  double busy() const;
+
+ private:
+  void enqueue(std::shared_ptr<Errand> errand) override;
+  void set_held(bool held) override;
+  void work_off();
+  static void finish(Errand& errand, bool lost);
+  Task<> wait();
+  Task<> microbatch();
+
+  Clock& clock_;
+  SimTrainer& trainer_;
+  Pace pace_;
+  progress::Rate rate_;
+  std::deque<std::shared_ptr<Errand>> errands_;
+  Signal changed_;
+  bool held_ = false;
+  bool begun_ = false;
+  bool left_ = false;
+  TimePoint begun_at_{};
+  Duration computing_{};
+};
+
+}  // namespace collab::sim

@@ -1,0 +1,220 @@
+#include "sim/invariants.hpp"
+
+#include "base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace collab::sim {
+namespace {
+
+constexpr std::uint64_t kEpochsKept = 4;  // a groupmate that lags reports within these
+
+bool equal(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+std::string words(const Digest& group) {
+  return to_hex(std::span(group).first(8));
+}
+
+/// In place of a group that never travels.
+std::string alone(std::size_t peer) {
+  return fmt::format("peer {} alone", peer);
+}
+
+std::uint64_t count(std::span<const SampleRun> samples) {
+  std::uint64_t sum = 0;
+  for (const SampleRun& run : samples) sum += run.count;
+  return sum;
+}
+
+}  // namespace
+
+Invariants::Invariants(Clock& clock, InvariantOptions options)
+    : clock_(clock),
+      options_(std::move(options)),
+      ledger_(clock, violations_),
+      live_(clock, options_.live, violations_) {}
+
+void Invariants::add(std::string invariant, std::vector<std::size_t> peers, std::string text) {
+  violations_.add({std::move(invariant), clock_.now().time_since_epoch(), std::move(peers), std::move(text)});
+}
+
+void Invariants::begun(std::size_t peer, const std::string& group, std::uint64_t peers) {
+  books_[peer].group = peers > 1 ? group : alone(peer);
+}
+
+void Invariants::check_untouched(std::size_t peer, const Digest& parameters, const char* when) {
+  PeerBooks& books = books_[peer];
+  if (books.parameters && *books.parameters != parameters) {
+    add("atomic", {peer}, fmt::format("parameters changed without a step, seen when it {}", when));
+  }
+  books.parameters = parameters;
+}
+
+void Invariants::handed_over(const HandOver& mine) {
+  check_untouched(mine.peer, mine.parameters, "handed over");
+  if (mine.weight != count(mine.samples)) {
+    add("ledger", {mine.peer},
+        fmt::format("{} samples are handed over with a weight of {}", count(mine.samples), mine.weight));
+  }
+  const std::string& group = books_[mine.peer].group;
+  Taken& taken = taken_[group][mine.peer];
+  taken.epoch = mine.epoch;
+  taken.values.assign(mine.values.begin(), mine.values.end());
+  taken.contribution = {mine.weight, taken.values};
+  taken.samples.assign(mine.samples.begin(), mine.samples.end());
+  live_.handed_over(mine.peer, group);
+  if (mine.epoch > kEpochsKept) forget(mine.epoch - kEpochsKept);
+}
+
+void Invariants::gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight,
+                           const Digest& parameters) {
+  check_untouched(peer, parameters, "got its samples back");
+  const auto& group = taken_[books_[peer].group];
+  const auto found = group.find(peer);
+  if (found == group.end()) return add("atomic", {peer}, "got back what it had not handed over");
+  if (weight != found->second.contribution.weight || !equal(values, found->second.values)) {
+    add("atomic", {peer},
+        fmt::format("a failed round gave back {} samples of {}, or other values", weight,
+                    found->second.contribution.weight));
+  }
+}
+
+void Invariants::dropped(std::size_t peer, std::span<const SampleRun> samples) {
+  ledger_.dropped(peer, count(samples));
+}
+
+void Invariants::stepped(const StepTaken& step) {
+  check_untouched(step.peer, step.before, "was about to step");
+  books_[step.peer].parameters = step.after;
+  books_[step.peer].averaged = hash_bytes("collab sim averaged", std::as_bytes(step.averaged));
+  const auto [known, is_first] = parameters_.emplace(step.epoch + 1, step.after);
+  if (!is_first && known->second != step.after) {
+    add("agree", {step.peer}, fmt::format("its step of epoch {} ends with other parameters", step.epoch));
+  }
+}
+
+void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters) {
+  books_[peer].parameters = parameters;
+  const auto known = parameters_.find(epoch);
+  if (known != parameters_.end() && known->second != parameters) {
+    add("agree", {peer}, fmt::format("it fetched other parameters for epoch {}", epoch));
+  }
+}
+
+void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
+  const std::string group = report.group ? words(report.group->id) : alone(peer);
+  const auto known = epochs_.find(report.epoch);
+  if (known == epochs_.end()) {
+    first_report(peer, group, report);
+  } else if (known->second.group != group) {
+    add("agree", {peer}, fmt::format("epoch {} was committed by two groups", report.epoch));
+  } else if (known->second.result != report.round.result) {
+    add("agree", {peer}, fmt::format("epoch {} was committed with two results", report.epoch));
+  }
+  if (!report.proof) return;
+  std::vector<float> applied(options_.codecs.length());
+  report.proof->apply(applied);
+  if (hash_bytes("collab sim averaged", std::as_bytes(std::span(applied))) != books_[peer].averaged) {
+    add("atomic", {peer}, fmt::format("its step of epoch {} took other values than the committed ones", report.epoch));
+  }
+  for (const averaging::PeerReport& mine : report.round.peers) {
+    // whoever is not counted must be able to tell its user
+    const bool is_own = numbers_.at(mine.id) == peer;
+    const bool told_counted = mine.counted > 0;
+    const bool is_counted = epochs_.at(report.epoch).senders.contains(peer);
+    if (is_own && report.own_weight > 0 && told_counted != is_counted && epochs_.at(report.epoch).group == group) {
+      add("ledger", {peer},
+          fmt::format("epoch {}: its samples are {} and told as {}", report.epoch, is_counted ? "in" : "lost",
+                      told_counted ? "in" : "lost"));
+    }
+  }
+}
+
+void Invariants::first_report(std::size_t peer, const std::string& group, const epoch::EpochReport& report) {
+  Committed& committed = epochs_[report.epoch];
+  committed.group = group;
+  committed.result = report.round.result;
+  const auto& taken = taken_[group];
+  if (!report.proof) {
+    const auto mine = taken.find(peer);
+    if (mine != taken.end()) committed.senders[peer] = {mine->second.contribution.weight, mine->second.samples};
+  } else {
+    const auto taken_by = [&](averaging::Rank rank) {
+      const auto number = numbers_.find(report.group->roster[rank].id);
+      return number == numbers_.end() ? taken.end() : taken.find(number->second);
+    };
+    // a peer never claims more than its groupmates were told it could have
+    const auto counted = [&](averaging::Rank rank, const Taken& from) {
+      return std::min(from.contribution.weight, report.group->roster[rank].weight_max);
+    };
+    Contribution one;
+    const auto contribution = [&](averaging::Rank rank) -> const Contribution* {
+      const auto found = taken_by(rank);
+      if (found == taken.end()) return nullptr;
+      one = {counted(rank, found->second), found->second.contribution.values};
+      return &one;
+    };
+    const std::string wrong = wrong_mean(*report.proof, options_.codecs, contribution);
+    if (!wrong.empty()) add("mean", {peer}, fmt::format("epoch {}: {}", report.epoch, wrong));
+    for (auto rest = senders_of(*report.proof); rest != 0; rest &= rest - 1) {
+      const auto rank = averaging::first(rest);
+      const auto found = taken_by(rank);
+      if (found == taken.end()) continue;
+      committed.senders[found->first] = {counted(rank, found->second), found->second.samples};
+    }
+  }
+  for (const auto& [sender, sent] : committed.senders) {
+    committed.weight += sent.weight;
+    ledger_.committed(sender, report.epoch, sent.samples);
+  }
+  check_weight(peer, committed, report);
+}
+
+void Invariants::check_weight(std::size_t peer, const Committed& committed, const epoch::EpochReport& report) {
+  if (report.weight < options_.weight_min) {
+    add("ledger", {peer},
+        fmt::format("epoch {} was committed with {} samples, at least {} are due", report.epoch, report.weight,
+                    options_.weight_min));
+  }
+  if (report.weight > committed.weight) {
+    add("ledger", {peer},
+        fmt::format("epoch {} claims {} samples, {} were handed over", report.epoch, report.weight, committed.weight));
+  }
+}
+
+void Invariants::decided(std::size_t peer) {
+  live_.decided(peer, books_[peer].group);
+}
+
+void Invariants::killed(std::size_t peer, bool blank) {
+  if (blank) books_[peer].parameters.reset();
+  ledger_.killed(peer);
+}
+
+std::optional<Digest> Invariants::parameters_of(std::uint64_t epoch) const {
+  const auto found = parameters_.find(epoch);
+  return found == parameters_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::map<std::size_t, Sent> Invariants::senders_of_epoch(std::uint64_t epoch) const {
+  const auto found = epochs_.find(epoch);
+  return found == epochs_.end() ? std::map<std::size_t, Sent>() : found->second.senders;
+}
+
+void Invariants::forget(std::uint64_t before_epoch) {
+  for (auto& [group, peers] : taken_) {
+    const auto is_over = [&, in = group](const auto& entry) {
+      return entry.second.epoch < before_epoch && books_[entry.first].group != in;  // a frozen one is in it still
+    };
+    std::erase_if(peers, is_over);
+  }
+  std::erase_if(taken_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+}  // namespace collab::sim

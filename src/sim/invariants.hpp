@@ -1,0 +1,97 @@
+#pragma once
+// What must hold in every run, checked with the knowledge of all peers.
+
+#include "crypto/peer_id.hpp"
+#include "epoch/run_epoch.hpp"
+#include "sim/ledger.hpp"
+#include "sim/liveness.hpp"
+#include "sim/round_check.hpp"
+#include "sim/violation.hpp"
+#include "sim/witness.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::sim {
+
+struct InvariantOptions {
+  explicit InvariantOptions(CodecMap map) : codecs(std::move(map)) {}
+  CodecMap codecs;
+  std::uint64_t weight_min = 0;  ///< of a committed epoch
+  LivenessOptions live;
+};
+
+/// agree: all steps of one epoch end with equal parameters. atomic: parameters move by a step or a fetched state only,
+/// and a failed round gives back to the bit what it took. mean: a committed result is that of the senders it names.
+/// ledger and live: see there. Memory: what was handed over in the last few epochs.
+class Invariants {
+ public:
+  Invariants(Clock& clock, InvariantOptions options);
+
+  /// Numbers are given in this order.
+  void add_peer(const PeerId& id) { numbers_.emplace(id, numbers_.size()); }
+  /// The next hand-over of the peer is for `group`, in words of the log, of so many peers.
+  void begun(std::size_t peer, const std::string& group, std::uint64_t peers);
+  void handed_over(const HandOver& mine);
+  void gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight, const Digest& parameters);
+  void dropped(std::size_t peer, std::span<const SampleRun> samples);
+  void told_lost(std::size_t peer, std::uint64_t samples) { ledger_.told_lost(peer, samples); }
+  void stepped(const StepTaken& step);
+  void restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters);
+  void committed(std::size_t peer, const epoch::EpochReport& report);
+  void decided(std::size_t peer);
+  /// The process is gone, `blank`: and its disk.
+  void killed(std::size_t peer, bool blank);
+
+  Liveness& live() noexcept { return live_; }
+  /// At the end of a run.
+  void close() { ledger_.close(); }
+  void add(std::string invariant, std::vector<std::size_t> peers, std::string text);
+
+  /// The parameters that epoch began with, as the first who took the step had them.
+  std::optional<Digest> parameters_of(std::uint64_t epoch) const;
+  std::uint64_t samples_committed() const noexcept { return ledger_.samples_committed(); }
+  const Violations& violations() const noexcept { return violations_; }
+  /// Samples of each sender in the committed epoch, by peer number; empty when nobody has told yet.
+  std::map<std::size_t, Sent> senders_of_epoch(std::uint64_t epoch) const;
+
+ private:
+  struct Taken {
+    std::uint64_t epoch = 0;
+    std::vector<float> values;
+    Contribution contribution;
+    std::vector<SampleRun> samples;
+  };
+  struct PeerBooks {
+    std::optional<Digest> parameters;  // as of the last step or restore
+    std::string group;                 // of the round it is in
+    Digest averaged{};                 // hash of what its last step took
+  };
+  struct Committed {
+    std::string group;
+    Digest result{};
+    std::uint64_t weight = 0;
+    std::map<std::size_t, Sent> senders;
+  };
+
+  void check_untouched(std::size_t peer, const Digest& parameters, const char* when);
+  void first_report(std::size_t peer, const std::string& group, const epoch::EpochReport& report);
+  void check_weight(std::size_t peer, const Committed& committed, const epoch::EpochReport& report);
+  void forget(std::uint64_t before_epoch);
+
+  Clock& clock_;
+  InvariantOptions options_;
+  Violations violations_;
+  Ledger ledger_;
+  Liveness live_;
+  std::map<PeerId, std::size_t> numbers_;
+  std::map<std::size_t, PeerBooks> books_;
+  std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer
+  std::map<std::uint64_t, Digest> parameters_;                 // by epoch
+  std::map<std::uint64_t, Committed> epochs_;
+};
+
+}  // namespace collab::sim

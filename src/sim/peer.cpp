@@ -1,0 +1,229 @@
+#include "sim/peer.hpp"
+
+#include "base/task_group.hpp"
+#include "matchmaking/matchmaker.hpp"
+
+#include <utility>
+
+namespace collab::sim {
+namespace {
+
+constexpr Duration kJoinPatience = std::chrono::minutes(30);
+constexpr Duration kLeaveTime = std::chrono::seconds(10);
+
+/// The peer's own directory, with a note of what it publishes. With the planted bug no_quorum it always claims to be
+/// connected, so that a peer that hears of nobody calls that the whole swarm.
+class SeenDirectory final : public directory::Directory {
+ public:
+  SeenDirectory(directory::Directory& real, bool always_connected) : real_(real), always_connected_(always_connected) {}
+  void publish(std::string key, std::string subkey, Bytes value, Duration ttl) override {
+    progress_records_ += key == progress::kProgressKey ? 1 : 0;
+    real_.publish(std::move(key), std::move(subkey), std::move(value), ttl);
+  }
+  Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline) override {
+    return real_.claim(std::move(key), std::move(subkey), std::move(value), ttl, deadline);
+  }
+  void withdraw(const std::string& key, const std::string& subkey) override { real_.withdraw(key, subkey); }
+  Task<Result<std::vector<directory::Record>>> get(std::string key, TimePoint deadline) override {
+    auto records = co_await real_.get(std::move(key), deadline);
+    if (!records && always_connected_) co_return std::vector<directory::Record>();
+    co_return records;
+  }
+  std::unique_ptr<directory::Watch> watch(std::string key) override { return real_.watch(std::move(key)); }
+  bool connected() const override { return always_connected_ || real_.connected(); }
+  std::uint64_t progress_records() const noexcept { return progress_records_; }
+
+ private:
+  directory::Directory& real_;
+  bool always_connected_;
+  std::uint64_t progress_records_ = 0;
+};
+
+}  // namespace
+
+/// Sees where rounds are, and says yes.
+class Peer::Slots final : public averaging::Guard {
+ public:
+  explicit Slots(Peer& peer) : peer_(peer) {}
+  bool wants_part_digests() const override { return true; }
+  void before_scatter(std::span<const Digest>) override { reached(Phase::scatter); }
+  void on_part(averaging::Rank, averaging::Rank, const Digest&) override { reached(Phase::reduce); }
+  void before_gather(averaging::Rank, const Digest&, averaging::Ranks) override { reached(Phase::gather); }
+  averaging::Verdict before_use(std::span<const Digest>) override {
+    reached(Phase::hold);
+    averaging::Verdict verdict;
+    if (peer_.aborting_) verdict.kind = averaging::Verdict::Kind::wait;
+    return verdict;
+  }
+
+ private:
+  void reached(Phase phase) { peer_.needs_.witness.reached(peer_.number_, phase); }
+  Peer& peer_;
+};
+
+/// One process, in the order in which optim::Collaboration and optim::Optimizer make one.
+struct Peer::Life {
+  Life(Peer& of, std::uint64_t number)
+      : peer(of),
+        random(Random(of.needs_.seed).derive("sim." + of.host_.address() + "." + std::to_string(number))),
+        tasks(of.needs_.loop, [this](std::string_view task, std::exception_ptr what) { broke(task, what); }) {
+    log.observe([this](LogLevel level, std::string_view event, Log::Fields fields) { logged(level, event, fields); });
+    const node::NodeNeeds needs{of.needs_.loop, of.needs_.loop, of.host_.clock(), of.host_, random.derive("node"), log,
+                                metrics};
+    node = std::make_unique<node::Node>(needs, identity_of(of.needs_.seed, of.number_), of.node_options());
+    bridge = std::make_unique<ClockBridge>(of.needs_.loop, of.host_.clock(), of.trainer_, of.pace_);
+  }
+
+  void logged(LogLevel level, std::string_view event, Log::Fields fields) {
+    Witness& witness = peer.needs_.witness;
+    witness.logged(peer.number_, level, event, fields);
+    if (event == "matchmaking.begun") witness.reached(peer.number_, Phase::begin);
+    if (event == "averaging.suspected") witness.reached(peer.number_, Phase::view);
+    if (event == "averaging.round") witness.reached(peer.number_, Phase::commit);
+    if (event == "epoch.committed") witness.reached(peer.number_, Phase::done);
+  }
+
+  void broke(std::string_view task, const std::exception_ptr& failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& what) {
+      peer.needs_.witness.broke(peer.number_, task, what.what());
+    }
+  }
+
+  Peer& peer;
+  Random random;
+  Log log;
+  Metrics metrics;
+  std::unique_ptr<node::Node> node;
+  std::unique_ptr<SeenDirectory> directory;
+  std::unique_ptr<progress::Tracker> tracker;
+  std::unique_ptr<state::Store> store;
+  std::unique_ptr<ClockBridge> bridge;
+  std::unique_ptr<epoch::Member> member;
+  bool finished = false;
+  TaskGroup tasks;
+};
+
+Peer::Peer(const PeerNeeds& needs, Host& host, std::size_t number, ClockBridge::Pace pace, bool client)
+    : needs_(needs),
+      host_(host),
+      number_(number),
+      pace_(pace),
+      client_(client),
+      id_(identity_of(needs.seed, number).id()),
+      trainer_(needs.problem, needs.step, number, needs.plant, needs.witness),
+      slots_(std::make_unique<Slots>(*this)) {}
+
+Peer::~Peer() = default;
+
+Identity Peer::identity_of(std::uint64_t seed, std::size_t number) {
+  const Digest digest = Hasher("collab sim identity").add(seed).add(std::uint64_t(number)).finish();
+  return Identity::generate(digest);
+}
+
+node::NodeOptions Peer::node_options() const {
+  node::NodeOptions options;
+  options.run.run_id = needs_.run_id;
+  options.bootstrap = needs_.bootstrap;
+  options.loopback_port = 0;
+  options.client = client_;
+  options.role = client_ ? "client" : "full";
+  options.name = host_.address();
+  return options;
+}
+
+void Peer::start(bool blank) {
+  trainer_.reboot(blank);
+  life_ = std::make_unique<Life>(*this, lives_++);
+  life_->tasks.spawn("peer", live(*life_));
+}
+
+Task<> Peer::live(Life& life) {
+  const auto joined = co_await life.node->join(host_.clock().now() + kJoinPatience);
+  if (!joined) throw life.node->join_failure(joined.error());
+  auto& endpoint = life.node->endpoint();
+  endpoint.allow_conversation(matchmaking::row());
+  endpoint.allow_conversation(averaging::round_protocol());
+  life.directory = std::make_unique<SeenDirectory>(life.node->directory(), needs_.plant == Plant::no_quorum);
+  progress::TrackerOptions tracker_options;
+  tracker_options.target_batch = needs_.member.target_batch;
+  const progress::Tracker::Needs tracker_needs{
+      *life.directory, host_.clock(), life.log, life.random.derive("tracker"), needs_.loop, id_};
+  life.tracker = std::make_unique<progress::Tracker>(tracker_needs, tracker_options);
+  life.store = std::make_unique<state::Store>(endpoint, host_.clock(), needs_.loop, needs_.loop, life.log,
+                                              [this](std::uint64_t epoch) { return snapshot(epoch); });
+
+  epoch::MemberOptions options = needs_.member;
+  options.role = client_ ? matchmaking::Role::client : matchmaking::Role::node;
+  options.incarnation = life.random.derive("incarnation").next();
+  options.all_reduce.guard = slots_.get();
+  if (needs_.plant == Plant::arrival_order) options.all_reduce.rule = &arrival_order_;
+  const epoch::Member::Context context{endpoint,
+                                       host_.clock(),
+                                       *life.directory,
+                                       *life.tracker,
+                                       *life.store,
+                                       life.log,
+                                       life.metrics,
+                                       life.node->identity(),
+                                       needs_.loop,
+                                       needs_.loop,
+                                       life.random.derive("member")};
+  const auto on_event = [this, &life](const epoch::MemberEvent& event) {
+    if (event.kind == epoch::MemberEvent::Kind::joined) life.bridge->begin();
+    needs_.witness.happened(number_, event);
+  };
+  life.member = std::make_unique<epoch::Member>(context, std::move(options), *life.bridge, on_event);
+  life.tasks.spawn("node", life.node->run());
+  life.tasks.spawn("progress", life.tracker->run());
+  life.tasks.spawn("state", life.store->run());
+  life.tasks.spawn("trainer", life.bridge->run());
+  co_await life.member->run(trainer_.epoch());
+  life.finished = true;
+}
+
+Task<Result<std::shared_ptr<const state::Snapshot>>> Peer::snapshot(std::uint64_t epoch) {
+  if (!life_ || !life_->member) co_return Errc::gone;
+  co_return co_await life_->member->snapshot(epoch);
+}
+
+Task<> Peer::kill() {
+  if (!life_) co_return;
+  const auto life = std::move(life_);  // from here on nobody finds it
+  life->bridge->leave();
+  co_await life->tasks.stop();
+}
+
+Task<> Peer::leave() {
+  if (!life_) co_return;
+  life_->bridge->leave();
+  const auto leave = [this]() -> Task<Result<>> {
+    if (life_->member) co_await life_->member->leave();
+    if (!life_->node->is_member()) co_return Result<>();
+    life_->node->directory().withdraw(std::string(progress::kProgressKey), "");
+    co_await life_->node->leave();
+    co_return Result<>();
+  };
+  auto leaving = leave();
+  (void)co_await with_deadline(host_.clock(), host_.clock().now() + kLeaveTime, std::move(leaving));  // else by silence
+  co_await kill();
+}
+
+std::uint64_t Peer::progress_records() const {
+  return life_ && life_->directory ? life_->directory->progress_records() : 0;
+}
+
+bool Peer::in_step() const {
+  return life_ && life_->member && (life_->finished || life_->member->in_step());
+}
+
+bool Peer::finished() const {
+  return life_ && life_->finished;
+}
+
+double Peer::busy() const {
+  return life_ ? life_->bridge->busy() : 0;
+}
+
+}  // namespace collab::sim

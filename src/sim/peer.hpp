@@ -1,0 +1,87 @@
+#pragma once
+// One simulated peer: a host, what it keeps on disk, and one process after the other.
+
+#include "crypto/identity.hpp"
+#include "epoch/member.hpp"
+#include "node/node.hpp"
+#include "sim/clock_bridge.hpp"
+#include "sim/network.hpp"
+#include "sim/plant.hpp"
+#include "sim/trainer.hpp"
+#include "sim/witness.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::sim {
+
+/// What all peers of a swarm share. Outlives them.
+struct PeerNeeds {
+  asio::any_io_executor loop;
+  std::uint64_t seed = 0;
+  const Quadratic& problem;
+  epoch::MemberOptions member;  ///< role, incarnation and guard are the peer's own
+  std::string run_id;
+  std::vector<node::PeerAddress> bootstrap;
+  StepOptions step;
+  Plant plant = Plant::none;
+  Witness& witness;
+};
+
+/// The production node, tracker, store and member on one host. Thread safety: none.
+class Peer {
+ public:
+  /// `number`: its place in the swarm; makes its key.
+  Peer(const PeerNeeds& needs, Host& host, std::size_t number, ClockBridge::Pace pace, bool client);
+  ~Peer();
+
+  /// A new process. `blank`: with an empty disk. Not while one runs.
+  void start(bool blank = false);
+  /// The process ends at once, as by kill -9; the host was killed before.
+  Task<> kill();
+  /// A planned leave, at most 10 s, then the process ends.
+  Task<> leave();
+
+  bool running() const noexcept { return life_ != nullptr; }
+  std::size_t number() const noexcept { return number_; }
+  Host& host() noexcept { return host_; }
+  const PeerId& id() const noexcept { return id_; }
+  bool client() const noexcept { return client_; }
+  const SimTrainer& trainer() const noexcept { return trainer_; }
+  const ClockBridge::Pace& pace() const noexcept { return pace_; }
+  // of the process that runs
+  bool in_step() const;
+  /// The last epoch of the run has ended for it.
+  bool finished() const;
+  double busy() const;  ///< share of its time in step that it computed
+  std::uint64_t progress_records() const;
+  /// The round's last decision waits while true: every attempt of this peer fails.
+  void abort_rounds(bool on) noexcept { aborting_ = on; }
+
+  static Identity identity_of(std::uint64_t seed, std::size_t number);
+
+ private:
+  struct Life;
+  class Slots;
+  Task<> live(Life& life);
+  Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
+  node::NodeOptions node_options() const;
+
+  const PeerNeeds& needs_;
+  Host& host_;
+  std::size_t number_;
+  ClockBridge::Pace pace_;
+  bool client_;
+  PeerId id_;
+  SimTrainer trainer_;
+  std::unique_ptr<Slots> slots_;
+  ArrivalOrder arrival_order_;
+  std::uint64_t lives_ = 0;
+  bool aborting_ = false;
+  std::unique_ptr<Life> life_;
+};
+
+}  // namespace collab::sim

@@ -1,0 +1,78 @@
+#pragma once
+// What happened in a simulated run: facts, and ways to show them.
+
+#include "sim/faults.hpp"
+#include "sim/violation.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::sim {
+
+/// One committed epoch, as the first who reported it told.
+struct EpochFact {
+  std::uint64_t epoch = 0;
+  Duration begun{};      ///< when the first peer's group stood
+  Duration committed{};  ///< when the first peer had taken the step
+  std::uint64_t weight = 0;
+  double loss = 0;                               ///< of the parameters after the step
+  std::map<std::size_t, std::uint64_t> weights;  ///< samples by peer
+};
+
+/// One virtual minute, or what was left of the last.
+struct Minute {
+  Duration end{};
+  std::size_t peers = 0;  ///< in step at its end
+  std::uint64_t epoch = 0;
+  double samples_per_s = 0;  ///< of committed epochs
+  std::uint64_t rounds_ok = 0;
+  std::uint64_t rounds_failed = 0;
+  std::uint64_t rounds_behind = 0;
+  std::uint64_t bytes = 0;
+  double loss = 0;
+};
+
+struct FaultFact {
+  Fault fault;
+  std::optional<Duration> struck;  ///< none: it never did
+  std::size_t victim = 0;
+  std::string why_not;  ///< when it did not
+};
+
+struct PeerFact {
+  double rate = 0;  ///< samples per second while it computes
+  double busy = 0;  ///< share of its time in step that it computed
+  double records_per_s = 0;
+  std::uint64_t epoch = 0;
+};
+
+struct Outcome {
+  std::uint64_t seed = 0;
+  std::uint64_t fingerprint = 0;
+  Duration length{};  ///< virtual
+  std::uint64_t epochs = 0;
+  std::uint64_t samples_committed = 0;
+  std::uint64_t rounds_failed = 0;
+  std::uint64_t bytes = 0;
+  std::vector<EpochFact> epoch_facts;
+  std::vector<Minute> minutes;
+  std::vector<FaultFact> faults;
+  std::vector<PeerFact> peers;
+  std::vector<Violation> violations;
+  std::size_t violations_total = 0;
+  std::vector<std::string> last_events;  ///< of the peers in the first violation
+  bool interrupted = false;
+};
+
+/// Minutes as lines, then one line of totals and what broke.
+std::string text_table(const Outcome& outcome);
+nlohmann::json to_json(const Outcome& outcome);
+/// Throughput, peers and loss over time, faults as ticks. A picture of its own, without scripts.
+std::string to_svg(const Outcome& outcome);
+
+}  // namespace collab::sim

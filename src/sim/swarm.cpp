@@ -1,0 +1,329 @@
+#include "sim/swarm.hpp"
+
+#include "node/node.hpp"
+#include "sim/injector.hpp"
+#include "sim/invariants.hpp"
+#include "sim/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+namespace collab::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr const char* kRun = "sim";
+constexpr std::size_t kCoordinator = 1'000'000;  // its key's number; no peer has it
+constexpr Duration kLook = milliseconds(250);
+constexpr Duration kGather = seconds(15);  // for joining, before the mixture strikes
+constexpr Duration kStuck = seconds(60);   // of calm without a commit
+constexpr double kBudget = 4;              // times what the rates promise
+
+double normal(Random& random) {
+  const auto uniform = [&] { return (static_cast<double>(random.next() >> 11U) + 0.5) * 0x1p-53; };
+  const double radius = std::sqrt(-2 * std::log(uniform()));
+  return radius * std::cos(2 * std::numbers::pi * uniform());
+}
+
+std::vector<double> draw_rates(const SwarmOptions& options, std::size_t count) {
+  Random random = Random(options.seed).derive("sim.rates");
+  std::vector<double> rates;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double drawn = options.samples_per_s * std::exp(options.spread * normal(random));
+    rates.push_back(i < options.rates.size() ? options.rates[i] : drawn);
+  }
+  return rates;
+}
+
+Schema schema_of(std::size_t values) {
+  Schema schema;
+  schema.tensors.push_back({"bowl", DType::float32, {static_cast<std::int64_t>(values)}, TensorRole::gradient});
+  return schema;
+}
+
+epoch::MemberOptions member_options(const SwarmOptions& options) {
+  const Schema schema = schema_of(options.values);
+  epoch::MemberOptions member(CodecMap(schema, CodecOptions::all(options.codec)));
+  member.run_id = kRun;
+  member.target_batch = options.target_batch;
+  member.commit_fraction = options.commit_fraction;
+  member.schema = hash_bytes("collab schema", schema.canonical());
+  member.load.segment_units_min = 1;  // small vectors are to have many owners
+  if (options.epochs > 0) member.epochs_max = options.epochs;
+  return member;
+}
+
+node::Manifest manifest_of(const SwarmOptions& options, const Identity& authority) {
+  node::Manifest manifest;
+  manifest.run_id = kRun;
+  manifest.authority = authority.id();
+  manifest.sequence = 1;
+  manifest.recipe = "{}";
+  manifest.schema = hash_bytes("collab schema", schema_of(options.values).canonical());
+  manifest.target_batch = options.target_batch;
+  manifest.codec = std::string(codec(options.codec).name());
+  manifest.commit_fraction = options.commit_fraction;
+  return manifest;
+}
+
+std::vector<node::PeerAddress> bootstrap_of(const SwarmOptions& options) {
+  std::vector<node::PeerAddress> out = {node::parse_peer_address("coordinator:4600")};
+  for (std::size_t i = 0; i < std::min(options.peers, options.contacts); ++i)
+    out.push_back(node::parse_peer_address(fmt::format("peer{}:4600", i)));
+  return out;
+}
+
+std::size_t joins(const FaultPlan& plan) {
+  return static_cast<std::size_t>(std::count_if(plan.events.begin(), plan.events.end(),
+                                                [](const Fault& fault) { return fault.kind == FaultKind::join; }));
+}
+
+InvariantOptions invariant_options(const SwarmOptions& options, const CodecMap& codecs) {
+  InvariantOptions out(codecs);
+  out.weight_min = static_cast<std::uint64_t>(options.commit_fraction * static_cast<double>(options.target_batch));
+  const auto vector = static_cast<double>(codecs.encoded_bytes({0, codecs.length()}));
+  const double line = std::min(options.line.up_bytes_per_s, options.line.down_bytes_per_s);
+  const double slowest_s = 2 * vector * static_cast<double>(options.peers) / std::min(line, 12.5e6);
+  out.live.round_max += from_seconds(3 * slowest_s) + seconds(1);  // 3 x predicted + slack, and the last messages
+  out.live.after_one_fault += from_seconds(slowest_s);
+  if (options.aborted_rounds > 0) out.live.after_one_fault = out.live.round_max;  // they end by their limit only
+  return out;
+}
+
+}  // namespace
+
+/// Everything of one run, in the order in which it is made.
+struct Swarm::World final : Stage {
+  explicit World(SwarmOptions given);
+
+  Task<> scenario();
+  void look();
+  bool over() const;
+  void judge_end();
+  Outcome outcome();
+
+  // Stage: what faults do to the world
+  Simulation& simulation() override { return world; }
+  SimNetwork& network() override { return net; }
+  std::vector<std::unique_ptr<Peer>>& all_peers() override { return peers; }
+  Peer& add_peer() override;
+  Task<> kill_coordinator() override;
+  void start_coordinator() override;
+
+  SwarmOptions options;
+  Simulation world;
+  SimNetwork net;
+  Quadratic problem;
+  CodecMap codecs;
+  std::vector<double> rates;
+  Invariants invariants;
+  Recorder recorder;
+  Injector injector;
+  Duration length{};
+  PeerNeeds needs;
+  std::vector<std::unique_ptr<Peer>> peers;
+  struct Coordinator {
+    Log log;
+    Metrics metrics;
+    std::unique_ptr<node::Node> node;
+    std::unique_ptr<TaskGroup> tasks;
+  };
+  Host& coordinator_host;
+  std::unique_ptr<Coordinator> coordinator;
+  std::function<bool(Duration)> asked_to_stop;
+  bool interrupted = false;
+};
+
+Swarm::World::World(SwarmOptions given)
+    : options(std::move(given)),
+      net(world, options.seed, options.links),
+      problem(options.values, options.seed, options.noise),
+      codecs(schema_of(options.values), CodecOptions::all(options.codec)),
+      rates(draw_rates(options, options.peers + joins(options.faults))),
+      invariants(world.clock(), invariant_options(options, codecs)),
+      recorder(world.clock(), invariants),
+      injector(*this, recorder, invariants),
+      needs{world.executor(), options.seed,  problem, member_options(options), kRun, bootstrap_of(options),
+            options.step,     options.plant, recorder},
+      coordinator_host(net.add_host("coordinator")) {
+  const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
+  const double aborted_s = 30 * static_cast<double>(options.aborted_rounds);
+  const double promised_s = static_cast<double>(options.epochs * options.target_batch) / all;
+  length = options.length;
+  if (length == Duration()) length = kGather + from_seconds(kBudget * promised_s + aborted_s) + seconds(120);
+  Duration expected = length;
+  if (options.epochs > 0) expected = std::min(length, kGather + from_seconds(promised_s));
+  injector.plan(draw_faults(options.faults, options.seed, options.peers, kGather, expected));
+  recorder.on_phase([this](std::size_t peer, Phase phase) { injector.reached(peer, phase); });
+  recorder.watch(peers);
+  for (std::size_t i = 0; i < options.peers; ++i) add_peer();
+}
+
+Peer& Swarm::World::add_peer() {
+  const std::size_t number = peers.size();
+  Host& host = net.add_host(fmt::format("peer{}", number), options.line);
+  const bool client = number < options.peers && number + options.clients >= options.peers;
+  peers.push_back(
+      std::make_unique<Peer>(needs, host, number, ClockBridge::Pace{rates.at(number), options.microbatch}, client));
+  invariants.add_peer(peers.back()->id());
+  return *peers.back();
+}
+
+void Swarm::World::start_coordinator() {
+  net.revive(coordinator_host);
+  coordinator = std::make_unique<Coordinator>();
+  node::NodeOptions node_options;
+  node_options.run.run_id = kRun;
+  node_options.loopback_port = 0;
+  node_options.serve_directory = true;
+  node_options.role = "coordinator";
+  node_options.bootstrap = needs.bootstrap;
+  node_options.bootstrap.erase(node_options.bootstrap.begin());
+  const node::NodeNeeds node_needs{world.executor(),
+                                   world.executor(),
+                                   coordinator_host.clock(),
+                                   coordinator_host,
+                                   Random(options.seed).derive("coordinator"),
+                                   coordinator->log,
+                                   coordinator->metrics};
+  coordinator->node =
+      std::make_unique<node::Node>(node_needs, Peer::identity_of(options.seed, kCoordinator), node_options);
+  const Identity authority = Peer::identity_of(options.seed, kCoordinator);
+  coordinator->node->found(node::sign_manifest(authority, manifest_of(options, authority)));
+  coordinator->tasks = std::make_unique<TaskGroup>(world.executor(), rethrow);
+  coordinator->tasks->spawn("coordinator", coordinator->node->run());
+}
+
+Task<> Swarm::World::kill_coordinator() {
+  if (!coordinator) co_return;
+  const auto gone = std::move(coordinator);
+  net.kill(coordinator_host);
+  co_await gone->tasks->stop();
+}
+
+bool Swarm::World::over() const {
+  const TimePoint now = world.clock().now();
+  if (interrupted || now.time_since_epoch() >= length) return true;
+  if (options.epochs == 0 || !injector.idle()) return false;
+  return std::all_of(peers.begin(), peers.end(), [this](const auto& peer) {
+    return !peer->running() || injector.away(peer->number()) || peer->finished();
+  });
+}
+
+void Swarm::World::look() {
+  interrupted = asked_to_stop && asked_to_stop(world.clock().now().time_since_epoch());
+  recorder.look(net.bytes_delivered());
+  const bool stuck = invariants.live().calm_for(kStuck) && recorder.since_commit() > kStuck + kGather &&
+                     recorder.since_commit() > 4 * recorder.epoch_length();
+  const bool all_done = std::all_of(peers.begin(), peers.end(), [](const auto& peer) { return peer->finished(); });
+  if (!stuck || all_done || options.aborted_rounds > 0) return;
+  invariants.add("live", {}, fmt::format("calm, and no epoch for {:.0f} s", to_seconds(recorder.since_commit())));
+  recorder.touch();
+}
+
+Task<> Swarm::World::scenario() {
+  TaskGroup events(world.executor(), rethrow);
+  start_coordinator();
+  Random random = Random(options.seed).derive("sim.start");
+  for (std::size_t i = 0; i < options.peers; ++i) {
+    peers[i]->abort_rounds(options.aborted_rounds > 0);
+    co_await world.clock().sleep_until(world.clock().now() + milliseconds(random.below(200)));
+    peers[i]->start();
+  }
+  injector.start(events);
+  while (!over()) {
+    co_await world.clock().sleep_until(world.clock().now() + kLook);
+    look();
+    for (const auto& peer : peers) peer->abort_rounds(recorder.failed(peer->number()) < options.aborted_rounds);
+  }
+  recorder.end_minute(net.bytes_delivered());
+  if (!interrupted) judge_end();
+  co_await events.stop();
+  for (auto& peer : peers) {
+    recorder.note(*peer);
+    co_await peer->kill();
+  }
+  co_await kill_coordinator();
+  co_await net.stop();
+}
+
+/// After a calm last quarter: everybody lives, is current and has the same parameters.
+void Swarm::World::judge_end() {
+  std::uint64_t newest = 0;
+  for (const auto& peer : peers) newest = std::max(newest, peer->trainer().epoch());
+  if (options.epochs > 0 && newest < options.epochs)
+    invariants.add("live", {}, fmt::format("{} of {} epochs in the time given", newest, options.epochs));
+  for (const auto& peer : peers) {
+    if (!peer->running() || injector.away(peer->number())) continue;
+    const std::uint64_t epoch = peer->trainer().epoch();
+    const std::vector<std::size_t> who = {peer->number()};
+    if (!peer->in_step() || epoch + 1 < newest) {
+      invariants.add(
+          "rejoin", who,
+          fmt::format("it is at epoch {}{}, others at {}", epoch, peer->in_step() ? "" : " and not in step", newest));
+      continue;
+    }
+    const auto agreed = invariants.parameters_of(epoch);
+    if (agreed && *agreed != peer->trainer().parameter_hash())
+      invariants.add("rejoin", who, fmt::format("its parameters of epoch {} are not the others'", epoch));
+  }
+  invariants.close();
+}
+
+Outcome Swarm::World::outcome() {
+  Outcome out = recorder.take();
+  out.seed = options.seed;
+  out.fingerprint = net.fingerprint();
+  out.length = world.clock().now().time_since_epoch();
+  out.bytes = net.bytes_delivered();
+  out.faults = injector.facts();
+  out.samples_committed = invariants.samples_committed();
+  for (const auto& peer : peers) out.epochs = std::max(out.epochs, peer->trainer().epoch());
+  if (world.sleepers() > 0)
+    invariants.add("clean", {}, fmt::format("{} timers are set after everybody has stopped", world.sleepers()));
+  out.violations = invariants.violations().kept();
+  out.violations_total = invariants.violations().count();
+  out.interrupted = interrupted;
+  return out;
+}
+
+Swarm::Swarm(SwarmOptions options) : world_(std::make_unique<World>(std::move(options))) {}
+Swarm::~Swarm() = default;
+
+void Swarm::trace(std::function<void(const TraceLine&)> see) {
+  world_->recorder.trace(std::move(see));
+}
+
+void Swarm::stop_when(std::function<bool(Duration)> asked) {
+  world_->asked_to_stop = std::move(asked);
+}
+
+Outcome Swarm::run() {
+  world_->world.run(world_->scenario());
+  return world_->outcome();
+}
+
+const std::vector<std::map<std::size_t, Sent>>& Swarm::samples() const {
+  return world_->recorder.samples();
+}
+
+const Quadratic& Swarm::problem() const {
+  return world_->problem;
+}
+
+void check_determinism(const SwarmOptions& options, Outcome& outcome) {
+  Swarm again(options);
+  const Outcome second = again.run();
+  if (second.fingerprint == outcome.fingerprint) return;
+  ++outcome.violations_total;
+  outcome.violations.push_back({"determinism", outcome.length, {}, "the same seed gave another fingerprint"});
+}
+
+}  // namespace collab::sim

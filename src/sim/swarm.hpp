@@ -1,0 +1,76 @@
+#pragma once
+// A whole run in one thread: a coordinator and peers, each the production node and member on a host of its own.
+
+#include "sim/faults.hpp"
+#include "sim/peer.hpp"
+#include "sim/report.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace collab::sim {
+
+struct SwarmOptions {
+  std::uint64_t seed = 1;
+  std::size_t peers = 8;
+  std::size_t clients = 0;   ///< of them, the last ones: only dial, never listen
+  std::size_t contacts = 0;  ///< of them, the first: everybody was told their address beside the coordinator's
+  LinkOptions links;
+  LineOptions line;
+  std::size_t values = 32'768;
+  CodecId codec = CodecId::float16;
+  std::uint64_t target_batch = 1024;
+  double commit_fraction = 0.5;
+  std::uint64_t microbatch = 4;
+  double samples_per_s = 16;  ///< of the median peer; log-normal with `spread`, drawn from the seed
+  double spread = 0.7;
+  std::vector<double> rates;  ///< samples/s by peer, instead; empty: drawn
+  double noise = 0.5;         ///< of one sample's gradient
+  StepOptions step;
+  std::uint64_t epochs = 0;  ///< ends when every live peer has so many; 0: by `length`
+  Duration length{};         ///< virtual; with `epochs`: the budget, zero: four times what the rates promise
+  FaultPlan faults;
+  Plant plant = Plant::none;
+  std::uint64_t aborted_rounds = 0;  ///< the first so many rounds are kept from being decided, at every peer
+};
+
+/// One log event, for who follows a run.
+struct TraceLine {
+  Duration at{};
+  std::size_t peer = 0;
+  std::string event;
+  std::string text;  ///< event and fields
+};
+
+/// A run's world. Use once. Throws std::logic_error on a hang or livelock of the simulation itself, and whatever a
+/// peer's task let out.
+class Swarm {
+ public:
+  explicit Swarm(SwarmOptions options);
+  ~Swarm();
+  Swarm(const Swarm&) = delete;
+  Swarm& operator=(const Swarm&) = delete;
+
+  /// Sees every event of every peer. Before `run`.
+  void trace(std::function<void(const TraceLine&)> see);
+  /// Asked now and then, in virtual time; true ends the run early. Before `run`.
+  void stop_when(std::function<bool(Duration now)> asked);
+  Outcome run();
+
+  // after `run`
+  /// The samples of each committed epoch by peer, as far as they were reported.
+  const std::vector<std::map<std::size_t, Sent>>& samples() const;
+  const Quadratic& problem() const;
+
+ private:
+  struct World;
+  std::unique_ptr<World> world_;
+};
+
+/// The same seed twice: adds a violation of determinism when the fingerprints differ.
+void check_determinism(const SwarmOptions& options, Outcome& outcome);
+
+}  // namespace collab::sim

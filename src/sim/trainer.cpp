@@ -1,0 +1,125 @@
+#include "sim/trainer.hpp"
+
+#include "tensor/view.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace collab::sim {
+namespace {
+
+constexpr const char* kParameters = "parameters";
+constexpr const char* kMomentum = "optimizer";
+constexpr float kKept = 1e-3F;  // what the planted bug keep_partial leaves of a failed round
+
+state::Section section(const char* name, std::span<const float> values) {
+  const auto raw = std::as_bytes(values);
+  return {name, Bytes(raw.begin(), raw.end())};
+}
+
+}  // namespace
+
+SimTrainer::SimTrainer(const Quadratic& problem, StepOptions options, std::size_t peer, Plant plant, Witness& witness)
+    : problem_(problem),
+      options_(options),
+      peer_(peer),
+      plant_(plant),
+      witness_(witness),
+      parameters_(problem.start()),
+      momentum_(problem.values(), 0.0F),
+      next_sample_(std::uint64_t(peer) << 40U),
+      accumulator_(problem.values()),
+      scratch_(problem.values()) {}
+
+void SimTrainer::compute(std::uint64_t samples) {
+  problem_.gradient(parameters_, next_sample_, samples, scratch_);
+  const FlatPiece whole{0, scratch_};
+  if (accumulator_.add(std::span(&whole, 1), samples)) {
+    const bool goes_on = !gathered_.empty() && gathered_.back().epoch == epoch_ &&
+                         gathered_.back().first + gathered_.back().count == next_sample_;
+    if (goes_on) {
+      gathered_.back().count += samples;
+    } else {
+      gathered_.push_back({next_sample_, samples, epoch_});
+    }
+  }
+  next_sample_ += samples;
+}
+
+void SimTrainer::reboot(bool blank) {
+  accumulator_.drop();
+  gathered_.clear();
+  handed_over_.clear();
+  if (!blank) return;
+  parameters_ = problem_.start();
+  momentum_.assign(momentum_.size(), 0.0F);
+  epoch_ = 0;
+}
+
+std::uint64_t SimTrainer::hand_over(std::span<float> values) {
+  handed_over_ = std::exchange(gathered_, {});
+  const std::uint64_t weight = accumulator_.hand_over(values);
+  witness_.handed_over({peer_, epoch_, weight, values, handed_over_, parameter_hash()});
+  return weight;
+}
+
+void SimTrainer::give_back(std::span<const float> values, std::uint64_t weight) {
+  accumulator_.give_back(values, weight);
+  gathered_.insert(gathered_.begin(), handed_over_.begin(), handed_over_.end());
+  handed_over_.clear();
+  if (plant_ == Plant::keep_partial) {
+    for (std::size_t i = 0; i < values.size() / 2; ++i) parameters_[i] -= kKept * values[i];
+  }
+  witness_.gave_back(peer_, values, weight, parameter_hash());
+}
+
+std::uint64_t SimTrainer::drop() {
+  if (plant_ == Plant::sum_twice) return 0;
+  witness_.dropped(peer_, gathered_);
+  gathered_.clear();
+  return accumulator_.drop();
+}
+
+void SimTrainer::move(std::span<const float> gradient) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    momentum_[i] = static_cast<float>(options_.momentum * momentum_[i] + gradient[i]);
+    parameters_[i] = static_cast<float>(parameters_[i] - options_.rate * momentum_[i]);
+  }
+}
+
+Result<> SimTrainer::step(std::span<const float> averaged, std::uint64_t epoch) {
+  if (!all_finite(averaged)) return Errc::bad_request;
+  const Digest before = parameter_hash();
+  move(averaged);
+  epoch_ = epoch + 1;
+  handed_over_.clear();
+  witness_.stepped({peer_, epoch, averaged, before, parameter_hash()});
+  return Result<>();
+}
+
+Digest SimTrainer::parameter_hash() const {
+  return state::parameter_hash(parameters_);
+}
+
+state::Snapshot SimTrainer::snapshot(std::uint64_t epoch) const {
+  state::Snapshot snapshot;
+  snapshot.epoch = epoch;
+  snapshot.sections.push_back(section(kParameters, parameters_));
+  snapshot.sections.push_back(section(kMomentum, momentum_));
+  return snapshot;
+}
+
+Result<> SimTrainer::restore(const state::Snapshot& snapshot) {
+  const std::size_t bytes = parameters_.size() * sizeof(float);
+  const auto* parameters = snapshot.find(kParameters);
+  const auto* momentum = snapshot.find(kMomentum);
+  if (parameters == nullptr || momentum == nullptr) return Errc::bad_request;
+  if (parameters->bytes.size() != bytes || momentum->bytes.size() != bytes) return Errc::bad_request;
+  std::memcpy(parameters_.data(), parameters->bytes.data(), bytes);
+  std::memcpy(momentum_.data(), momentum->bytes.data(), bytes);
+  epoch_ = snapshot.epoch;
+  witness_.restored(peer_, epoch_, parameter_hash());
+  return Result<>();
+}
+
+}  // namespace collab::sim

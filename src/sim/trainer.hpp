@@ -1,0 +1,67 @@
+#pragma once
+// A peer that trains by formula: gradients of a quadratic, momentum steps, and a ledger of which samples are where.
+
+#include "epoch/gradient_accumulator.hpp"
+#include "epoch/trainer.hpp"
+#include "sim/plant.hpp"
+#include "sim/quadratic.hpp"
+#include "sim/witness.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace collab::sim {
+
+struct StepOptions {
+  double rate = 0.1;
+  double momentum = 0.5;
+};
+
+/// Parameters, momentum and epoch are its disk: they outlive a killed process. Samples do not.
+/// Every step is the same bits everywhere: float64 in fixed order, rounded once per value.
+class SimTrainer final : public epoch::Trainer {
+ public:
+  /// `problem` and `witness` outlive it. `peer`: its number in the swarm, part of its samples' ids.
+  SimTrainer(const Quadratic& problem, StepOptions options, std::size_t peer, Plant plant, Witness& witness);
+
+  /// One microbatch on the present parameters.
+  void compute(std::uint64_t samples);
+  /// A new process: samples in hand are lost. `blank`: the disk as well.
+  void reboot(bool blank);
+
+  std::uint64_t epoch() const noexcept { return epoch_; }
+  std::span<const float> parameters() const noexcept { return parameters_; }
+  /// Samples gathered and not handed over.
+  std::span<const SampleRun> gathered() const noexcept { return gathered_; }
+
+  std::size_t values() const override { return parameters_.size(); }
+  std::uint64_t samples() const override { return accumulator_.samples(); }
+  std::uint64_t hand_over(std::span<float> values) override;
+  void give_back(std::span<const float> values, std::uint64_t weight) override;
+  std::uint64_t drop() override;
+  Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
+  Digest parameter_hash() const override;
+  state::Snapshot snapshot(std::uint64_t epoch) const override;
+  Result<> restore(const state::Snapshot& snapshot) override;
+  double loss() const override { return problem_.loss(parameters_); }
+
+ private:
+  void move(std::span<const float> gradient);
+
+  const Quadratic& problem_;
+  StepOptions options_;
+  std::size_t peer_;
+  Plant plant_;
+  Witness& witness_;
+  std::vector<float> parameters_;
+  std::vector<float> momentum_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t next_sample_;
+  epoch::GradientAccumulator accumulator_;
+  std::vector<SampleRun> gathered_;
+  std::vector<SampleRun> handed_over_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace collab::sim

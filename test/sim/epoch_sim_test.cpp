@@ -1,0 +1,258 @@
+#include "sim/swarm.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/doctest.hpp"
+
+namespace collab::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Small enough for many runs: two units of values, epochs of about two seconds.
+SwarmOptions small(std::uint64_t seed, std::size_t peers, std::uint64_t epochs) {
+  SwarmOptions options;
+  options.seed = seed;
+  options.peers = peers;
+  options.epochs = epochs;
+  options.values = 4 * 4096;
+  options.target_batch = 32 * peers;
+  return options;
+}
+
+Fault aimed(Phase phase, FaultKind kind, Duration length, Aim aim = Aim::any) {
+  Fault fault;
+  fault.at = 12s;
+  fault.phase = phase;
+  fault.kind = kind;
+  fault.length = length;
+  fault.aim = aim;
+  return fault;
+}
+
+Fault timed(Duration at, FaultKind kind, std::size_t peer, Duration length) {
+  Fault fault;
+  fault.at = at;
+  fault.kind = kind;
+  fault.peer = peer;
+  fault.aim = Aim::peer;
+  fault.length = length;
+  return fault;
+}
+
+void check_held(const Outcome& outcome) {
+  for (const Violation& broken : outcome.violations) {
+    FAIL_CHECK(broken.invariant << " at " << to_seconds(broken.at) << " s, "
+                                << (broken.peers.empty() ? std::string("all") : std::to_string(broken.peers.front()))
+                                << ": " << broken.text);
+  }
+}
+
+void check_struck(const Outcome& outcome) {
+  for (const FaultFact& fact : outcome.faults) {
+    CAPTURE(describe(fact.fault));
+    CAPTURE(fact.why_not);
+    CHECK(fact.struck.has_value());
+  }
+}
+
+/// Runs, and everything that must hold did: equal parameters at every epoch among it.
+Outcome run_and_check(const SwarmOptions& options) {
+  Swarm swarm(options);
+  const Outcome outcome = swarm.run();
+  check_held(outcome);
+  check_struck(outcome);
+  if (options.epochs > 0) CHECK(outcome.epochs == options.epochs);
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("epoch sim: two peers and eight commit equal bytes in every epoch") {
+  for (const std::size_t peers : {2U, 8U}) {
+    for (const std::uint64_t seed : test::seeds(2)) {
+      CAPTURE(peers);
+      CAPTURE(seed);
+      const Outcome outcome = run_and_check(small(seed, peers, 6));
+      CHECK(outcome.epoch_facts.size() == 6);
+      CHECK(outcome.epoch_facts.back().loss < outcome.epoch_facts.front().loss);
+    }
+  }
+}
+
+TEST_CASE("epoch sim: a late joiner gets the state and takes part") {
+  SwarmOptions options = small(1, 4, 12);
+  options.faults.events.push_back(timed(14s, FaultKind::join, 0, 0s));
+  const Outcome outcome = run_and_check(options);
+  REQUIRE(outcome.peers.size() == 5);
+  CHECK(outcome.peers.back().epoch == 12);
+  CHECK(outcome.epoch_facts.back().weights.contains(4));
+}
+
+TEST_CASE("epoch sim: killed or frozen in the middle of a round, a peer holds nobody up and comes back by itself") {
+  for (const Phase phase : {Phase::begin, Phase::scatter, Phase::reduce, Phase::gather, Phase::hold, Phase::commit}) {
+    for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {
+      const bool an_owner = phase == Phase::reduce || phase == Phase::gather;
+      const Aim aim = an_owner ? Aim::any : Aim::coordinator;
+      CAPTURE(name(phase));
+      CAPTURE(name(kind));
+      SwarmOptions options = small(3, 4, 14);
+      options.faults.events.push_back(aimed(phase, kind, 7s, aim));
+      const Outcome outcome = run_and_check(options);
+      for (const PeerFact& peer : outcome.peers) CHECK(peer.epoch == 14);
+    }
+  }
+}
+
+TEST_CASE("epoch sim: training goes on without the coordinator, and with it again") {
+  SwarmOptions options = small(1, 4, 20);
+  options.faults.events.push_back(timed(12s, FaultKind::coordinator, 0, 10s));
+  run_and_check(options);
+}
+
+TEST_CASE("epoch sim: ten rounds that come to nothing cost no sample; then one epoch has them all") {
+  SwarmOptions options = small(1, 3, 1);
+  options.aborted_rounds = 10;
+  const Outcome outcome = run_and_check(options);
+  CHECK(outcome.rounds_failed >= 30);
+  CHECK(outcome.samples_committed >= options.target_batch);
+  CHECK(outcome.samples_committed <= 4 * options.target_batch * options.peers);  // who has much in hand waits
+}
+
+TEST_CASE("epoch sim: peers of speeds 1, 4 and 16 bring weights as their speeds, and rounds begin when they can") {
+  SwarmOptions options = small(1, 3, 20);
+  options.rates = {4, 16, 64};
+  options.microbatch = 1;
+  options.target_batch = 1680;  // 20 s of all three
+  const Outcome outcome = run_and_check(options);
+  const double all = 84;
+  for (std::size_t i = 5; i < outcome.epoch_facts.size(); ++i) {
+    const EpochFact& fact = outcome.epoch_facts[i];
+    CAPTURE(fact.epoch);
+    for (std::size_t peer = 0; peer < 3; ++peer) {
+      const double expected = static_cast<double>(fact.weight) * options.rates[peer] / all;
+      CHECK(static_cast<double>(fact.weights.at(peer)) == doctest::Approx(expected).epsilon(0.02));
+    }
+    const double gathered_s = to_seconds(fact.begun - outcome.epoch_facts[i - 1].committed);
+    CHECK(gathered_s == doctest::Approx(20).epsilon(0.02));
+  }
+  for (const PeerFact& peer : outcome.peers) {
+    CHECK(peer.records_per_s <= 2);
+    CHECK(peer.busy >= 0.97);
+  }
+}
+
+TEST_CASE("epoch sim: under churn every invariant holds") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 6, 0);
+    options.length = 90s;
+    options.faults = load_faults("churn");
+    options.faults.mixture.kill = options.faults.mixture.freeze = options.faults.mixture.partition = 20;
+    Swarm swarm(options);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(std::any_of(outcome.faults.begin(), outcome.faults.end(), [](const auto& fact) { return fact.struck; }));
+    CHECK(outcome.epochs > 10);
+  }
+}
+
+TEST_CASE("epoch sim: same seed, same bytes at the same times") {
+  SwarmOptions options = small(5, 4, 5);
+  options.faults.events.push_back(aimed(Phase::gather, FaultKind::freeze, 3s));
+  Outcome outcome = run_and_check(options);
+  check_determinism(options, outcome);
+  check_held(outcome);
+  options.seed = 6;
+  CHECK(Swarm(options).run().fingerprint != outcome.fingerprint);
+}
+
+TEST_CASE("epoch sim: eight peers and one machine see the same loss with the same samples, over 200 epochs") {
+  SwarmOptions options = small(1, 8, 200);
+  options.values = 4096;
+  options.target_batch = 64;
+  options.samples_per_s = 64;
+  options.step = {0.02, 0.5};
+  options.links.latency_min = options.links.latency_max = 5ms;
+  Swarm swarm(options);
+  const Outcome outcome = swarm.run();
+  check_held(outcome);
+  REQUIRE(outcome.epoch_facts.size() == 200);
+  std::vector<double> parameters(options.values, 0.0);
+  std::vector<double> momentum(options.values, 0.0);
+  std::vector<float> rounded(options.values);
+  std::vector<float> gradient(options.values);
+  for (std::size_t epoch = 0; epoch < 200; ++epoch) {
+    CAPTURE(epoch);
+    std::vector<double> sum(options.values, 0.0);
+    std::uint64_t samples = 0;
+    std::transform(parameters.begin(), parameters.end(), rounded.begin(), [](double p) { return float(p); });
+    for (const auto& [peer, sent] : swarm.samples()[epoch]) {
+      std::uint64_t own = 0;
+      for (const SampleRun& run : sent.samples) own += run.count;
+      for (const SampleRun& run : sent.samples) {
+        swarm.problem().gradient(rounded, run.first, run.count, gradient);
+        const double share = static_cast<double>(sent.weight * run.count) / static_cast<double>(own);
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += share * gradient[i];
+      }
+      samples += sent.weight;
+    }
+    REQUIRE(samples == outcome.epoch_facts[epoch].weight);
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      momentum[i] = options.step.momentum * momentum[i] + sum[i] / static_cast<double>(samples);
+      parameters[i] -= options.step.rate * momentum[i];
+    }
+    std::transform(parameters.begin(), parameters.end(), rounded.begin(), [](double p) { return float(p); });
+    CHECK(outcome.epoch_facts[epoch].loss == doctest::Approx(swarm.problem().loss(rounded)).epsilon(1e-3));
+  }
+}
+
+namespace {
+
+/// The invariants that the first of some seeds broke; empty when none was.
+std::string found_by(SwarmOptions options, std::uint64_t seeds) {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    options.seed = seed;
+    Swarm swarm(options);
+    const Outcome outcome = swarm.run();
+    if (!outcome.violations.empty()) return outcome.violations.front().invariant;
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("epoch sim: a peer that steps alone when it is cut off is found, and no correct peer does") {
+  SwarmOptions options = small(1, 3, 0);
+  options.target_batch = 64;
+  options.length = 90s;
+  options.faults.events.push_back(timed(15s, FaultKind::partition, 1, 40s));
+  CHECK(found_by(options, 2).empty());
+  options.plant = Plant::no_quorum;
+  CHECK(found_by(options, 5) == "agree");
+}
+
+TEST_CASE("epoch sim: sums in order of arrival are found") {
+  SwarmOptions options = small(1, 4, 4);
+  options.codec = CodecId::float32;
+  options.plant = Plant::arrival_order;
+  CHECK(found_by(options, 5) == "mean");
+}
+
+TEST_CASE("epoch sim: a failed round that leaves something behind is found") {
+  SwarmOptions options = small(1, 3, 3);
+  options.aborted_rounds = 1;
+  CHECK(found_by(options, 1).empty());
+  options.plant = Plant::keep_partial;
+  CHECK(found_by(options, 5) == "atomic");
+}
+
+TEST_CASE("epoch sim: samples that count in two epochs are found") {
+  SwarmOptions options = small(1, 4, 14);
+  options.faults.events.push_back(aimed(Phase::hold, FaultKind::freeze, 6s));
+  options.plant = Plant::sum_twice;
+  CHECK(found_by(options, 5) == "ledger");
+}
+
+}  // namespace collab::sim

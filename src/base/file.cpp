@@ -46,7 +46,8 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::file
 
 void fail_file(std::string_view verb, const std::filesystem::path& path, int error) {
   const char* remedy = error == ENOSPC || error == EDQUOT ? "free some disk space, or choose another --home"
-                       : error == EFBIG                   ? "it is no file of this program; move it away"
+                       : error == EFBIG && verb == "read" ? "it is no file of this program; move it away"
+                       : error == EFBIG                   ? "allow larger files (ulimit -f), or choose another --home"
                                                           : "check the permissions, or choose another --home";
   throw Failure(ExitCode::machine, fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(error)), remedy);
 }

@@ -197,10 +197,13 @@ directory::PeerRecord Membership::own_record() const {
   record.incarnation = incarnation_;
   if (reachability_->state() == nat::State::outbound_only && options_.announce.empty()) return record;
   record.listen = options_.announce.empty() ? reachability_->addresses() : options_.announce;
+  // names go into the manifest, which the authority signs; of a stranger's record nobody would look them up
+  std::erase_if(record.listen, [](const net::Address& at) { return !net::is_numeric(at); });
   if (!record.listen.empty()) return record;
   for (net::Address at : endpoint_->listening()) {  // nobody has judged yet: where it should be possible
     if (is_unspecified(at.host) && !endpoint_->observed_host()) continue;
     if (is_unspecified(at.host)) at.host = *endpoint_->observed_host();
+    if (!net::is_numeric(at)) continue;
     record.listen.push_back(std::move(at));
   }
   return record;

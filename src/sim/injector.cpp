@@ -127,10 +127,10 @@ Task<> Injector::hurt(const Fault& fault, Peer& peer) {
       network.thaw(peer.host());
       break;
     case FaultKind::partition:
-      isolated_.insert(peer.host().address());
+      isolated_.insert(peer.host().name());
       isolate();
       co_await wait();
-      isolated_.erase(peer.host().address());
+      isolated_.erase(peer.host().name());
       isolate();
       break;
     case FaultKind::join:

@@ -1,5 +1,8 @@
 #include "sim/network.hpp"
 
+#include <boost/asio/ip/address.hpp>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -113,8 +116,9 @@ class Host::Acceptor final : public net::Listener {
   bool closed_ = false;
 };
 
-Host::Host(SimNetwork& network, std::string address, LineOptions line)
+Host::Host(SimNetwork& network, std::string name, std::string address, LineOptions line)
     : network_(network),
+      name_(std::move(name)),
       address_(std::move(address)),
       line_(line),
       clock_(std::make_unique<HostClock>(*this)),
@@ -136,9 +140,9 @@ Task<> Host::thawed() {
 
 Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimePoint deadline) {
   using Dialled = Result<std::unique_ptr<net::ByteStream>>;
-  const auto found = network_.hosts_.find(to.host);
-  if (!alive_ || found == network_.hosts_.end()) co_return Errc::gone;
-  Host& other = *found->second;
+  Host* const found = network_.find(to.host);
+  if (!alive_ || found == nullptr) co_return Errc::gone;
+  Host& other = *found;
   const Duration one_way = network_.latency(*this, other);
   const TimePoint answered = clock().now() + 2 * one_way;
   if (answered > deadline) {
@@ -159,7 +163,8 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
   network_.pipes_.emplace_back(there);
   network_.pipes_.emplace_back(back);
   const net::Address mine{address_, next_port_++};
-  auto near = std::make_unique<Stream>(*this, there, back, to);
+  const net::Address theirs{other.address_, to.port};
+  auto near = std::make_unique<Stream>(*this, there, back, theirs);
   if (!listener->second->offer(std::make_unique<Stream>(other, back, there, mine))) co_return Errc::gone;
   co_return Dialled(std::move(near));
 }
@@ -216,8 +221,21 @@ SimNetwork::SimNetwork(Simulation& world, std::uint64_t seed, LinkOptions option
 
 SimNetwork::~SimNetwork() = default;
 
-Host& SimNetwork::add_host(const std::string& address, LineOptions line) {
-  return *hosts_.emplace(address, std::make_unique<Host>(*this, address, line)).first->second;
+Host& SimNetwork::add_host(const std::string& name, LineOptions line) {
+  const std::size_t number = hosts_.size() + 1;
+  boost::system::error_code is_a_word;
+  (void)asio::ip::make_address(name, is_a_word);
+  const std::string address = !is_a_word ? name : fmt::format("10.9.{}.{}", number / 250, number % 250 + 1);
+  Host& host = *hosts_.emplace(name, std::make_unique<Host>(*this, name, address, line)).first->second;
+  by_address_.emplace(host.address(), &host);
+  return host;
+}
+
+Host* SimNetwork::find(const std::string& name_or_address) const {
+  const auto host = by_address_.find(name_or_address);
+  if (host != by_address_.end()) return host->second;
+  const auto named = hosts_.find(name_or_address);
+  return named == hosts_.end() ? nullptr : named->second.get();
 }
 
 void SimNetwork::kill(Host& host) {
@@ -274,7 +292,7 @@ void SimNetwork::cut(Host& a, Host& b) {
 }
 
 bool SimNetwork::divided(const Host& a, const Host& b) const {
-  return side_.contains(a.address_) != side_.contains(b.address_);
+  return side_.contains(a.name_) != side_.contains(b.name_);
 }
 
 Duration SimNetwork::latency(const Host& a, const Host& b) {

@@ -36,12 +36,14 @@ class SimNetwork;
 /// frozen host's code stands still. Owned by the SimNetwork.
 class Host final : public net::Network {
  public:
-  Host(SimNetwork& network, std::string address, LineOptions line);
+  Host(SimNetwork& network, std::string name, std::string address, LineOptions line);
   ~Host() override;
 
   /// This host's view of time: stands still while frozen.
   Clock& clock() noexcept;
-  const std::string& address() const noexcept { return address_; }
+  /// What a person calls it: can be dialled too, as if a name server knew it.
+  const std::string& name() const noexcept { return name_; }
+  const std::string& address() const noexcept { return address_; }  ///< numeric
   bool alive() const noexcept { return alive_; }
 
   Task<Result<std::unique_ptr<net::ByteStream>>> dial(net::Address to, TimePoint deadline) override;
@@ -60,6 +62,7 @@ class Host final : public net::Network {
   Task<Result<std::size_t>> read(std::shared_ptr<Pipe> pipe, std::span<std::byte> into);
 
   SimNetwork& network_;
+  std::string name_;
   std::string address_;
   LineOptions line_;
   std::unique_ptr<HostClock> clock_;
@@ -80,8 +83,9 @@ class SimNetwork {
   SimNetwork(const SimNetwork&) = delete;
   SimNetwork& operator=(const SimNetwork&) = delete;
 
-  Host& add_host(const std::string& address, LineOptions line = {});
-  Host& host(const std::string& address) { return *hosts_.at(address); }
+  /// `name`: a numeric address, which it gets, or a word; then it gets the next one of 10.9.0.0/16.
+  Host& add_host(const std::string& name, LineOptions line = {});
+  Host& host(const std::string& name) { return *hosts_.at(name); }
 
   /// The process is gone: of each stream's bytes on the way a random prefix arrives, then the stream ends. The owner of
   /// the host's tasks stops them; whatever they still ask fails with `gone`.
@@ -91,7 +95,7 @@ class SimNetwork {
   /// Runs nothing until thawed; its kernel still takes bytes until the queues are full.
   void freeze(Host&);
   void thaw(Host&);
-  /// Nothing moves between the two sides until healed; it arrives afterwards. New dials are late.
+  /// `side`: names. Nothing moves between the two sides until healed; it arrives afterwards. New dials are late.
   void partition(std::set<std::string> side);
   void heal();
   /// Resets every stream between the two.
@@ -116,7 +120,10 @@ class SimNetwork {
   Simulation& world_;
   LinkOptions options_;
   Random random_;
-  std::map<std::string, std::unique_ptr<Host>> hosts_;
+  Host* find(const std::string& name_or_address) const;
+
+  std::map<std::string, std::unique_ptr<Host>> hosts_;  // by name
+  std::map<std::string, Host*> by_address_;
   std::map<std::pair<std::string, std::string>, Duration> latencies_;
   std::vector<std::weak_ptr<Pipe>> pipes_;
   std::set<std::string> side_;

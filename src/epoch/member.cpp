@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <utility>
 
 namespace collab::epoch {
@@ -107,22 +106,12 @@ Task<> Member::run(std::uint64_t first_epoch) {
       co_await take_part(tasks);
       co_await heal();
     }
+    co_await matchmaker_.stop();
   };
-  std::exception_ptr failure;
-  try {
-    auto scope = task_scope(rethrow, body);
-    co_await std::move(scope);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  // a search has tasks of its own: also when we are cancelled they end before this object does
-  if (failure) co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
-  co_await matchmaker_.stop();
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
   in_step_ = false;
   left_.notify();
-  if (!failure) co_return;
-  co_await asio::this_coro::reset_cancellation_state(asio::enable_terminal_cancellation());
-  std::rethrow_exception(failure);
 }
 
 Task<> Member::leave() {

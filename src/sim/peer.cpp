@@ -65,7 +65,7 @@ class Peer::Slots final : public averaging::Guard {
 struct Peer::Life {
   Life(Peer& of, std::uint64_t number)
       : peer(of),
-        random(Random(of.needs_.seed).derive("sim." + of.host_.address() + "." + std::to_string(number))),
+        random(Random(of.needs_.seed).derive("sim." + of.host_.name() + "." + std::to_string(number))),
         tasks(of.needs_.loop, [this](std::string_view task, std::exception_ptr what) { broke(task, what); }) {
     log.observe([this](LogLevel level, std::string_view event, Log::Fields fields) { logged(level, event, fields); });
     const node::NodeNeeds needs{of.needs_.loop, of.needs_.loop, of.host_.clock(), of.host_, random.derive("node"), log,
@@ -129,7 +129,7 @@ node::NodeOptions Peer::node_options() const {
   options.loopback_port = 0;
   options.client = client_;
   options.role = client_ ? "client" : "full";
-  options.name = host_.address();
+  options.name = host_.name();
   return options;
 }
 
@@ -193,6 +193,7 @@ Task<> Peer::kill() {
   const auto life = std::move(life_);  // from here on nobody finds it
   life->bridge->leave();
   co_await life->tasks.stop();
+  if (life->member) co_await life->member->stop();
 }
 
 Task<> Peer::leave() {

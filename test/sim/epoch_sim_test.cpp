@@ -115,7 +115,7 @@ TEST_CASE("epoch sim: ten rounds that come to nothing cost no sample; then one e
   SwarmOptions options = small(1, 3, 1);
   options.aborted_rounds = 10;
   const Outcome outcome = run_and_check(options);
-  CHECK(outcome.rounds_failed >= 30);
+  CHECK(outcome.rounds_failed >= 20);  // ten at two peers at least
   CHECK(outcome.samples_committed >= options.target_batch);
   CHECK(outcome.samples_committed <= 4 * options.target_batch * options.peers);  // who has much in hand waits
 }

@@ -26,9 +26,9 @@ HttpAnswer metrics_page(const Watched& watched) {
   return answer;
 }
 
-/// `?after=7`; anything else asks for all.
-std::optional<std::uint64_t> after(const HttpRequest& request) {
-  const auto asked = request.query.find("after");
+/// `?name=7`; empty for anything else.
+std::optional<std::uint64_t> number(const HttpRequest& request, const std::string& name) {
+  const auto asked = request.query.find(name);
   if (asked == request.query.end()) return std::nullopt;
   const std::string& text = asked->second;
   std::uint64_t value = 0;
@@ -45,17 +45,19 @@ HttpAnswer json_page(std::string body) {
 
 }  // namespace
 
-std::string current_state_json(const Watched& watched) {
-  return state_json(current_view(watched), watched.rounds.kept());
+std::string current_state_json(const Watched& watched, std::size_t rounds_max) {
+  return state_json(current_view(watched), watched.rounds.kept(), rounds_max);
 }
 
 HttpRoutes api_routes(Watched watched) {
   describe_metrics(watched.metrics);
   HttpRoutes routes;
-  routes.pages["/api/v1/state"] = [watched](const HttpRequest&) { return json_page(current_state_json(watched)); };
+  routes.pages["/api/v1/state"] = [watched](const HttpRequest& request) {
+    return json_page(current_state_json(watched, number(request, "rounds").value_or(kRoundsMax)));
+  };
   if (watched.losses != nullptr) {
     routes.pages["/api/v1/history"] = [watched](const HttpRequest& request) {
-      return json_page(history_json(watched.clock.unix_ms(), *watched.losses, after(request)));
+      return json_page(history_json(watched.clock.unix_ms(), *watched.losses, number(request, "after")));
     };
   }
   routes.pages["/metrics"] = [watched](const HttpRequest&) { return metrics_page(watched); };

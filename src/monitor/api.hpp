@@ -22,11 +22,11 @@ struct Watched {
   const LossHistory* losses = nullptr;  ///< null: this node keeps none
 };
 
-/// The whole state as JSON: what `/api/v1/state` answers and the status socket sends.
-std::string current_state_json(const Watched& watched);
+/// The whole state as JSON: what `/api/v1/state` answers and the status socket sends. Rounds: the newest `rounds_max`.
+std::string current_state_json(const Watched& watched, std::size_t rounds_max = kRoundsMax);
 
-/// `/api/v1/state`, `/api/v1/history` when losses are kept, `/api/v1/events`, `/metrics`, `/healthz`. Pages are added
-/// to the result by whoever has some (pages.hpp).
+/// `/api/v1/state` (`?rounds=N`: no more than these), `/api/v1/history` when losses are kept, `/api/v1/events`,
+/// `/metrics`, `/healthz`. Pages are added to the result by whoever has some (pages.hpp).
 HttpRoutes api_routes(Watched watched);
 
 }  // namespace collab::monitor

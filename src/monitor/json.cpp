@@ -147,13 +147,14 @@ std::string rfc3339(std::int64_t unix_ms) {
                      clock.minutes().count(), clock.seconds().count(), clock.subseconds().count());
 }
 
-std::string state_json(const SwarmView& view, const std::deque<RoundView>& rounds) {
+std::string state_json(const SwarmView& view, const std::deque<RoundView>& rounds, std::size_t rounds_max) {
   Json json = reply(view.unix_ms);
   json["run"] = run_json(view);
   json["peers"] = Json::array();
   for (const PeerView& peer : view.peers) json["peers"].push_back(peer_json(peer));
   json["rounds"] = Json::array();
-  for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) json["rounds"].push_back(round_json(*round));
+  const std::size_t shown = std::min(rounds.size(), rounds_max);
+  for (std::size_t i = 0; i < shown; ++i) json["rounds"].push_back(round_json(rounds[rounds.size() - 1 - i]));
   return text_of(json);
 }
 

@@ -21,7 +21,7 @@ std::string rfc3339(std::int64_t unix_ms);
 
 /// {"version","time","run":{…},"peers":[…],"rounds":[…]}, rounds newest first. A member of a round that is not
 /// known any more has the first 8 letters of its id. Bytes that are no UTF-8 become U+FFFD.
-std::string state_json(const SwarmView& view, const std::deque<RoundView>& rounds);
+std::string state_json(const SwarmView& view, const std::deque<RoundView>& rounds, std::size_t rounds_max = kRoundsMax);
 /// {"version","time","training":{…},"heldout":{…}}; each of the two is columns of equal length, ready for a chart:
 /// "epoch", "loss" (mean of peers), "loss_low", "loss_high" (of one peer). Begins when this node did, or behind
 /// `after`.

@@ -242,6 +242,8 @@ class Dashboard(unittest.TestCase):
                 page.resize(size)
                 for name in PAGES:
                     page.open(name)
+                    if name == 'rounds' and peers:
+                        page.wait('document.querySelectorAll("table.rounds tbody tr").length === 12')
                     for scheme in ('light', 'dark'):
                         what = f'{name}-{peers}-{size}-{scheme}'
                         page.media(scheme, 'reduce')
@@ -261,6 +263,7 @@ class Dashboard(unittest.TestCase):
         page.open('peers')
         self.assertEqual(page.value('document.querySelectorAll("table.peers tbody tr").length'), 201)
         page.open('rounds')
+        page.wait('document.querySelector("table.rounds tbody tr")')
         text = page.value('document.body.innerText')
         for wanted in ('no_quorum', 'committed', 'peer-2: frozen'):
             self.assertIn(wanted, text)

@@ -22,7 +22,11 @@ class App extends Component {
   state = { page: here(), theme: document.documentElement.dataset.theme ?? '' };
 
   componentDidMount() {
-    addEventListener('hashchange', () => this.setState({ page: here() }));
+    addEventListener('hashchange', () => {
+      this.live.wantRounds(here() === 'rounds');
+      this.setState({ page: here() });
+    });
+    this.live.withRounds = here() === 'rounds';
     this.live.start();
   }
 

@@ -28,6 +28,7 @@ export class Live {
   events = [];          // newest first
   connected = false;
   lostSince = null;     // Date.now(), while the connection is lost
+  withRounds = false;   // they are long: only asked for while somebody looks at them
   epochSeconds = null;  // measured here, over the last half minute
 
   #changed;
@@ -48,12 +49,21 @@ export class Live {
     this.#look();
   }
 
+  /** Rounds are shown from now on, or no more. */
+  wantRounds(wanted) {
+    const news = wanted && !this.withRounds;
+    this.withRounds = wanted;
+    if (news) this.#look();
+  }
+
   async #look() {
     if (this.#asking) return;
     this.#asking = true;
     clearTimeout(this.#timer);
     try {
-      const state = await ask('/api/v1/state');
+      const whole = this.withRounds;
+      const state = await ask(whole ? '/api/v1/state' : '/api/v1/state?rounds=0');
+      if (!whole) state.rounds = this.state?.rounds ?? null;  // null: not asked for yet
       const restarted = this.#pid !== state.run.pid;
       if (restarted) this.#begin(state.run);
       const moved = restarted || state.run.epoch !== this.state.run.epoch;

@@ -61,15 +61,17 @@ export class Rounds extends Component {
   }
 
   render({ live }) {
-    const { rounds } = live.state;
+    const rounds = live.state.rounds ?? [];
     const peers = new Map(live.state.peers.map((peer) => [peer.id, peer]));
     const sum = (round) => PHASES.reduce((all, phase) => all + (round[`${phase}_s`] ?? 0), 0);
-    const longest = Math.max(0, ...rounds.map(sum));
+    // nine of ten fit their bar: one stuck round must not make all others invisible
+    const longest = rounds.map(sum).sort((a, b) => a - b)[Math.floor(0.9 * (rounds.length - 1))] ?? 0;
     return html`<section class="card" aria-labelledby="rounds"><header><h2 id="rounds">Rounds</h2>
       <p class="legend">${PHASES.map((phase) => html`<span><i class=${phase}></i>${phase}</span>`)}</p></header>
       <table class="rows rounds"><thead><tr>${TITLES.map((title, at) => html`<th scope="col"
         title=${HINTS[title]} class=${NUMBERS.includes(at) ? 'n' : ''}>${title}</th>`)}</tr></thead>
         <tbody>${rounds.map((round) => this.row(round, peers, longest))}</tbody></table>
-      ${rounds.length === 0 && html`<p class="none">no round has been told yet</p>`}</section>`;
+      ${rounds.length === 0 && html`<p class="none">${live.state.rounds === null ? 'asking the node'
+        : 'no round has been told yet'}</p>`}</section>`;
   }
 }

@@ -227,6 +227,25 @@ TEST_CASE("api: the state tells where the events go on, and health whether the d
   CHECK(fixture.routes.streams.contains("/api/v1/events"));
 }
 
+TEST_CASE("api: the state shows as many rounds as are asked for, the newest first") {
+  Fixture fixture;
+  for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {
+    RoundView round;
+    round.epoch = epoch;
+    fixture.rounds.add(round);
+  }
+  const auto epochs = [&](const std::map<std::string, std::string>& query) {
+    std::vector<std::uint64_t> out;
+    const auto state = nlohmann::json::parse(fixture.get("/api/v1/state", query).body);
+    for (const auto& round : state["rounds"]) out.push_back(round["epoch"]);
+    return out;
+  };
+  CHECK(epochs({}) == std::vector<std::uint64_t>{5, 4, 3, 2, 1});
+  CHECK(epochs({{"rounds", "2"}}) == std::vector<std::uint64_t>{5, 4});
+  CHECK(epochs({{"rounds", "0"}}).empty());
+  CHECK(epochs({{"rounds", "many"}}).size() == 5);
+}
+
 TEST_CASE("api: the history is columns of equal length, from where the reader is") {
   Fixture fixture;
   PeerId second;

@@ -25,10 +25,6 @@ void check_names(const NodeOptions& options) {
   }
   if (options.announce.size() > directory::kListenAddressesMax)
     throw Failure(ExitCode::usage, "too many addresses to announce", "give at most 8");
-  for (const net::Address& address : options.announce)
-    if (!net::is_numeric(address))
-      throw Failure(ExitCode::usage, fmt::format("cannot announce {}: others look up no names", address.host),
-                    "announce the numeric address that the name stands for");
 }
 
 void add_all(std::vector<Place>& places, const std::vector<PeerAddress>& addresses, Source source) {

@@ -40,13 +40,14 @@ struct NodeOptions {
   std::filesystem::path run_book;              ///< where joining adds the entry; empty: nowhere
 
   std::optional<net::Address> listen;  ///< none: [::]:4600, else 4601 to 4619, else any port
-  std::vector<net::Address> announce;  ///< where others may dial; empty: what dial-backs have proved
-  bool client = false;                 ///< listens nowhere
-  bool serve_directory = false;        ///< a bootstrap node: a server whatever its hash
-  std::filesystem::path allow_list;    ///< enforced where the manifest asks for one; empty: others do it
-  std::string role = "full";           ///< "full", "client", "auxiliary", "monitor", "coordinator"; for people
-  std::string name;                    ///< shown to others, at most 64 bytes
-  std::string software = "collab";     ///< program and version, at most 64 bytes
+  /// Where others may dial; empty: what dial-backs have proved. Names help in the manifest only, see net/address.hpp.
+  std::vector<net::Address> announce;
+  bool client = false;               ///< listens nowhere
+  bool serve_directory = false;      ///< a bootstrap node: a server whatever its hash
+  std::filesystem::path allow_list;  ///< enforced where the manifest asks for one; empty: others do it
+  std::string role = "full";         ///< "full", "client", "auxiliary", "monitor", "coordinator"; for people
+  std::string name;                  ///< shown to others, at most 64 bytes
+  std::string software = "collab";   ///< program and version, at most 64 bytes
 
   std::uint16_t loopback_port = kDefaultPort;  ///< where a coordinator on this machine may be; 0: do not look
   std::optional<LanOptions> lan;               ///< real network only; none: neither ask nor answer there

@@ -91,8 +91,9 @@ matchmaking::MatchmakerOptions Member::matchmaker_options() const {
   };
   // what counts towards the begin is what is believed now; a weight has also the time until it is handed over
   out.samples_believed = [&tracker = context_.tracker](const PeerId& peer) { return tracker.samples_max(peer); };
-  out.weight_max = [&tracker = context_.tracker](const PeerId& peer) {
-    return tracker.samples_max(peer, kHandOverTime);
+  // who gathered while rounds failed has more than its records allow, and yet no lie in hand
+  out.weight_max = [&tracker = context_.tracker, target = options_.target_batch](const PeerId& peer) {
+    return std::max(target, tracker.samples_max(peer, kHandOverTime));
   };
   return out;
 }

@@ -210,10 +210,13 @@ double Tracker::samples() const {
 
 std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {
   if (peer == needs_.self) return std::numeric_limits<std::uint64_t>::max();
+  const std::size_t peers = std::max<std::size_t>(2, current_peers());
+  const std::uint64_t share = (options_.target_batch + peers - 1) / peers;
   const auto report = reports_.find(peer);
-  if (report == reports_.end()) return options_.target_batch / std::max<std::size_t>(2, current_peers());
+  if (report == reports_.end()) return share;
+  // late records must not keep an epoch from beginning: a share is believed of everybody
   const double most = report->second.samples_max(own_.epoch, needs_.clock.unix_ms() + to_ms(ahead));
-  return static_cast<std::uint64_t>(std::min(most, 0x1p53));
+  return std::max(share, static_cast<std::uint64_t>(std::min(most, 0x1p53)));
 }
 
 double Tracker::eta_of_others_s() const {

@@ -73,7 +73,7 @@ class Tracker {
   /// Samples of everybody for this peer's epoch.
   double samples() const;
   /// The most that `peer` can honestly have gathered for this peer's epoch in `ahead` from now; of who has no record,
-  /// an equal share of the target batch; of this peer, no bound.
+  /// an equal share of the target batch, and so much at least of everybody; of this peer, no bound.
   std::uint64_t samples_max(const PeerId& peer, Duration ahead = Duration(0)) const;
   /// Seconds until the target batch; infinite: unknown.
   double eta_s() const;

@@ -54,6 +54,8 @@ struct Optimizer::Inner {
 
   /// Throws `Failure(incompatible)` when the manifest asks for what is not here.
   epoch::MemberOptions member_options() const;
+  /// Throws Stopped.
+  void check_going_on() const;
   void start_member();
   void stop_member();
   void on_event(const epoch::MemberEvent& event);
@@ -105,6 +107,12 @@ epoch::MemberOptions Optimizer::Inner::member_options() const {
                   "the model that the run was founded with: same names, order and shapes");
   }
   return out;
+}
+
+void Optimizer::Inner::check_going_on() const {
+  if (parts.left) throw Stopped("this peer has left the run");
+  if (options.epochs_max > 0 && trainer.epoch() >= options.epochs_max)
+    throw Stopped(fmt::format("the run is over: it has {} epochs", options.epochs_max));
 }
 
 void Optimizer::Inner::start_member() {
@@ -175,8 +183,12 @@ StepResult Optimizer::Inner::take_result() {
 }
 
 Optimizer::Optimizer(Collaboration& run, torch::nn::Module& module, const OptimizerFactory& factory,
+                     OptimizerOptions options)
+    : Optimizer(run, named_parameters(module), factory, std::move(options)) {}
+
+Optimizer::Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const OptimizerFactory& factory,
                      OptimizerOptions options) {
-  auto stepper = std::make_unique<Stepper>(module, factory, options.stepper);
+  auto stepper = std::make_unique<Stepper>(std::move(tensors), factory, options.stepper);
   if (!run.started()) run.start();
   inner_ = std::make_unique<Inner>(run, std::move(stepper), std::move(options));
   (void)inner_->member_options();  // so that what does not fit is said here
@@ -211,7 +223,7 @@ bool Optimizer::join(const std::function<bool()>& waiting) {
 
 StepResult Optimizer::step(std::int64_t samples, double loss) {
   if (samples <= 0) throw Failure(ExitCode::usage, "Optimizer::step needs the number of samples", "step(batch.size())");
-  if (inner_->parts.left) throw Stopped("this peer has left the run");
+  inner_->check_going_on();
   if (!inner_->joined && !join()) throw Stopped("the run was not joined");
   const bool counted = inner_->trainer.add_microbatch(static_cast<std::uint64_t>(samples), loss);
   if (counted) {
@@ -229,7 +241,7 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
 }
 
 StepResult Optimizer::wait(Duration patience) {
-  if (inner_->parts.left) throw Stopped("this peer has left the run");
+  inner_->check_going_on();
   const std::uint64_t before = epoch();
   const auto stepped = [this, before] { return epoch() != before; };
   const TimePoint start = inner_->parts.runtime.clock().now();

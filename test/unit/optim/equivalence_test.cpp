@@ -151,7 +151,12 @@ Trace take_part(const std::filesystem::path& home, const std::string& address, c
   Toy toy;
   OptimizerOptions optimizer_options;
   optimizer_options.epochs_max = swarm.epochs;
-  Optimizer optimizer(run, toy.module(), lamb(lamb_options()), optimizer_options);
+  // the same whether one has a module or only its tensors
+  const auto made =
+      number % 2 == 0
+          ? std::make_unique<Optimizer>(run, toy.module(), lamb(lamb_options()), optimizer_options)
+          : std::make_unique<Optimizer>(run, named_parameters(toy.module()), lamb(lamb_options()), optimizer_options);
+  Optimizer& optimizer = *made;
   optimizer.join();
   Trace trace;
   while (optimizer.epoch() < swarm.epochs) {
@@ -162,6 +167,7 @@ Trace take_part(const std::filesystem::path& home, const std::string& address, c
     trace.losses.push_back(loss);
     trace.hashes.push_back(optimizer.parameter_hash());
   }
+  CHECK_THROWS_AS(optimizer.wait(std::chrono::seconds(1)), Stopped);  // the run is over
   const auto parameters = optimizer.stepper().parameters();
   trace.parameters.assign(parameters.begin(), parameters.end());
   return trace;

@@ -19,6 +19,8 @@ namespace collab::coordinator {
 namespace {
 
 constexpr Duration kLookPeriod = std::chrono::seconds(1);
+constexpr Duration kKeeperRetryMin = std::chrono::seconds(10);  // after a checkpoint that could not be kept; doubles
+constexpr Duration kKeeperRetryMax = std::chrono::minutes(10);
 constexpr Duration kDownloadTime = std::chrono::hours(1);
 constexpr std::size_t kTokenizerBytesMax = std::size_t(64) << 20U;
 
@@ -80,6 +82,12 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     throw Failure(ExitCode::incompatible, manifest.error().reason, "another --home, or --new-run in an empty one");
   manifest_ = std::move(*manifest);
   recipe_ = recipe_of(manifest_);
+  if (manifest_.admission == Admission::allow_list && options_.allow_list.empty()) {
+    // the peers rely on us: without the list everybody would be admitted
+    throw Failure(ExitCode::usage,
+                  fmt::format("\"{}\" admits a list of peers, and the list is missing", manifest_.run_id),
+                  "the same command with --allow FILE, peer ids one a line");
+  }
   runtime_.on_loop([&] {
     const node::NodeNeeds needs{
         runtime_.loop(), runtime_.workers(), runtime_.clock(), network_, random_.derive("node"), log_, metrics_};
@@ -218,12 +226,15 @@ void Host::read_reports(std::uint64_t epoch) {
 Task<> Host::keep_checkpoints() {
   const auto kept = checkpoints_->epochs();
   std::uint64_t last = kept.empty() ? 0 : kept.back();
+  Duration pause = kLookPeriod;
   while (options_.checkpoint_every > 0) {
-    co_await runtime_.clock().sleep_until(runtime_.clock().now() + kLookPeriod);
+    co_await runtime_.clock().sleep_until(runtime_.clock().now() + pause);
     const auto epoch = tracker_->global_epoch();
     if (!epoch || *epoch < last + options_.checkpoint_every) continue;
     const bool saved = co_await save_checkpoint(*epoch);
     if (saved) last = checkpoints_->epochs().back();
+    // every try costs donors an upload: a disk that is full stays so for a while
+    pause = saved ? kLookPeriod : std::clamp<Duration>(2 * pause, kKeeperRetryMin, kKeeperRetryMax);
   }
 }
 

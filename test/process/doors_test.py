@@ -177,6 +177,9 @@ def not_admitted(folder):
     ends(4, peer_words(known, OPEN.at, run=f'{RUN}#{closed.events[0]["key"]}'), 'key')
     stopped = closed.stop()
     assert stopped == 0, stopped
+    # whoever serves it again without the list would admit everybody
+    ends(2, [COORDINATOR, '--run-id', RUN, '--home', folder / 'closed', '--listen', '127.0.0.1:0', '--dashboard', 'off',
+             '--no-lan'], '--allow FILE')
 
 
 def incompatible(folder):

@@ -75,14 +75,16 @@ export class Peers extends Component {
   }
 
   render({ live }, state) {
-    const { peers, run } = live.state;
+    const { peers } = live.state;
+    // not the run's rate: that counts the peers of one epoch, and records of two epochs meet here
+    const everybody = peers.reduce((sum, peer) => sum + (peer.samples_per_s ?? 0), 0);
     const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
     const shown = sorted(peers.filter((peer) => matches(peer, words)), state);
     return html`<section class="card" aria-labelledby="peers"><header><h2 id="peers">Peers</h2>
       ${this.tools(shown.length, peers.length)}</header>
       <table class="rows peers"><thead><tr>${COLUMNS.map((column) => this.head(column))}</tr></thead>
         <tbody>${shown.map((peer) => html`<tr key=${peer.id}>${COLUMNS.map((column) => html`<td
-          data-title=${column.title} class=${column.text ? '' : 'n'}>${column.show(peer, run.samples_per_s)}</td>`)}</tr>`)}
+          data-title=${column.title} class=${column.text ? '' : 'n'}>${column.show(peer, everybody)}</td>`)}</tr>`)}
         </tbody></table>
       ${shown.length === 0 && html`<p class="none">${peers.length === 0 ? 'nobody is here yet' : 'nobody matches'}</p>`}
     </section>`;

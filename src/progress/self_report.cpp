@@ -70,7 +70,10 @@ void SelfReport::take(const Record& told, std::uint64_t sequence, std::int64_t d
 double SelfReport::rate_after(double told, double seconds, const Yardstick& yardstick) const {
   if (told < rate_) return std::max(told, rate_ * std::exp2(-seconds / kHalfLifeSeconds));
   const double risen = rate_ * std::pow(kGrowthMax, seconds / kRiseSeconds);
-  return std::min(told, std::max(risen, yardstick.samples_per_s));
+  // who waits while the only other one computes has nothing to measure it by; from 0 no factor leads anywhere
+  const double least =
+      yardstick.samples_per_s > 0 ? yardstick.samples_per_s : static_cast<double>(yardstick.share);  // of a second
+  return std::min(told, std::max(risen, least));
 }
 
 /// By our clock, and never in the future. A first record may be an old one, so its date is taken as it is.

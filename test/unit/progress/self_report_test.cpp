@@ -65,6 +65,18 @@ TEST_CASE("self-report: who computes in bursts and shows no rate may bring a sha
   }
 }
 
+TEST_CASE("self-report: a peer that waits comes to believe the only other one, which computes") {
+  Told told;
+  told.record.samples_per_s = 0;
+  told.at(0, 0);
+  told.yardstick = {0, kMicrobatch, 64, false};  // we compute no more
+  told.record.samples_per_s = 500;
+  told.at(500, 208);
+  CHECK(told.believed() < 208);
+  // it has paused because it is full, and tells the same from now on
+  CHECK(told.report.samples_max(0, kStart + 2500) >= 128);
+}
+
 TEST_CASE("self-report: a lie counts as what a peer like the others would have, and its growth is bounded too") {
   Told told;
   told.record.samples_per_s = 1e9;

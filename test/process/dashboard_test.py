@@ -4,14 +4,14 @@
 A real server with a made-up swarm (dashboard_probe), driven over the DevTools protocol. Skipped where there is no
 Chromium: tools/setup --browser.
 """
-import json, os, pathlib, shutil, subprocess, sys, tempfile, threading, time, unittest
+import json, os, pathlib, shutil, statistics, subprocess, sys, tempfile, threading, time, unittest
 
 PROBE = sys.argv[1]
 PICTURES = pathlib.Path(sys.argv[3]) if sys.argv[2:3] == ['--pictures'] else None
 SIZES = {'narrow': (360, 640), 'wide': (1440, 900)}
 PAGES = ['run', 'peers', 'rounds']
 PATIENCE_S = 30
-TRIES = 5  # for what has to be quick: the best of them counts, since the machine may be at other work
+TRIES = 5  # of what has to be quick: their median counts
 SKIPPED = 77  # what meson takes for a skip
 BROWSERS = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome']
 
@@ -306,8 +306,8 @@ class Dashboard(unittest.TestCase):
             seen.append(page.wait(f'document.querySelector(".events").innerText.includes("thing {number}")'))
             probe.tell('epoch')
             counted.append(page.wait(f'document.querySelector("[data-test=epoch]").textContent === "1,2{12 + number}"'))
-        self.assertLess(min(seen), 1)
-        self.assertLess(min(counted), 2)
+        self.assertLess(statistics.median(seen), 1)
+        self.assertLess(statistics.median(counted), 2)
 
     def test_nothing_jumps_while_the_run_goes_on(self):
         probe = self.start(4)
@@ -373,10 +373,8 @@ class Dashboard(unittest.TestCase):
             probe.tell('open')
             recovered.append(page.wait('document.querySelector("[data-test=link]").className.includes("good") && '
                                        f'document.querySelector(".events").innerText.includes("said {number} while")'))
-            if max(shown[-1], recovered[-1]) < 5:
-                break
-        self.assertLess(min(shown), 5)
-        self.assertLess(min(recovered), 5)
+        self.assertLess(statistics.median(shown), 5)
+        self.assertLess(statistics.median(recovered), 5)
         said = page.value('document.querySelector(".events").innerText.split("said 1 while").length')
         self.assertEqual((said, page.value('window.kept')), (2, True), 'once, and the page was not loaded anew')
 

@@ -21,6 +21,7 @@ OverheadOrder overhead_order(const node::Config& config) {
   order.data = config.text("data");
   order.target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
   order.steps = static_cast<std::uint64_t>(config.number("steps"));
+  order.casts = static_cast<std::uint64_t>(config.number("casts"));
   order.slices = static_cast<std::uint64_t>(config.number("slices"));
   order.threads = static_cast<unsigned>(config.number("threads"));
   order.log_level = config.text("log-level");

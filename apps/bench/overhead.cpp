@@ -29,8 +29,8 @@ double samples_per_cpu_s(const Slice& slice) {
 }
 
 template <class Bare, class With, class Rate>
-Sides alternate(const char* what, std::uint64_t slices, const Bare& bare, const With& with, const Rate& rate) {
-  Sides sides;
+void alternate(const char* what, std::uint64_t slices, const Bare& bare, const With& with, const Rate& rate,
+               Sides& sides) {
   for (std::uint64_t i = 0; i <= slices; ++i) {
     const Slice without = bare(i);
     const Slice together = with(i);
@@ -42,7 +42,6 @@ Sides alternate(const char* what, std::uint64_t slices, const Bare& bare, const 
     sides.cpu_ratios.push_back(samples_per_cpu_s(together) / samples_per_cpu_s(without));
     sides.slices.push_back(together);
   }
-  return sides;
 }
 
 std::uint64_t committed(const Slice& slice) {
@@ -57,22 +56,21 @@ struct Figures {
   Sides two;
 };
 
-Figures measure(const OverheadOrder& order, int stop) {
-  Figures figures;
-  figures.load_before = load();
-  fmt::print(stderr, "founding a run of preset {} on this machine\n", order.preset);
+/// With processes of its own: where the kernel puts a process and its memory makes it some percent faster or slower
+/// than its twin for as long as it lives.
+void measure_cast(const OverheadOrder& order, int stop, Figures& figures) {
   Training training({order.preset, order.data, order.target_batch, order.threads, order.log_level, stop});
   const std::size_t bare = training.add_bare();
   const std::size_t peer = training.add_peer();
   const std::uint64_t samples = order.steps * order.target_batch;  // of a slice
-  figures.one = alternate(
+  alternate(
       "one peer", order.slices, [&](std::uint64_t i) { return training.train({bare}, i * samples, samples); },
       [&](std::uint64_t i) { return training.train({peer}, i * samples, samples); },
-      [](const Slice& slice) { return slice.own_samples_per_s; });
+      [](const Slice& slice) { return slice.own_samples_per_s; }, figures.one);
   const std::size_t second_bare = training.add_bare();
   const std::size_t second_peer = training.add_peer();
   const std::uint64_t half = (samples + 1) / 2;
-  figures.two = alternate(
+  alternate(
       "two peers", order.slices,
       [&](std::uint64_t i) {
         return training.train({bare, second_bare}, i * samples, half);
@@ -80,7 +78,16 @@ Figures measure(const OverheadOrder& order, int stop) {
       [&](std::uint64_t i) {
         return training.train({peer, second_peer}, i * samples, half, order.steps);
       },
-      [](const Slice& slice) { return static_cast<double>(committed(slice)) / slice.seconds; });
+      [](const Slice& slice) { return static_cast<double>(committed(slice)) / slice.seconds; }, figures.two);
+}
+
+Figures measure(const OverheadOrder& order, int stop) {
+  Figures figures;
+  figures.load_before = load();
+  for (std::uint64_t cast = 1; cast <= order.casts; ++cast) {
+    fmt::print(stderr, "founding run {} of {}, preset {}, on this machine\n", cast, order.casts, order.preset);
+    measure_cast(order, stop, figures);
+  }
   return figures;
 }
 
@@ -97,8 +104,9 @@ void add_rates(json& out, const std::string& bare, const std::string& with, cons
 }
 
 json to_json(const OverheadOrder& order, const Figures& figures) {
-  json out = {{"bench", "overhead"},      {"preset", order.preset}, {"target_batch", order.target_batch},
-              {"threads", order.threads}, {"slices", order.slices}, {"steps_per_slice", order.steps}};
+  json out = {{"bench", "overhead"},           {"preset", order.preset}, {"target_batch", order.target_batch},
+              {"threads", order.threads},      {"casts", order.casts},   {"slices", order.slices},
+              {"steps_per_slice", order.steps}};
   add_rates(out, "bare", "wrapped", figures.one);
   add_rates(out, "two_bare", "two_peers", figures.two);
   std::uint64_t steps = 0;
@@ -138,9 +146,9 @@ void print_table(const json& figures) {
                        100 * real(with + "_ratio_min"), 100 * real(with + "_ratio_max"),
                        100 * real(with + "_cpu_ratio_median"));
   };
-  fmt::print("overhead: preset {}, target batch {}, {} slices of {} steps, threads a process: {}\n",
-             figures.at("preset").get<std::string>(), whole("target_batch"), whole("slices"), whole("steps_per_slice"),
-             whole("threads"));
+  fmt::print("overhead: preset {}, target batch {}, {} casts with {} slices of {} steps, threads a process: {}\n",
+             figures.at("preset").get<std::string>(), whole("target_batch"), whole("casts"), whole("slices"),
+             whole("steps_per_slice"), whole("threads"));
   row("one peer", sides("bare", "wrapped"));
   row("two peers", sides("two_bare", "two_peers"));
   row("steps of two peers",

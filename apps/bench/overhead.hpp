@@ -10,15 +10,17 @@ struct OverheadOrder {
   std::string preset = "demo";
   std::string data;                  ///< folder of text; empty: what tools/setup unpacked
   std::uint64_t target_batch = 512;  ///< samples of a step
-  std::uint64_t steps = 3;           ///< in a slice
-  std::uint64_t slices = 5;          ///< of each kind that count, after one to warm up
+  std::uint64_t steps = 4;           ///< in a slice
+  std::uint64_t casts = 5;           ///< times that everything is done, each with new processes
+  std::uint64_t slices = 2;          ///< of each kind and cast that count, after one to warm up
   unsigned threads = 1;              ///< that compute, of each process
   std::string log_level = "warn";
   bool json = false;  ///< one line, else a table for people
 };
 
 /// Prints the figures; progress goes to stderr. Slices of both sides alternate, so that a machine with other work
-/// slows down both; what counts are ratios of neighbours. Two measurements:
+/// slows down both; what counts are ratios of neighbours. Two twin processes differ by some percent all their life, so
+/// the slices are spread over several casts of processes. Two measurements:
 ///   bare against wrapped: one process with the loop of a user without collab (the job's gradients added up, their mean
 ///     clipped, LAMB's step after each target batch) and one with the same loop around collab::optim::Optimizer, as the
 ///     only peer of a run, so that nothing is averaged. Both compute the same samples, `steps` target batches a slice.

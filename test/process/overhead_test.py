@@ -7,7 +7,7 @@ import json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time
 
 program, trainer = pathlib.Path(sys.argv[1]), sys.argv[2:3]
 WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
-FIELDS = {'bench', 'preset', 'target_batch', 'threads', 'slices', 'steps_per_slice', 'steps', 'samples', 'steps_expected',
+FIELDS = {'bench', 'preset', 'target_batch', 'threads', 'casts', 'slices', 'steps_per_slice', 'steps', 'samples', 'steps_expected',
           'handing_over_s', 'averaging_s', 'stepping_s', 'processors', 'load_before', 'load_after',
           'bare_samples_per_s', 'wrapped_samples_per_s', 'two_bare_samples_per_s', 'two_peers_samples_per_s',
           *(f'{side}_ratio_{what}' for side in ('wrapped', 'two_peers') for what in ('min', 'median', 'max')),
@@ -35,7 +35,7 @@ def without_a_trainer_it_says_so(folder):
 
 
 def every_step_is_taken(command, environment):
-    done = subprocess.run([*command, '--slices', '2', '--steps', '2', '--json'], capture_output=True, text=True, timeout=90,
+    done = subprocess.run([*command, '--casts', '2', '--slices', '1', '--steps', '2', '--json'], capture_output=True, text=True, timeout=90,
                           env=environment)
     assert done.returncode == 0, (done.returncode, done.stderr)
     figures = json.loads(done.stdout)

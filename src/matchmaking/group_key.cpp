@@ -40,11 +40,11 @@ std::uint64_t number(const Digest& digest) {
   return value;
 }
 
-/// Rank in the list sorted by H(grid id, peer id), written in the radices of dimensions 2 to d.
+/// Rank in the list sorted by H(grid id, seat), written in the radices of dimensions 2 to d.
 std::vector<Digits> first_digits(const Grid& grid, std::span<const PeerId> peers) {
   std::vector<std::pair<Digest, std::size_t>> places;
   for (std::size_t i = 0; i < peers.size(); ++i)
-    places.emplace_back(Hasher("collab grid place").add(grid.id).add(peers[i].key).finish(), i);
+    places.emplace_back(Hasher("collab grid place").add(grid.id).add(seat_of(peers[i])).finish(), i);
   std::sort(places.begin(), places.end());
   std::vector<Digits> digits(peers.size());
   for (std::size_t place = 0; place < places.size(); ++place) {
@@ -102,6 +102,12 @@ Result<> check_radices(std::span<const std::uint32_t> radices) {
   const auto bad = [](std::uint32_t radix) { return radix < 2 || radix > kGroupSizeMax; };
   if (std::any_of(radices.begin(), radices.end(), bad)) return Errc::bad_request;
   return {};
+}
+
+Seat seat_of(const PeerId& peer) noexcept {
+  Seat seat = 0;
+  for (std::size_t i = 0; i < sizeof(Seat); ++i) seat = seat << 8U | peer.key[i];
+  return seat;
 }
 
 Schedule::Schedule(const Grid& grid, std::vector<PeerId> peers, std::uint64_t epoch) : peers_(std::move(peers)) {

@@ -33,6 +33,10 @@ std::vector<std::uint32_t> radices_for(std::uint64_t peers, std::size_t group_si
 /// Errors: `bad_request` for no radix, more than kDimensionsMax, one under 2 or above kGroupSizeMax.
 Result<> check_radices(std::span<const std::uint32_t> radices);
 
+/// The first eight bytes of an id: enough to tell the peers of a run apart, and in the order of the ids.
+using Seat = std::uint64_t;
+Seat seat_of(const PeerId& peer) noexcept;
+
 /// A key's digits, oldest first.
 using Digits = std::vector<std::uint32_t>;
 

@@ -1,0 +1,179 @@
+#include "matchmaking/seating.hpp"
+
+#include "crypto/fields.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace collab::matchmaking {
+namespace {
+
+constexpr std::size_t kHeaderBytes = 8 + 1 + 4 * kDimensionsMax + 4 + 2 + 32;
+constexpr std::size_t kSeatsPerPiece = (directory::kValueBytesMax - kHeaderBytes) / sizeof(Seat);
+constexpr std::size_t kPiecesMax = (kSeatsMax + kSeatsPerPiece - 1) / kSeatsPerPiece;
+constexpr unsigned kSlots = 2;
+
+Digest id_of(const Seating& seating) {
+  Hasher hasher("collab grid");
+  hasher.add(seating.from);
+  for (const std::uint32_t radix : seating.radices) hasher.add(std::uint64_t(radix));
+  for (const Seat seat : seating.seats) hasher.add(seat);
+  return hasher.finish();
+}
+
+/// One piece, before it is known whether the others fit.
+struct Piece {
+  Seating seating;  // with the seats of this piece only
+  std::uint32_t seats = 0;
+  std::size_t index = 0;
+  Digest id{};
+};
+
+Result<Piece> decode_piece(std::span<const std::byte> bytes) {
+  FieldReader reader(bytes);
+  Piece piece;
+  piece.seating.from = reader.take<std::uint64_t>();
+  const auto radices = reader.take<std::uint8_t>();
+  if (radices > kDimensionsMax) return Errc::bad_request;
+  for (std::size_t i = 0; i < radices; ++i) piece.seating.radices.push_back(reader.take<std::uint32_t>());
+  piece.seats = reader.take<std::uint32_t>();
+  piece.index = reader.take<std::uint16_t>();
+  const auto id = reader.take_raw(sizeof(Digest));
+  if (piece.seats > kSeatsMax || piece.index >= kPiecesMax || id.size() != sizeof(Digest)) return Errc::bad_request;
+  std::transform(id.begin(), id.end(), piece.id.begin(), [](std::byte b) { return static_cast<unsigned char>(b); });
+  const std::size_t before = piece.index * kSeatsPerPiece;
+  if (before > piece.seats) return Errc::bad_request;
+  const std::size_t here = std::min<std::size_t>(kSeatsPerPiece, piece.seats - before);
+  for (std::size_t i = 0; i < here; ++i) piece.seating.seats.push_back(reader.take<std::uint64_t>());
+  if (const auto whole = reader.finish(); !whole) return whole.error();
+  return piece;
+}
+
+std::size_t pieces_for(std::size_t seats) {
+  return std::max<std::size_t>(1, (seats + kSeatsPerPiece - 1) / kSeatsPerPiece);
+}
+
+bool well_formed(const Seating& seating) {
+  if (seating.one_group()) return seating.radices.size() == 1 && seating.seats.empty();
+  if (!check_radices(seating.radices)) return false;
+  const auto rises = [](Seat a, Seat b) { return a >= b; };
+  return std::adjacent_find(seating.seats.begin(), seating.seats.end(), rises) == seating.seats.end();
+}
+
+/// The whole id where it is known, else the seat and zeros.
+PeerId whole_id(Seat seat, const std::map<Seat, PeerId>& known) {
+  const auto found = known.find(seat);
+  if (found != known.end()) return found->second;
+  PeerId id;
+  for (std::size_t i = 0; i < sizeof(Seat); ++i) id.key[i] = static_cast<unsigned char>(seat >> (8 * (7 - i)));
+  return id;
+}
+
+}  // namespace
+
+bool Seating::has(const PeerId& peer) const {
+  return std::binary_search(seats.begin(), seats.end(), seat_of(peer));
+}
+
+Grid Seating::grid() const {
+  return {id_of(*this), radices};
+}
+
+Schedule Seating::schedule(std::uint64_t epoch, const std::vector<PeerId>& known) const {
+  std::map<Seat, PeerId> by_seat;
+  for (const PeerId& peer : known) by_seat.emplace(seat_of(peer), peer);
+  std::vector<PeerId> peers;
+  for (const Seat seat : seats) peers.push_back(whole_id(seat, by_seat));
+  return {grid(), std::move(peers), epoch};
+}
+
+std::vector<Bytes> encode(const Seating& seating) {
+  assert(well_formed(seating) && seating.seats.size() <= kSeatsMax);
+  const Digest id = id_of(seating);
+  std::vector<Bytes> pieces;
+  for (std::size_t index = 0; index < pieces_for(seating.seats.size()); ++index) {
+    FieldWriter writer;
+    writer.add(seating.from).add(static_cast<std::uint8_t>(seating.radices.size()));
+    for (const std::uint32_t radix : seating.radices) writer.add(radix);
+    writer.add(static_cast<std::uint32_t>(seating.seats.size())).add(static_cast<std::uint16_t>(index));
+    writer.add_raw(std::as_bytes(std::span(id)));
+    const std::size_t end = std::min(seating.seats.size(), (index + 1) * kSeatsPerPiece);
+    for (std::size_t i = index * kSeatsPerPiece; i < end; ++i) writer.add(seating.seats[i]);
+    pieces.push_back(writer.finish());
+  }
+  return pieces;
+}
+
+Result<Seating> decode_seating(const std::vector<Bytes>& pieces) {
+  if (pieces.empty() || pieces.size() > kPiecesMax) return Errc::bad_request;
+  Seating whole;
+  Digest id{};
+  std::size_t seats_told = 0;
+  for (std::size_t index = 0; index < pieces.size(); ++index) {
+    auto piece = decode_piece(pieces[index]);
+    if (!piece) return piece.error();
+    if (piece->index != index || pieces.size() != pieces_for(piece->seats)) return Errc::bad_request;
+    auto& seats = piece->seating.seats;
+    if (index == 0) {
+      whole = std::move(piece->seating);
+      id = piece->id;
+      seats_told = piece->seats;
+    } else {
+      if (piece->id != id || piece->seats != seats_told) return Errc::bad_request;
+      whole.seats.insert(whole.seats.end(), seats.begin(), seats.end());
+    }
+  }
+  if (!well_formed(whole) || id_of(whole) != id) return Errc::bad_request;
+  return whole;
+}
+
+std::string seating_subkey(unsigned slot, std::size_t piece) {
+  assert(slot < kSlots);
+  return fmt::format("{}{:02}", slot == 0 ? 'a' : 'b', piece);
+}
+
+std::map<PeerId, std::vector<Seating>> read_seatings(const std::vector<directory::Record>& records) {
+  std::map<PeerId, std::map<std::string, Bytes>> by_owner;
+  for (const directory::Record& record : records) by_owner[record.owner][record.subkey] = record.value;
+  std::map<PeerId, std::vector<Seating>> whole;
+  for (const auto& [owner, values] : by_owner) {
+    for (unsigned slot = 0; slot < kSlots; ++slot) {
+      std::vector<Bytes> pieces;
+      for (std::size_t i = 0; i < kPiecesMax; ++i) {
+        const auto found = values.find(seating_subkey(slot, i));
+        if (found == values.end()) break;
+        pieces.push_back(found->second);
+      }
+      // a shorter seating leaves pieces of the longer one before it behind it, until they expire
+      if (!pieces.empty()) {
+        const auto first = decode_piece(pieces.front());
+        if (first) pieces.resize(std::min(pieces.size(), pieces_for(first->seats)));
+      }
+      auto seating = decode_seating(pieces);
+      if (seating) whole[owner].push_back(std::move(*seating));
+    }
+  }
+  return whole;
+}
+
+bool goes_before(const PeerId& writer, const PeerId& other, std::uint64_t from) {
+  const auto place = [from](const PeerId& peer) {
+    return Hasher("collab grid writer").add(from).add(peer.key).finish();
+  };
+  return place(writer) < place(other);
+}
+
+std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& present, std::uint64_t peers,
+                                          std::size_t group_size_max) {
+  if (present.size() < 2 || peers <= group_size_max) return radices_for(peers, group_size_max);
+  std::uint64_t cells = 1;
+  for (const std::uint32_t radix : present) cells *= radix;
+  const std::uint64_t largest = (peers * *std::max_element(present.begin(), present.end()) + cells - 1) / cells;
+  const bool fits = cells <= peers && 4 * peers <= 5 * cells && largest + (cells < peers ? 1 : 0) <= group_size_max;
+  return fits ? present : radices_for(peers, group_size_max);
+}
+
+}  // namespace collab::matchmaking

@@ -1,0 +1,140 @@
+#include "epoch/seating_keeper.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace collab::epoch {
+
+using matchmaking::Seating;
+
+namespace {
+
+constexpr std::uint64_t kEpochsNotice = 2;
+
+std::string radices_text(const Seating& seating) {
+  std::string text;
+  for (const std::uint32_t radix : seating.radices) text += (text.empty() ? "" : "x") + std::to_string(radix);
+  return seating.one_group() ? "one group" : text;
+}
+
+}  // namespace
+
+SeatingKeeper::SeatingKeeper(Needs needs, SeatingOptions options)
+    : needs_(std::move(needs)),
+      options_(std::move(options)),
+      watch_(needs_.directory.watch(std::string(matchmaking::kSeatingKey))),
+      changed_(needs_.loop) {}
+
+SeatingKeeper::~SeatingKeeper() = default;
+
+Task<> SeatingKeeper::run() {
+  for (;;) {
+    read(watch_->records());
+    co_await watch_->changed_until(needs_.clock.now() + options_.lifetime);
+  }
+}
+
+Task<Result<>> SeatingKeeper::look(TimePoint deadline) {
+  const auto records = co_await needs_.directory.get(std::string(matchmaking::kSeatingKey), deadline);
+  if (!records) co_return records.error();
+  read(*records);
+  co_return Result<>();
+}
+
+void SeatingKeeper::read(const std::vector<directory::Record>& records) {
+  for (const auto& [writer, seatings] : matchmaking::read_seatings(records))
+    for (const Seating& seating : seatings) consider(writer, seating);
+  forget_old();
+}
+
+void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
+  if (seating.from > epoch_ + options_.epochs_ahead_max) return;
+  const auto found = known_.find(seating.from);
+  if (found != known_.end()) {
+    if (found->second.seating == seating) return;
+    if (!matchmaking::goes_before(writer, found->second.writer, seating.from)) return;
+  }
+  known_.insert_or_assign(seating.from, Known{writer, seating});
+  needs_.log.info("grid.known", {{"from", seating.from},
+                                 {"grid", radices_text(seating)},
+                                 {"seats", seating.seats.size()},
+                                 {"writer", writer.short_text()}});
+  changed_.notify();
+}
+
+const Seating* SeatingKeeper::in_force(std::uint64_t epoch) const {
+  const auto after = known_.upper_bound(epoch);
+  return after == known_.begin() ? nullptr : &std::prev(after)->second.seating;
+}
+
+void SeatingKeeper::forget_old() {
+  const auto after = known_.upper_bound(epoch_);
+  if (after != known_.begin()) known_.erase(known_.begin(), std::prev(after));
+  for (unsigned slot = 0; slot < own_.size(); ++slot) {
+    const bool in_use = own_[slot].pieces > 0;
+    if (in_use && !known_.empty() && own_[slot].from < known_.begin()->first) withdraw(slot);
+  }
+}
+
+Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present) const {
+  Seating wanted;
+  const Seating* now = in_force(epoch_);
+  if (!options_.forced.empty()) {
+    wanted.radices = options_.forced;
+  } else {
+    wanted.radices = matchmaking::follow_radices(now == nullptr ? std::vector<std::uint32_t>() : now->radices,
+                                                 present.size(), options_.group_size_max);
+  }
+  if (wanted.one_group()) {
+    wanted.radices = {static_cast<std::uint32_t>(options_.group_size_max)};
+    return wanted;
+  }
+  for (const PeerId& peer : present) wanted.seats.push_back(matchmaking::seat_of(peer));
+  std::sort(wanted.seats.begin(), wanted.seats.end());
+  if (wanted.seats.size() > matchmaking::kSeatsMax) wanted.seats.resize(matchmaking::kSeatsMax);
+  return wanted;
+}
+
+bool SeatingKeeper::fits(const Seating& wanted) const {
+  const Seating* now = in_force(epoch_);
+  if (now == nullptr) return wanted.one_group();
+  return now->radices == wanted.radices && now->seats == wanted.seats;
+}
+
+void SeatingKeeper::at_epoch(const Now& now) {
+  epoch_ = now.epoch;
+  forget_old();
+  const bool planned = !known_.empty() && known_.rbegin()->first > epoch_;
+  Seating wanted = wanted_for(now.present);
+  if (planned || fits(wanted)) {
+    misfit_since_.reset();
+    return;
+  }
+  // who comes or goes is seen by all within an epoch; before that, writer and readers might not mean the same peers
+  if (!misfit_since_) misfit_since_ = epoch_;
+  if (*misfit_since_ == epoch_ || !now.my_turn) return;
+  const double notice = to_seconds(options_.notice) / std::max(to_seconds(now.last_epoch), 1e-3);
+  wanted.from = epoch_ + std::max(kEpochsNotice, static_cast<std::uint64_t>(std::ceil(notice)));
+  write(std::move(wanted));
+}
+
+void SeatingKeeper::write(Seating seating) {
+  const unsigned slot = own_[0].from <= own_[1].from ? 0 : 1;  // the other one may be in force
+  const auto pieces = matchmaking::encode(seating);
+  const std::size_t before = std::exchange(own_[slot], Slot{seating.from, pieces.size()}).pieces;
+  const std::string key(matchmaking::kSeatingKey);
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    needs_.directory.publish(key, matchmaking::seating_subkey(slot, i), pieces[i], options_.lifetime);
+  for (std::size_t i = pieces.size(); i < before; ++i)
+    needs_.directory.withdraw(key, matchmaking::seating_subkey(slot, i));
+  consider(needs_.self, seating);
+}
+
+void SeatingKeeper::withdraw(unsigned slot) {
+  const std::size_t pieces = std::exchange(own_[slot].pieces, 0);
+  for (std::size_t i = 0; i < pieces; ++i)
+    needs_.directory.withdraw(std::string(matchmaking::kSeatingKey), matchmaking::seating_subkey(slot, i));
+}
+
+}  // namespace collab::epoch

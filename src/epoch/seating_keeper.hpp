@@ -1,0 +1,91 @@
+#pragma once
+// The grid as this peer knows it: which seating is in force, and whether it is time to write another.
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/signal.hpp"
+#include "base/task.hpp"
+#include "directory/directory.hpp"
+#include "matchmaking/seating.hpp"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::epoch {
+
+struct SeatingOptions {
+  std::size_t group_size_max = 64;
+  std::vector<std::uint32_t> forced;             ///< radices; empty: they follow the number of peers
+  Duration notice = std::chrono::seconds(2);     ///< at least, and two epochs: from writing a seating to its begin
+  Duration lifetime = std::chrono::seconds(60);  ///< of a record that is not renewed
+  std::uint64_t epochs_ahead_max = 1'000'000;    ///< one that begins later is no honest writer's
+};
+
+/// Reads what the peers of a run write under kSeatingKey, and writes when it is its turn. As long as nobody ever wrote,
+/// everybody is in one group. Thread safety: none; belongs to the node's loop.
+class SeatingKeeper {
+ public:
+  struct Needs {
+    directory::Directory& directory;
+    Clock& clock;
+    Log& log;
+    PeerId self;
+    asio::any_io_executor loop;
+  };
+  SeatingKeeper(Needs needs, SeatingOptions options);
+  ~SeatingKeeper();
+
+  /// Until cancelled: follows the directory.
+  Task<> run();
+  /// Reads the directory at once, before the first epoch. Errors: `gone`, `late`.
+  Task<Result<>> look(TimePoint deadline);
+
+  /// What is true when this peer begins `epoch`.
+  struct Now {
+    std::uint64_t epoch = 0;
+    Duration last_epoch{};        ///< how long the one before took
+    std::vector<PeerId> present;  ///< who takes part, this peer included
+    bool my_turn = false;         ///< of all who are present, one has it in each epoch
+  };
+  /// Writes a seating when the one in force does not fit who is present, has not for an epoch, and it is our turn.
+  void at_epoch(const Now& now);
+
+  /// Null: one group of everybody. Valid until the next call of something here.
+  const matchmaking::Seating* in_force(std::uint64_t epoch) const;
+  /// Notified when another seating became known.
+  Signal& changed() noexcept { return changed_; }
+
+ private:
+  struct Known {
+    PeerId writer;
+    matchmaking::Seating seating;
+  };
+  struct Slot {
+    std::uint64_t from = 0;
+    std::size_t pieces = 0;
+  };
+
+  void read(const std::vector<directory::Record>& records);
+  void consider(const PeerId& writer, const matchmaking::Seating& seating);
+  bool fits(const matchmaking::Seating& wanted) const;
+  matchmaking::Seating wanted_for(const std::vector<PeerId>& present) const;
+  void write(matchmaking::Seating seating);
+  void withdraw(unsigned slot);
+  void forget_old();
+
+  Needs needs_;
+  SeatingOptions options_;
+  std::unique_ptr<directory::Watch> watch_;
+  std::map<std::uint64_t, Known> known_;  // by first epoch: the one in force and those to come
+  std::optional<std::uint64_t> misfit_since_;
+  std::uint64_t epoch_ = 0;
+  std::array<Slot, 2> own_;  // what this peer publishes
+  Signal changed_;
+};
+
+}  // namespace collab::epoch

@@ -1,0 +1,135 @@
+#include "epoch/seating_keeper.hpp"
+
+#include "support/notice_board.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "support/doctest.hpp"
+
+namespace collab::epoch {
+namespace {
+
+using namespace std::chrono_literals;
+using Radices = std::vector<std::uint32_t>;
+
+PeerId peer(unsigned char number) {
+  PeerId id;
+  id.key[0] = number;
+  return id;
+}
+
+/// Keepers of peers that all see each other's records 10 ms later, and say in step that an epoch began.
+class Peers {
+ public:
+  explicit Peers(std::size_t count, SeatingOptions given = small_groups()) : options_(std::move(given)) {
+    for (unsigned char i = 1; i <= count; ++i) add(i);
+  }
+  ~Peers() {
+    const auto stop = [this]() -> Task<> { co_await tasks_.stop(); };
+    world_.run(stop());
+  }
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+  static SeatingOptions small_groups() {
+    SeatingOptions options;
+    options.group_size_max = 4;
+    return options;
+  }
+
+  void add(unsigned char number) {
+    ids.push_back(peer(number));
+    keepers.push_back(std::make_unique<SeatingKeeper>(
+        SeatingKeeper::Needs{board_.view_of(ids.back()), world_.clock(), log_, ids.back(), world_.executor()},
+        options_));
+    tasks_.spawn("keeper", keepers.back()->run());
+  }
+  /// The last ones are not there any more, as far as the others can see.
+  void lose(std::size_t count) { ids.resize(ids.size() - count); }
+  /// Everybody sees everybody; the turn goes round.
+  void epoch(std::uint64_t number, Duration lasted = 1s) {
+    for (std::size_t i = 0; i < ids.size(); ++i) keepers[i]->at_epoch({number, lasted, ids, number % ids.size() == i});
+    settle();
+  }
+  void settle() {
+    const auto wait = [this]() -> Task<> { co_await world_.clock().sleep_until(world_.clock().now() + 100ms); };
+    world_.run(wait());
+  }
+  Radices in_force(std::size_t of, std::uint64_t epoch) const {
+    const auto* seating = keepers[of]->in_force(epoch);
+    return seating == nullptr ? Radices() : seating->radices;
+  }
+
+  std::vector<PeerId> ids;
+  std::vector<std::unique_ptr<SeatingKeeper>> keepers;
+
+ private:
+  SeatingOptions options_;
+  sim::Simulation world_;
+  Log log_;
+  test::NoticeBoard board_{world_, 10ms};
+  TaskGroup tasks_{world_.executor(), rethrow};
+};
+
+TEST_CASE("seating keeper: while one group holds everybody nothing is written") {
+  Peers peers(4);
+  for (std::uint64_t epoch = 1; epoch < 6; ++epoch) peers.epoch(epoch);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(peers.keepers[i]->in_force(6) == nullptr);
+}
+
+TEST_CASE(
+    "seating keeper: with more peers one of them writes, all read the same, and it holds from the epoch it names") {
+  Peers peers(12);
+  peers.epoch(1);
+  CHECK(peers.keepers[0]->in_force(100) == nullptr);  // seen for the first time
+  peers.epoch(2);
+  for (std::size_t i = 0; i < 12; ++i) {
+    CHECK(peers.in_force(i, 3).empty());
+    REQUIRE(peers.in_force(i, 4) == Radices{4, 3});
+    CHECK(*peers.keepers[i]->in_force(4) == *peers.keepers[0]->in_force(4));
+    for (const PeerId& id : peers.ids) CHECK(peers.keepers[i]->in_force(4)->has(id));
+  }
+  const auto written = *peers.keepers[0]->in_force(4);
+  for (std::uint64_t epoch = 3; epoch < 9; ++epoch) peers.epoch(epoch);
+  CHECK(*peers.keepers[0]->in_force(9) == written);  // it fits, so it stays
+}
+
+TEST_CASE("seating keeper: who comes gets a seat, who goes loses it, and few enough are one group again") {
+  Peers peers(12);
+  for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);
+  peers.add(100);
+  for (std::uint64_t epoch = 5; epoch < 9; ++epoch) peers.epoch(epoch);
+  for (std::size_t i = 0; i < 13; ++i) {
+    REQUIRE(peers.keepers[i]->in_force(8) != nullptr);
+    CHECK(peers.keepers[i]->in_force(8)->has(peer(100)));
+  }
+  peers.lose(10);
+  for (std::uint64_t epoch = 9; epoch < 13; ++epoch) peers.epoch(epoch);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(peers.keepers[i]->in_force(12)->one_group());
+}
+
+TEST_CASE("seating keeper: short epochs get notice by time, and a forced grid stays") {
+  SeatingOptions forced;
+  forced.forced = {4, 4};
+  Peers peers(16, forced);
+  peers.epoch(1, 100ms);
+  peers.epoch(2, 100ms);
+  CHECK(peers.in_force(3, 21).empty());
+  CHECK(peers.in_force(3, 22) == Radices{4, 4});
+}
+
+TEST_CASE("seating keeper: of two writers for one epoch all follow the same one") {
+  Peers peers(12);
+  peers.epoch(1);
+  for (std::size_t i = 0; i < 2; ++i) {
+    std::vector<PeerId> seen = peers.ids;
+    if (i == 1) seen.pop_back();  // it knows of one peer less
+    peers.keepers[i]->at_epoch({2, 1s, seen, true});
+  }
+  peers.epoch(3);
+  REQUIRE(peers.keepers[0]->in_force(4) != nullptr);
+  for (std::size_t i = 1; i < 12; ++i) CHECK(*peers.keepers[i]->in_force(4) == *peers.keepers[0]->in_force(4));
+}
+
+}  // namespace
+}  // namespace collab::epoch

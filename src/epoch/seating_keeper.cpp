@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace collab::epoch {
@@ -11,6 +12,8 @@ using matchmaking::Seating;
 namespace {
 
 constexpr std::uint64_t kEpochsNotice = 2;
+constexpr unsigned kMisfitsMin = 2;   // who comes or goes is seen by all within an epoch; before, views differ
+constexpr unsigned kFailuresMin = 2;  // then it does not wait for an epoch that may never come
 
 std::string radices_text(const Seating& seating) {
   std::string text;
@@ -50,13 +53,15 @@ void SeatingKeeper::read(const std::vector<directory::Record>& records) {
 
 void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
   if (seating.from > epoch_ + options_.epochs_ahead_max) return;
-  const auto found = known_.find(seating.from);
+  const Place place(seating.from, seating.revision);
+  const auto found = known_.find(place);
   if (found != known_.end()) {
     if (found->second.seating == seating) return;
     if (!matchmaking::goes_before(writer, found->second.writer, seating.from)) return;
   }
-  known_.insert_or_assign(seating.from, Known{writer, seating});
+  known_.insert_or_assign(place, Known{writer, seating});
   needs_.log.info("grid.known", {{"from", seating.from},
+                                 {"revision", seating.revision},
                                  {"grid", radices_text(seating)},
                                  {"seats", seating.seats.size()},
                                  {"writer", writer.short_text()}});
@@ -64,16 +69,16 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
 }
 
 const Seating* SeatingKeeper::in_force(std::uint64_t epoch) const {
-  const auto after = known_.upper_bound(epoch);
+  const auto after = known_.upper_bound({epoch, std::numeric_limits<std::uint32_t>::max()});
   return after == known_.begin() ? nullptr : &std::prev(after)->second.seating;
 }
 
 void SeatingKeeper::forget_old() {
-  const auto after = known_.upper_bound(epoch_);
+  const auto after = known_.upper_bound({epoch_, std::numeric_limits<std::uint32_t>::max()});
   if (after != known_.begin()) known_.erase(known_.begin(), std::prev(after));
   for (unsigned slot = 0; slot < own_.size(); ++slot) {
     const bool in_use = own_[slot].pieces > 0;
-    if (in_use && !known_.empty() && own_[slot].from < known_.begin()->first) withdraw(slot);
+    if (in_use && !known_.empty() && own_[slot].place < known_.begin()->first) withdraw(slot);
   }
 }
 
@@ -105,24 +110,27 @@ bool SeatingKeeper::fits(const Seating& wanted) const {
 void SeatingKeeper::at_epoch(const Now& now) {
   epoch_ = now.epoch;
   forget_old();
-  const bool planned = !known_.empty() && known_.rbegin()->first > epoch_;
+  const bool stuck = now.failures >= kFailuresMin;
+  const bool planned = !stuck && !known_.empty() && known_.rbegin()->first.first > epoch_;
   Seating wanted = wanted_for(now.present);
-  if (planned || fits(wanted)) {
-    misfit_since_.reset();
-    return;
+  misfits_ = planned || fits(wanted) ? 0 : misfits_ + 1;
+  if (misfits_ < (stuck ? 1 : kMisfitsMin) || !now.my_turn) return;
+  if (stuck) {
+    const Seating* present = in_force(epoch_);
+    wanted.from = epoch_;
+    wanted.revision = present != nullptr && present->from == epoch_ ? present->revision + 1 : 0;
+  } else {
+    const double notice = to_seconds(options_.notice) / std::max(to_seconds(now.last_epoch), 1e-3);
+    wanted.from = epoch_ + std::max(kEpochsNotice, static_cast<std::uint64_t>(std::ceil(notice)));
   }
-  // who comes or goes is seen by all within an epoch; before that, writer and readers might not mean the same peers
-  if (!misfit_since_) misfit_since_ = epoch_;
-  if (*misfit_since_ == epoch_ || !now.my_turn) return;
-  const double notice = to_seconds(options_.notice) / std::max(to_seconds(now.last_epoch), 1e-3);
-  wanted.from = epoch_ + std::max(kEpochsNotice, static_cast<std::uint64_t>(std::ceil(notice)));
+  misfits_ = 0;
   write(std::move(wanted));
 }
 
 void SeatingKeeper::write(Seating seating) {
-  const unsigned slot = own_[0].from <= own_[1].from ? 0 : 1;  // the other one may be in force
+  const unsigned slot = own_[0].place <= own_[1].place ? 0 : 1;  // the other one may be in force
   const auto pieces = matchmaking::encode(seating);
-  const std::size_t before = std::exchange(own_[slot], Slot{seating.from, pieces.size()}).pieces;
+  const std::size_t before = std::exchange(own_[slot], Slot{{seating.from, seating.revision}, pieces.size()}).pieces;
   const std::string key(matchmaking::kSeatingKey);
   for (std::size_t i = 0; i < pieces.size(); ++i)
     needs_.directory.publish(key, matchmaking::seating_subkey(slot, i), pieces[i], options_.lifetime);

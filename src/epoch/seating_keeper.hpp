@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace collab::epoch {
@@ -45,14 +45,16 @@ class SeatingKeeper {
   /// Reads the directory at once, before the first epoch. Errors: `gone`, `late`.
   Task<Result<>> look(TimePoint deadline);
 
-  /// What is true when this peer begins `epoch`.
+  /// What is true when this peer begins `epoch`, or a pass of it has failed.
   struct Now {
     std::uint64_t epoch = 0;
+    unsigned failures = 0;        ///< passes of it that failed in a row
     Duration last_epoch{};        ///< how long the one before took
     std::vector<PeerId> present;  ///< who takes part, this peer included
     bool my_turn = false;         ///< of all who are present, one has it in each epoch
   };
-  /// Writes a seating when the one in force does not fit who is present, has not for an epoch, and it is our turn.
+  /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
+  /// turn: for an epoch to come, or, when passes fail because of it, for the present one.
   void at_epoch(const Now& now);
 
   /// Null: one group of everybody. Valid until the next call of something here.
@@ -65,8 +67,9 @@ class SeatingKeeper {
     PeerId writer;
     matchmaking::Seating seating;
   };
+  using Place = std::pair<std::uint64_t, std::uint32_t>;  ///< first epoch and revision: the later counts
   struct Slot {
-    std::uint64_t from = 0;
+    Place place;
     std::size_t pieces = 0;
   };
 
@@ -81,8 +84,8 @@ class SeatingKeeper {
   Needs needs_;
   SeatingOptions options_;
   std::unique_ptr<directory::Watch> watch_;
-  std::map<std::uint64_t, Known> known_;  // by first epoch: the one in force and those to come
-  std::optional<std::uint64_t> misfit_since_;
+  std::map<Place, Known> known_;  // the one in force and those to come
+  unsigned misfits_ = 0;          // in a row
   std::uint64_t epoch_ = 0;
   std::array<Slot, 2> own_;  // what this peer publishes
   Signal changed_;

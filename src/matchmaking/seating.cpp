@@ -11,14 +11,14 @@
 namespace collab::matchmaking {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 8 + 1 + 4 * kDimensionsMax + 4 + 2 + 32;
+constexpr std::size_t kHeaderBytes = 8 + 4 + 1 + 4 * kDimensionsMax + 4 + 2 + 32;
 constexpr std::size_t kSeatsPerPiece = (directory::kValueBytesMax - kHeaderBytes) / sizeof(Seat);
 constexpr std::size_t kPiecesMax = (kSeatsMax + kSeatsPerPiece - 1) / kSeatsPerPiece;
 constexpr unsigned kSlots = 2;
 
 Digest id_of(const Seating& seating) {
   Hasher hasher("collab grid");
-  hasher.add(seating.from);
+  hasher.add(seating.from).add(std::uint64_t(seating.revision));
   for (const std::uint32_t radix : seating.radices) hasher.add(std::uint64_t(radix));
   for (const Seat seat : seating.seats) hasher.add(seat);
   return hasher.finish();
@@ -36,6 +36,7 @@ Result<Piece> decode_piece(std::span<const std::byte> bytes) {
   FieldReader reader(bytes);
   Piece piece;
   piece.seating.from = reader.take<std::uint64_t>();
+  piece.seating.revision = reader.take<std::uint32_t>();
   const auto radices = reader.take<std::uint8_t>();
   if (radices > kDimensionsMax) return Errc::bad_request;
   for (std::size_t i = 0; i < radices; ++i) piece.seating.radices.push_back(reader.take<std::uint32_t>());
@@ -96,7 +97,7 @@ std::vector<Bytes> encode(const Seating& seating) {
   std::vector<Bytes> pieces;
   for (std::size_t index = 0; index < pieces_for(seating.seats.size()); ++index) {
     FieldWriter writer;
-    writer.add(seating.from).add(static_cast<std::uint8_t>(seating.radices.size()));
+    writer.add(seating.from).add(seating.revision).add(static_cast<std::uint8_t>(seating.radices.size()));
     for (const std::uint32_t radix : seating.radices) writer.add(radix);
     writer.add(static_cast<std::uint32_t>(seating.seats.size())).add(static_cast<std::uint16_t>(index));
     writer.add_raw(std::as_bytes(std::span(id)));

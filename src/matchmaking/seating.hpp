@@ -18,6 +18,7 @@ inline constexpr std::size_t kSeatsMax = 4096;           ///< more do not fit wh
 
 struct Seating {
   std::uint64_t from = 0;              ///< its first epoch
+  std::uint32_t revision = 0;          ///< of several for one epoch the highest counts: passes on the others failed
   std::vector<std::uint32_t> radices;  ///< one: everybody is in one group, whoever sits where
   std::vector<Seat> seats;             ///< ascending, no two alike; none with one radix
 
@@ -40,7 +41,7 @@ std::string seating_subkey(unsigned slot, std::size_t piece);
 /// The whole ones among records under kSeatingKey. What is not whole, or not decoded, is left out.
 std::map<PeerId, std::vector<Seating>> read_seatings(const std::vector<directory::Record>& records);
 
-/// Of two for the same epoch: whose writer has the smaller place in that epoch. Pure, so all choose alike.
+/// Of two for the same epoch and revision: whose writer has the smaller place in that epoch. Pure, so all choose alike.
 bool goes_before(const PeerId& writer, const PeerId& other, std::uint64_t from);
 
 /// The radices for `peers` peers when `present` ones are in use: those for as long as every cell is filled, at most a

@@ -47,8 +47,9 @@ class Peers {
   /// The last ones are not there any more, as far as the others can see.
   void lose(std::size_t count) { ids.resize(ids.size() - count); }
   /// Everybody sees everybody; the turn goes round.
-  void epoch(std::uint64_t number, Duration lasted = 1s) {
-    for (std::size_t i = 0; i < ids.size(); ++i) keepers[i]->at_epoch({number, lasted, ids, number % ids.size() == i});
+  void epoch(std::uint64_t number, Duration lasted = 1s, unsigned failures = 0) {
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      keepers[i]->at_epoch({number, failures, lasted, ids, number % ids.size() == i});
     settle();
   }
   void settle() {
@@ -118,13 +119,28 @@ TEST_CASE("seating keeper: short epochs get notice by time, and a forced grid st
   CHECK(peers.in_force(3, 22) == Radices{4, 4});
 }
 
+TEST_CASE("seating keeper: when passes fail because of who is gone, the seating changes within the epoch") {
+  Peers peers(12);
+  for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);
+  peers.lose(2);
+  peers.epoch(5);
+  for (unsigned failures = 1; failures < 3; ++failures) peers.epoch(5, 1s, failures);
+  for (std::size_t i = 0; i < 10; ++i) {
+    REQUIRE(peers.keepers[i]->in_force(5) != nullptr);
+    CHECK(peers.keepers[i]->in_force(5)->seats.size() == 10);
+  }
+  peers.lose(1);
+  for (unsigned failures = 3; failures < 5; ++failures) peers.epoch(5, 1s, failures);
+  for (std::size_t i = 0; i < 9; ++i) CHECK(peers.keepers[i]->in_force(5)->seats.size() == 9);
+}
+
 TEST_CASE("seating keeper: of two writers for one epoch all follow the same one") {
   Peers peers(12);
   peers.epoch(1);
   for (std::size_t i = 0; i < 2; ++i) {
     std::vector<PeerId> seen = peers.ids;
     if (i == 1) seen.pop_back();  // it knows of one peer less
-    peers.keepers[i]->at_epoch({2, 1s, seen, true});
+    peers.keepers[i]->at_epoch({2, 0, 1s, seen, true});
   }
   peers.epoch(3);
   REQUIRE(peers.keepers[0]->in_force(4) != nullptr);

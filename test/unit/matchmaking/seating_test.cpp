@@ -23,7 +23,7 @@ std::vector<PeerId> peers(std::size_t count) {
 }
 
 Seating seating_of(const std::vector<PeerId>& all, std::vector<std::uint32_t> radices, std::uint64_t from = 7) {
-  Seating seating{from, std::move(radices), {}};
+  Seating seating{from, 0, std::move(radices), {}};
   for (const PeerId& one : all) seating.seats.push_back(seat_of(one));
   return seating;
 }
@@ -50,7 +50,7 @@ TEST_CASE("seating: pieces of any number of peers fit a record and make the same
     for (const Bytes& piece : pieces) CHECK(piece.size() <= directory::kValueBytesMax);
     CHECK(decode_seating(pieces).value() == seating);
   }
-  const Seating one{3, {9}, {}};
+  const Seating one{3, 2, {9}, {}};
   CHECK(decode_seating(encode(one)).value() == one);
 }
 
@@ -93,13 +93,13 @@ TEST_CASE("seating: readers see what is whole, of every writer, also beside what
   const Seating shorter = seating_of(peers(12), {4, 3}, 9);
   const auto newer = records_of(all[0], shorter, 0);
   records[0] = newer[0];
-  const auto next = records_of(all[0], Seating{20, {3}, {}}, 1);
+  const auto next = records_of(all[0], Seating{20, 1, {3}, {}}, 1);
   records.insert(records.end(), next.begin(), next.end());
   const auto other = records_of(all[1], seating_of(all, {17, 17}), 0);
   records.push_back(other[1]);  // not whole
   const auto found = read_seatings(records);
   REQUIRE(found.size() == 1);
-  CHECK(found.at(all[0]) == std::vector<Seating>{shorter, Seating{20, {3}, {}}});
+  CHECK(found.at(all[0]) == std::vector<Seating>{shorter, Seating{20, 1, {3}, {}}});
 }
 
 TEST_CASE("seating: of two writers everybody prefers the same one") {

@@ -47,7 +47,8 @@ Follower::Next Follower::on_time(const Links& links, TimePoint now, std::string_
   if (is_lost(link, asked_at_, now, patience)) return Next::strike;
   if (ask_again_at_) return now >= *ask_again_at_ ? Next::ask_again : Next::wait;
   why = "no answer";
-  return now - asked_at_ >= std::max(patience.absent_max, 4 * link.rtt) ? Next::strike : Next::wait;
+  const Duration limit = terms_.expects(*leader_) ? patience.expected_max : patience.absent_max;
+  return now - asked_at_ >= std::max(limit, 4 * link.rtt) ? Next::strike : Next::wait;
 }
 
 std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& begin) {
@@ -62,6 +63,10 @@ std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& 
   if (self.role != terms.options.role) return RefusalReason::bad_plan;
   if (self.incarnation != terms.options.incarnation) return RefusalReason::former_life;
   if (group->attempt > wanted.attempt + kAttemptsAhead) return RefusalReason::bad_plan;
+  const auto stranger = [&](const Member& member) {
+    return terms.foreseen() && member.id != terms.self && !terms.expects(member.id);
+  };
+  if (std::any_of(group->roster.begin(), group->roster.end(), stranger)) return RefusalReason::bad_plan;
   const auto beyond = [&](const Member& member) {
     return terms.weight_max() > 0 && member.weight_max > terms.weight_max();
   };

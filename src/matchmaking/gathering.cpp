@@ -13,12 +13,15 @@ Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, Tim
       leader_(terms_),
       follower_(terms_),
       own_samples_(start_.own_samples),
-      may_presume_(start_.direct && terms_.wanted.attempt == 0),
+      // in later rounds only a peer itself can tell with whom it committed the round before
+      may_presume_(start_.direct && terms_.wanted.attempt == 0 && terms_.wanted.round == 1),
       last_time_(now) {
   for (const PeerId& peer : carried_.distrusted) candidates_.strike(peer, "distrusted");
+  const auto stranger = [&](const Standing& one) { return terms_.foreseen() && !terms_.expects(one.id); };
+  std::erase_if(start_.last_group, stranger);
   const Sureness sureness = start_.direct ? Sureness::standing : Sureness::contact;
   for (const Standing& one : start_.last_group) candidates_.add({one.id, one.role != Role::client, sureness});
-  for (const Candidate& candidate : start_.candidates) candidates_.add(candidate);
+  for (const Candidate& candidate : start_.candidates) add_record(candidate);
   for (const auto& [id, role] : terms_.wanted.expected) candidates_.add({id, role != Role::client, Sureness::declared});
   leader_.on_samples_elsewhere(start_.samples_elsewhere);
   choose(now);
@@ -41,7 +44,7 @@ void Gathering::on_unreachable(const PeerId& peer, TimePoint now) {
 
 void Gathering::on_candidates(const std::vector<Candidate>& candidates, TimePoint now) {
   if (outcome_) return;
-  for (const Candidate& candidate : candidates) candidates_.add(candidate);
+  for (const Candidate& candidate : candidates) add_record(candidate);
   choose(now);
   maybe_begin(now);
 }
@@ -102,13 +105,17 @@ void Gathering::leave() {
   if (!outcome_) outcome_ = Result<Group>(NoGroup::left);
 }
 
+void Gathering::add_record(const Candidate& candidate) {
+  if (!terms_.foreseen() || terms_.expects(candidate.id)) candidates_.add(candidate);
+}
+
 // ---- choosing a side
 
 void Gathering::choose(TimePoint now) {
   if (outcome_) return;
   if (follower_.leader()) return hint();
   // a standing group does not run after old acquaintances, nor does a leader whom others trust
-  const bool settled = start_.direct || (leading_ && leader_.has_joined_followers());
+  const bool settled = start_.direct || terms_.foreseen() || (leading_ && leader_.has_joined_followers());
   const auto best = candidates_.smallest(settled ? Sureness::declared : Sureness::contact);
   if (best == terms_.self) {
     if (!leading_) lead(now);
@@ -207,7 +214,7 @@ void Gathering::on(const PeerId& from, const wire::Accepted& accepted, TimePoint
 
 void Gathering::on(const PeerId& from, const wire::Redirect& message, TimePoint now) {
   const PeerId named{message.leader};
-  if (named == terms_.self) return;
+  if (named == terms_.self || (terms_.foreseen() && !terms_.expects(named))) return;
   if (outcome_) {
     if (from != named) return;
     return *outcome_ ? refuse(from, RefusalReason::begun) : send(from, wire::Leave());
@@ -312,7 +319,9 @@ void Gathering::check_followers(TimePoint now) {
     const net::LinkState link = links_.state(id);
     const auto known = candidates_.known().find(id);
     const bool standing = known != candidates_.known().end() && known->second.sureness == Sureness::standing;
-    const Duration limit = standing ? std::max(patience.absent_max, 4 * link.rtt) : silence_limit(link, patience);
+    const Duration limit = terms_.expects(id) ? patience.expected_max
+                           : standing         ? std::max(patience.absent_max, 4 * link.rtt)
+                                              : silence_limit(link, patience);
     if (is_lost(link, since, now, patience)) {
       strike(id, "silent", now);
     } else if (now - since >= limit) {

@@ -80,6 +80,8 @@ class Gathering {
   void on(const PeerId&, const wire::Leave&, TimePoint);
   void on(const PeerId&, const wire::Begin&, TimePoint);
 
+  /// From the directory: whoever has no place in a foreseen group is not asked.
+  void add_record(const Candidate&);
   void choose(TimePoint now);
   void hint();
   void lead(TimePoint now);

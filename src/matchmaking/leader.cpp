@@ -33,6 +33,7 @@ std::optional<RefusalReason> unfit(const Terms& terms, const wire::Join& join) {
 std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Join& join, TimePoint now) {
   assert(from != terms_.self);
   if (const auto reason = unfit(terms_, join)) return reason;
+  if (terms_.foreseen() && !terms_.expects(from)) return RefusalReason::other_round;
   const auto known = members_.find(from);
   if (known == members_.end() && full()) return RefusalReason::full;
   if (known != members_.end() && join.incarnation < known->second.applicant.incarnation)

@@ -6,6 +6,7 @@
 #include "matchmaking/wire.hpp"
 #include "net/endpoint.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -50,6 +51,7 @@ struct Patience {
   Duration silence_min = std::chrono::milliseconds(500);  ///< or 4 x rtt if longer: then a silent peer is struck
   Duration ping_period = std::chrono::milliseconds(500);  ///< connections are this quiet in good health
   Duration absent_max = std::chrono::seconds(2);          ///< then a live peer that does not answer a Join is struck
+  Duration expected_max = std::chrono::seconds(5);        ///< the same of who is expected: its round before may be slow
   Duration ask_again = std::chrono::milliseconds(100);    ///< after a redirect to a peer that is struck here
   Duration blocked = std::chrono::milliseconds(350);      ///< own loop stood still for longer: nobody is struck for it
   unsigned redirects_max = 8;                             ///< of one search; then who redirects is struck
@@ -86,9 +88,9 @@ struct Wanted {
   std::uint64_t weight_max = 0;      ///< nobody brings more; 0: kTargetsPerPeer x target_samples, or no bound
   Digest previous{};                 ///< the group this peer committed with in the round before; zero in round 1
   std::uint32_t dropped = 0;         ///< the grid digit it dropped then
-  std::vector<Expected> expected;    ///< who follows from the grid; the leader waits for them as if they had declared
-  std::size_t current_peers = 1;     ///< a group has more than half of so many senders; 1 on a grid of several groups
-  bool alone = false;                ///< the directory answers and shows nobody else: a group of one is the swarm
+  std::vector<Expected> expected;  ///< who follows from the grid: nobody else has a place in the group; empty: anybody
+  std::size_t current_peers = 1;   ///< a group has more than half of so many senders; 1 on a grid of several groups
+  bool alone = false;              ///< the directory answers and shows nobody else: a group of one is the swarm
   TimePoint deadline{};
 };
 
@@ -103,6 +105,12 @@ struct Terms {
   /// Nobody's weight may be more; 0: any.
   std::uint64_t weight_max() const {
     return wanted.weight_max > 0 ? wanted.weight_max : kTargetsPerPeer * wanted.target_samples;
+  }
+  /// The grid tells who comes, so nobody needs to be looked for.
+  bool foreseen() const { return !wanted.expected.empty(); }
+  bool expects(const PeerId& peer) const {
+    const auto is_peer = [&](const Expected& one) { return one.id == peer; };
+    return std::any_of(wanted.expected.begin(), wanted.expected.end(), is_peer);
   }
   Digest place_of(const PeerId& peer) const { return place(options.key, wanted.epoch, wanted.round, peer); }
 };

@@ -106,4 +106,29 @@ TEST_CASE("follower: each reason to refuse a Begin") {
   CHECK(answer([](wire::Begin& b) { b.weights[0] = kTargetsPerPeer * kTarget + 1; }) == RefusalReason::weight_refused);
 }
 
+TEST_CASE("follower: a Begin with somebody whom the grid does not send is no plan") {
+  Terms terms = terms_of(2);
+  terms.wanted.current_peers = 1;
+  terms.wanted.expected = {{peer(1), Role::node}};
+  CHECK(reason_of(terms, begin_for(2)) == RefusalReason(0));
+  terms.wanted.expected = {{peer(5), Role::node}};
+  CHECK(reason_of(terms, begin_for(2)) == RefusalReason::bad_plan);
+}
+
+TEST_CASE("follower: an expected leader may be slow to come, a dead one may not") {
+  Terms terms = terms_of(2);
+  terms.wanted.expected = {{peer(1), Role::node}};
+  FakeLinks world;
+  Follower follower(terms);
+  (void)follower.ask(peer(1), 0, kStart);
+  std::string_view why;
+  world.now = kStart + 4900ms;
+  CHECK(follower.on_time(world.links(), world.now, why) == Next::wait);
+  world.now = kStart + 5s;
+  CHECK(follower.on_time(world.links(), world.now, why) == Next::strike);
+  world.dead.insert(peer(1));
+  world.now = kStart + 2s;
+  CHECK(follower.on_time(world.links(), world.now, why) == Next::strike);
+}
+
 }  // namespace collab::matchmaking

@@ -226,4 +226,38 @@ TEST_CASE("gathering: when the own loop stood still nobody is struck for the sil
   CHECK(follower.gathering.leading());
 }
 
+TEST_CASE(
+    "gathering: in later rounds of a pass nobody is presumed, for only a peer knows its group of the round before") {
+  Start start;
+  start.direct = true;
+  start.own_samples = kTarget;
+  start.last_group = {{peer(kPlaces[1]), Role::node}, {peer(kPlaces[2]), Role::node}};
+  Terms terms = terms_of(kPlaces[0]);
+  terms.wanted.round = 2;
+  FakeLinks world;
+  const Gathering second(terms, world.links(), start, {}, kStart);
+  CHECK(!second.outcome());
+}
+
+TEST_CASE("gathering: on a grid it waits for who lives and is expected, and asks nobody else") {
+  Terms terms = terms_of(kPlaces[1], 1);
+  terms.wanted.expected = {{peer(kPlaces[2]), Role::node}, {peer(kPlaces[3]), Role::node}};
+  Start start = knowing({kPlaces[0]});  // a smaller place, but of another cell
+  start.own_samples = kTarget;
+  start.last_group = {{peer(kPlaces[4]), Role::node}};
+  start.direct = true;
+  FakeLinks world;
+  Gathering leader(terms, world.links(), start, {}, kStart);
+  CHECK(leader.leading());
+  leader.on_message(peer(kPlaces[2]), wire::Header(redirect_to(kPlaces[0])), kStart);
+  leader.on_message(peer(kPlaces[2]), wire::Header(join_of(kPlaces[2], 0)), kStart);
+  CHECK(leader.leading());
+  for (world.now = kStart; world.now < kStart + 4s; world.now += 100ms) leader.on_time(world.now);
+  CHECK(!leader.outcome());
+  world.dead.insert(peer(kPlaces[3]));
+  leader.on_time(world.now);
+  REQUIRE(leader.outcome());
+  CHECK(leader.outcome()->value().roster.size() == 2);
+}
+
 }  // namespace collab::matchmaking

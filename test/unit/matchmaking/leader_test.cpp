@@ -118,4 +118,13 @@ TEST_CASE("leader: alone it begins only when its peer is the whole swarm and nob
   CHECK(leader.begin(kTarget, false, kStart)->roster.size() == 1);
 }
 
+TEST_CASE("leader: on a grid nobody has a place but who is expected") {
+  Terms terms = terms_of(1, 1);
+  terms.wanted.expected = {{peer(2), Role::node}};
+  Leader leader(terms);
+  CHECK(leader.on_join(peer(3), join_of(3, kTarget), kStart) == RefusalReason::other_round);
+  CHECK(!leader.on_join(peer(2), join_of(2, kTarget), kStart));
+  CHECK(leader.begin(0, false, kStart)->roster.size() == 2);
+}
+
 }  // namespace collab::matchmaking

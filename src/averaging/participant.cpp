@@ -28,6 +28,13 @@ void append(std::vector<WeightRun>& runs, Range range, const SegmentResult::Chun
   }
 }
 
+/// Everybody whose values these parts are: members of one previous group hold the same.
+Ranks spoken_for(Ranks senders, const Members& members) {
+  Ranks ranks = 0;
+  for (; senders != 0; senders &= senders - 1) ranks |= members.previous[first(senders)];
+  return ranks;
+}
+
 }  // namespace
 
 Participant::Participant(Setup setup)
@@ -229,16 +236,18 @@ void Participant::describe(RoundReport& report) const {
     if (result == nullptr) continue;  // an auxiliary holds its own only
     const Rank name = shape_->members.segments[index];
     Ranks senders = ~Ranks(0);
+    Ranks covered = ~Ranks(0);
     for (std::size_t i = 0; i < result->chunks().size(); ++i) {
       const auto& chunk = result->chunks()[i];
       const Range range = shape_->partition.chunk(name, i);
       senders &= chunk.senders;
+      covered &= spoken_for(chunk.senders, shape_->members);
       for (Ranks rest = chunk.senders; rest != 0; rest &= rest - 1)
         report.peers[first(rest)].counted +=
             static_cast<double>(range.size) / static_cast<double>(shape_->partition.length());
       append(report.weight_runs, range, chunk);
     }
-    report.segments.push_back({commit_.plan()[index].owner, senders, result->weight()});
+    report.segments.push_back({commit_.plan()[index].owner, senders, covered, result->weight()});
     report.weight = std::min(report.weight, result->weight());
   }
   if (report.segments.empty()) report.weight = 0;

@@ -36,6 +36,7 @@ struct PeerReport {
 struct SegmentReport {
   Rank owner = 0;            ///< who reduced or served it in the last view
   Ranks senders = 0;         ///< whose parts are in all of it
+  Ranks spoken_for = 0;      ///< whose values are in all of it, by a part of their own or of their previous group
   std::uint64_t weight = 0;  ///< the smallest of its chunks
 };
 

@@ -48,6 +48,7 @@ class Schedule {
 
   std::uint32_t rounds() const noexcept { return static_cast<std::uint32_t>(places_.size()); }
   bool contains(const PeerId& peer) const { return index_of(peer).has_value(); }
+  std::size_t peers() const noexcept { return peers_.size(); }
   /// Of a peer of the list, in `round` (from 1).
   const Digits& digits(const PeerId& peer, std::uint32_t round) const;
   /// The digit that it dropped after the round before: orders the sums of this one. 0 in round 1.

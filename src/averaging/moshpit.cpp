@@ -1,0 +1,255 @@
+#include "averaging/moshpit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <utility>
+
+namespace collab::averaging {
+namespace {
+
+using matchmaking::Group;
+using matchmaking::Matchmaker;
+using matchmaking::Wanted;
+
+/// A sum of 64 such weights fits into a word.
+constexpr std::uint64_t kWeightSumMax = std::uint64_t(1) << 57U;
+
+/// Rounds have keys of their own: the same digits mean other cells in each.
+std::string key_of(const std::string& bundle, std::uint32_t round, const Pass& pass, const PeerId& self) {
+  return matchmaking::key_text(fmt::format("{}.{}", bundle, round), pass.grid, pass.schedule->digits(self, round));
+}
+
+/// Ranks whose signed Hold proves that they have the result.
+std::uint64_t holders(const Outcome& outcome) {
+  std::uint64_t mask = 0;
+  for (const auto& hold : outcome.proof->proof().holds) mask |= std::uint64_t(1) << hold.rank;
+  return mask;
+}
+
+}  // namespace
+
+/// What a peer carries from round to round.
+struct Moshpit::Progress {
+  std::vector<float> values;
+  Weights weights;
+  Digest previous{};
+  PassOutcome outcome;
+  PassReport& report;
+
+  void only_receive() {
+    weights = 0;
+    previous = {};
+  }
+};
+
+Moshpit::Moshpit(Context context, matchmaking::Context searches, const CodecMap& codecs, MoshpitOptions options)
+    : context_(context), searches_(searches), codecs_(codecs), options_(std::move(options)) {}
+
+Moshpit::~Moshpit() = default;
+
+void Moshpit::samples(std::uint64_t epoch, std::uint64_t own_total) {
+  if (!matchmakers_.empty()) matchmakers_.front()->samples(epoch, own_total);
+}
+
+void Moshpit::samples_elsewhere(std::uint64_t total) {
+  if (!matchmakers_.empty()) matchmakers_.front()->samples_elsewhere(total);
+}
+
+void Moshpit::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s) {
+  up_bytes_per_s_ = up_bytes_per_s;
+  down_bytes_per_s_ = down_bytes_per_s;
+  for (const auto& matchmaker : matchmakers_) matchmaker->bandwidth(up_bytes_per_s, down_bytes_per_s);
+}
+
+bool Moshpit::fits(const Pass& pass) const {
+  const PeerId& self = context_.identity.id();
+  if (!pass.schedule || pass.schedule->rounds() != pass.grid.rounds() || pass.schedule->rounds() == 0) return false;
+  if (!pass.schedule->contains(self)) return false;
+  for (std::uint32_t round = 1; round <= pass.schedule->rounds(); ++round) {
+    const std::size_t cell = pass.schedule->group(self, round).size();
+    if (cell < 2 || cell > matchmaking::kGroupSizeMax) return false;
+  }
+  return true;
+}
+
+/// The weight behind a voice of a later round: at most that of everybody.
+std::uint64_t Moshpit::weight_sum_max() const {
+  const Pass& pass = *pass_;
+  const std::uint64_t each = pass.weight_max > 0 ? pass.weight_max : matchmaking::kTargetsPerPeer * pass.target_samples;
+  const std::uint64_t peers = pass.schedule->peers();
+  return each == 0 || each > kWeightSumMax / peers ? kWeightSumMax : each * peers;
+}
+
+void Moshpit::make_matchmakers() {
+  const PeerId& self = context_.identity.id();
+  while (matchmakers_.size() < pass_->schedule->rounds()) {
+    const auto round = static_cast<std::uint32_t>(matchmakers_.size() + 1);
+    auto options = options_.matchmaking;
+    options.key = key_of(options_.bundle, round, *pass_, self);
+    if (round > 1) {
+      options.weight_max = [](const PeerId&) { return kWeightSumMax; };  // Wanted::weight_max is less
+      options.samples_believed = nullptr;
+    }
+    matchmakers_.push_back(std::make_unique<Matchmaker>(searches_, std::move(options)));
+    matchmakers_.back()->bandwidth(up_bytes_per_s_, down_bytes_per_s_);
+  }
+}
+
+Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
+  const Pass& pass = *pass_;
+  const PeerId& self = context_.identity.id();
+  Wanted wanted;
+  wanted.key = key_of(options_.bundle, round, pass, self);
+  wanted.epoch = pass.epoch;
+  wanted.round = round;
+  wanted.attempt = pass.attempt;
+  wanted.target_samples = round == 1 ? pass.target_samples : 0;
+  wanted.weight_min = round == pass.schedule->rounds() ? pass.weight_min : 0;
+  wanted.weight_max = round == 1 ? pass.weight_max : weight_sum_max();
+  wanted.previous = progress.previous;
+  wanted.dropped = pass.schedule->dropped(self, round);
+  for (const PeerId& peer : pass.schedule->group(self, round)) {
+    ++wanted.current_peers;
+    if (peer == self) continue;
+    const auto role = pass.clients.contains(peer) ? matchmaking::Role::client : matchmaking::Role::node;
+    wanted.expected.push_back({peer, role});
+  }
+  wanted.current_peers = wanted.expected.size() + 1;
+  wanted.deadline = round == 1 ? pass.deadline : context_.clock.now() + options_.patience;
+  return wanted;
+}
+
+/// Whether its sums run in the grid's order, and whether who claims a common past has come from one cell, and the other
+/// way round: else this group ends with other bytes than its neighbours.
+bool Moshpit::as_foreseen(const Group& group) const {
+  const auto digit = [&](const matchmaking::Member& member) {
+    return pass_->schedule->dropped(member.id, group.round);
+  };
+  std::vector<const matchmaking::Member*> in_order(group.roster.size());
+  for (const auto& member : group.roster) {
+    if (!pass_->schedule->contains(member.id)) return false;
+    in_order[member.order] = &member;
+  }
+  const auto not_after = [&](const auto* a, const auto* b) {
+    return std::pair(digit(*a), a->id) >= std::pair(digit(*b), b->id);
+  };
+  if (std::adjacent_find(in_order.begin(), in_order.end(), not_after) != in_order.end()) return false;
+  std::map<std::uint32_t, Digest> group_of_cell;
+  std::map<Digest, std::uint32_t> cell_of_group;
+  for (const auto& member : group.roster) {
+    if (member.previous == Digest{}) continue;
+    if (group.round == 1) return false;
+    if (group_of_cell.emplace(digit(member), member.previous).first->second != member.previous) return false;
+    if (cell_of_group.emplace(member.previous, digit(member)).first->second != digit(member)) return false;
+  }
+  return true;
+}
+
+/// Whether values of every cell that the grid sends here are in all of the result.
+bool Moshpit::whole(const Group& group, const RoundReport& report) const {
+  if (group.round == 1) return true;
+  Ranks covered = ~Ranks(0);
+  for (const SegmentReport& segment : report.segments) covered &= segment.spoken_for;
+  std::set<std::uint32_t> missing;
+  for (const PeerId& peer : pass_->schedule->group(context_.identity.id(), group.round))
+    missing.insert(pass_->schedule->dropped(peer, group.round));
+  for (std::size_t rank = 0; rank < group.roster.size(); ++rank)
+    if (contains(covered, rank)) missing.erase(pass_->schedule->dropped(group.roster[rank].id, group.round));
+  return missing.empty();
+}
+
+Task<Result<Group>> Moshpit::find(std::uint32_t round, const Progress& progress) {
+  Wanted search = wanted(round, progress);
+  auto group = co_await matchmakers_.at(round - 1)->find_group(std::move(search));
+  if (!group || as_foreseen(*group)) co_return group;
+  context_.log.warn("averaging.group_not_foreseen", {{"epoch", group->epoch}, {"round", group->round}});
+  co_return Errc::bad_request;
+}
+
+Task<Result<Group>> Moshpit::begin(Pass pass) {
+  first_.reset();
+  pass_.reset();
+  if (!fits(pass)) co_return Errc::bad_request;
+  pass_ = std::move(pass);
+  make_matchmakers();
+  PassReport nothing_yet;
+  const Progress start{{}, {}, {}, {}, nothing_yet};
+  auto group = co_await find(1, start);
+  if (group) first_ = *group;
+  co_return group;
+}
+
+Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
+  Result<Group> group = matchmaking::NoGroup::begun;
+  if (round == 1 && first_) group = std::move(*first_);
+  if (round > 1) group = co_await find(round, progress);
+  if (!group) {
+    progress.only_receive();
+    co_return group.error();
+  }
+  RoundReport& report = progress.report.rounds.emplace_back();
+  auto outcome =
+      co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, options_.all_reduce, report);
+  if (!outcome) {
+    progress.only_receive();
+    co_return outcome.error();
+  }
+  if (round == 1) {
+    matchmakers_.front()->committed(*group, holders(*outcome));
+    progress.report.counted = report.peers[group->rank_of(context_.identity.id()).value()].counted > 0;
+  }
+  progress.outcome.rounds.push_back(std::move(*outcome));
+  progress.outcome.weight = report.weight;
+  if (!whole(*group, report)) {
+    progress.only_receive();
+    co_return Errc::stale;
+  }
+  progress.weights = Weights(report.weight_runs);
+  progress.previous = group->id;
+  co_return Result<>();
+}
+
+Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t weight, PassReport& report) {
+  report = {};
+  if (!pass_ || values.size() != codecs_.length()) co_return Errc::bad_request;
+  const PeerId& self = context_.identity.id();
+  if (first_ && weight > first_->roster[first_->rank_of(self).value()].weight_max) co_return Errc::bad_request;
+  const TimePoint start = context_.clock.now();
+  const std::uint32_t rounds = pass_->schedule->rounds();
+  report.rounds.reserve(rounds);
+  Progress progress{{values.begin(), values.end()}, weight, {}, {}, report};
+  Result<> last;
+  for (std::uint32_t round = 1; round <= rounds; ++round) {
+    last = co_await run_round(round, progress);
+    if (!last && last.error() == matchmaking::NoGroup::left) break;
+  }
+  context_.log.info("averaging.pass", {{"epoch", pass_->epoch},
+                                       {"rounds", rounds},
+                                       {"committed", progress.outcome.rounds.size()},
+                                       {"complete", last.has_value()},
+                                       {"counted", report.counted},
+                                       {"weight", progress.outcome.weight},
+                                       {"seconds", to_seconds(context_.clock.now() - start)}});
+  pass_.reset();
+  if (!last) co_return last.error();
+  std::copy(progress.values.begin(), progress.values.end(), values.begin());
+  co_return std::move(progress.outcome);
+}
+
+Task<> Moshpit::leave() {
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    for (const auto& matchmaker : matchmakers_) tasks.spawn("averaging.leave", matchmaker->leave());
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+Task<> Moshpit::stop() {
+  for (const auto& matchmaker : matchmakers_) co_await matchmaker->stop();
+}
+
+}  // namespace collab::averaging

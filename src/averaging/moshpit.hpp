@@ -1,0 +1,126 @@
+#pragma once
+// A pass over the Moshpit grid: rounds in changing groups, after which everybody holds the mean of all (Moshpit SGD,
+// arXiv 2103.03239; the grid is matchmaking/group_key.hpp's).
+//
+// After a round its members hold equal bytes, so in the next group one of them is the voice of all, with the sum of
+// their weights. If nobody is lost, d rounds so give the exact weighted mean of everybody, in the same bytes
+// everywhere, for any number of peers.
+
+#include "averaging/all_reduce.hpp"
+#include "matchmaking/group_key.hpp"
+#include "matchmaking/matchmaker.hpp"
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace collab::averaging {
+
+struct MoshpitOptions {
+  std::string bundle;  ///< run/name, at most 76 bytes: what keys of groups begin with
+  /// As for a search of round 1; the key is the pass's to choose, and later rounds have a bound on weight of their own.
+  matchmaking::MatchmakerOptions matchmaking;
+  AllReduceOptions all_reduce;
+  /// From round 2 on, for a group to be found: others come from groups that may have been slower.
+  Duration patience = std::chrono::seconds(20);
+};
+
+/// One pass, as it is foreseen. All but `attempt` and `deadline` is equal on all its peers.
+struct Pass {
+  matchmaking::Grid grid;
+  std::shared_ptr<const matchmaking::Schedule> schedule;  ///< of that grid and `epoch`
+  std::set<PeerId> clients;                               ///< peers of the schedule that cannot be dialled
+  std::uint64_t epoch = 0;
+  std::uint32_t attempt = 0;         ///< passes of this epoch that failed
+  std::uint64_t target_samples = 0;  ///< round 1 begins then; 0: as soon as everybody is there
+  std::uint64_t weight_min = 0;      ///< the last round must not commit with fewer
+  std::uint64_t weight_max = 0;  ///< nobody brings more to round 1; 0: kTargetsPerPeer x target_samples, or no bound
+  TimePoint deadline{};          ///< of the search for the first group
+};
+
+struct PassReport {
+  std::vector<RoundReport> rounds;  ///< those that found a group, failed ones too
+  /// This peer's own values are part of what its first group holds. After a pass that failed here they may so be part
+  /// of what others apply.
+  bool counted = false;
+};
+
+struct PassOutcome {
+  std::vector<Outcome> rounds;  ///< committed ones, in order; the last one's bytes are the result, and its proof tells
+  std::uint64_t weight = 0;     ///< samples behind it, the smallest of a value
+};
+
+/// The passes of one peer, one after the other. A group search for each round lasts as long as this: whoever meets
+/// again under the same key in the next epoch need not look for each other.
+///
+/// A pass is applied whole or not at all. Parameters must stay equal in the whole swarm, and the mean of a first group
+/// is another one in every group: so nothing of a pass that is not complete *here* is used, and the caller keeps its
+/// own samples. Complete is a last round that committed, with values of every cell that the grid sends to it, each of
+/// them itself with values of every cell that the grid had sent to it. Whoever finds that something is missing, or
+/// misses a round, only receives (weight 0) until it has taken part in a whole group again, so that the lack is seen
+/// in every group that it reaches. A cell makes a group only with more than half of its peers: there are never two.
+///
+/// Others may have completed a pass that failed here: then the progress records show the next epoch, the result is
+/// fetched, and the own samples are dropped if `PassReport::counted`, like those of any round that was missed.
+///
+/// Thread safety: none; belongs to the node's loop. One pass at a time. Memory while it runs: one more vector than
+/// all_reduce() needs. `leave()` or `stop()` must have returned before it is destroyed, unless begin() was never
+/// called.
+class Moshpit {
+ public:
+  /// `codecs` and what both contexts refer to outlive it.
+  Moshpit(Context context, matchmaking::Context searches, const CodecMap& codecs, MoshpitOptions options);
+  ~Moshpit();
+  Moshpit(const Moshpit&) = delete;
+  Moshpit& operator=(const Moshpit&) = delete;
+
+  /// For the leader of the first group; see matchmaking::Matchmaker. What is told before the first begin() is lost.
+  void samples(std::uint64_t epoch, std::uint64_t own_total);
+  /// Of all peers that are not in `schedule->group(self, 1)`.
+  void samples_elsewhere(std::uint64_t total);
+  void bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s);
+
+  /// Finds the first group; its return is the signal to hand over. That is the only thing the caller is asked: then
+  /// comes finish(), with at most the weight that the group's roster allows this peer.
+  /// Errors: a NoGroup, with nothing changed; `begun` means that finish() with weight 0 can still get the result.
+  /// `bad_request` when this peer has no place in the schedule, or is alone in one of its cells: as happens in a grid
+  /// of more cells than peers.
+  Task<Result<matchmaking::Group>> begin(Pass pass);
+
+  /// The rounds of the pass that was begun, once. Replaces `values` by the mean of the swarm, all of them or none, at
+  /// the end. If begin() found no group, or a round is missed, goes on with the next and receives. Errors, all with
+  /// `values` unchanged: `stale` the last group lacked a part of the swarm, or committed without this peer: others may
+  /// hold the whole result; `late`, `gone` or a NoGroup of the last round; `bad_request` for values of another length
+  /// or a weight above the bound, before anything was sent. `report` is filled in either case.
+  Task<Result<PassOutcome>> finish(std::span<float> values, std::uint64_t weight, PassReport& report);
+
+  /// As the matchmakers': tells whoever counts on this peer, and ends a search that waits with NoGroup::left.
+  Task<> leave();
+  Task<> stop();
+
+ private:
+  struct Progress;
+
+  bool fits(const Pass& pass) const;
+  void make_matchmakers();
+  matchmaking::Wanted wanted(std::uint32_t round, const Progress& progress) const;
+  Task<Result<matchmaking::Group>> find(std::uint32_t round, const Progress& progress);
+  Task<Result<>> run_round(std::uint32_t round, Progress& progress);
+  bool as_foreseen(const matchmaking::Group& group) const;
+  bool whole(const matchmaking::Group& group, const RoundReport& report) const;
+  std::uint64_t weight_sum_max() const;
+
+  Context context_;
+  matchmaking::Context searches_;
+  const CodecMap& codecs_;
+  MoshpitOptions options_;
+  std::uint64_t up_bytes_per_s_ = 0;
+  std::uint64_t down_bytes_per_s_ = 0;
+  std::vector<std::unique_ptr<matchmaking::Matchmaker>> matchmakers_;  // by round
+  std::optional<Pass> pass_;
+  std::optional<matchmaking::Group> first_;
+};
+
+}  // namespace collab::averaging

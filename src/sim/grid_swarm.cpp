@@ -1,0 +1,115 @@
+#include "sim/grid_swarm.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace collab::sim {
+namespace {
+
+constexpr Duration kFirstGroup = std::chrono::seconds(20);
+constexpr std::uint16_t kPort = 4600;
+
+Identity identity_of(const Random& root, std::size_t number) {
+  Random random = root.derive(fmt::format("identity.{}", number));
+  Identity::Seed seed{};
+  for (std::size_t i = 0; i < seed.size(); ++i) seed[i] = static_cast<unsigned char>(random.next());
+  return Identity::generate(seed);
+}
+
+GridPeer::Contribution draw(const Random& root, std::size_t number, const GridOptions& options) {
+  Random random = root.derive(fmt::format("values.{}", number));
+  GridPeer::Contribution own;
+  own.weight = 1 + random.below(options.weight_max);
+  for (std::size_t i = 0; i < options.values; ++i) own.values.push_back(static_cast<float>(standard_normal(random)));
+  return own;
+}
+
+}  // namespace
+
+double standard_normal(Random& random) {
+  const double u = (static_cast<double>(random.next() >> 11U) + 0.5) * 0x1p-53;
+  const double v = static_cast<double>(random.next() >> 11U) * 0x1p-53;
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+}
+
+GridSwarm::GridSwarm(GridOptions options)
+    : options_(std::move(options)),
+      network_(world_, options_.seed, options_.links),
+      codecs_(grid_codecs(options_.values, options_.codec)) {
+  const Random root(options_.seed);
+  net::Address at;
+  at.port = kPort;
+  std::vector<PeerId> ids;
+  for (std::size_t number = 0; number < options_.peers; ++number) {
+    hosts_.push_back(&network_.add_host(fmt::format("peer{}", number), options_.line));
+    at.host = hosts_.back()->address();
+    const GridPeer::Needs needs{world_.executor(), hosts_.back()->clock(), *hosts_.back(), codecs_, at};
+    peers_.push_back(std::make_unique<GridPeer>(needs, identity_of(root, number), options_.seed + number,
+                                                draw(root, number, options_), options_.group_size_max));
+    ids.push_back(peers_.back()->id());
+    numbers_.emplace(ids.back(), number);
+    const auto seen = [this, number](LogLevel, std::string_view event, Log::Fields fields) {
+      if (on_event_) on_event_(number, event, fields);
+    };
+    peers_.back()->observe(seen);
+    passes_.push_back(std::make_unique<TaskGroup>(world_.executor(), rethrow));
+  }
+  grid_.id = Hasher("grid swarm").add(options_.seed).finish();
+  grid_.radices = options_.radices;
+  if (grid_.radices.empty()) grid_.radices = matchmaking::radices_for(options_.peers, options_.group_size_max);
+  schedule_ = std::make_shared<const matchmaking::Schedule>(grid_, ids, options_.seed);
+}
+
+GridSwarm::~GridSwarm() = default;
+
+void GridSwarm::kill(std::size_t peer) {
+  network_.kill(*hosts_.at(peer));
+}
+
+/// Everybody knows where those are whom it will meet.
+void GridSwarm::introduce() {
+  for (auto& peer : peers_) peer->listen();
+  for (auto& peer : peers_) {
+    for (std::uint32_t round = 1; round <= schedule_->rounds(); ++round) {
+      for (const PeerId& other : schedule_->group(peer->id(), round))
+        if (other != peer->id()) peer->knows(*peers_[numbers_.at(other)]);
+    }
+  }
+}
+
+Task<> GridSwarm::live(std::size_t number) {
+  averaging::Pass pass;
+  pass.grid = grid_;
+  pass.schedule = schedule_;
+  pass.epoch = options_.seed;
+  pass.weight_max = options_.weight_max;
+  pass.deadline = hosts_[number]->clock().now() + kFirstGroup;
+  co_await peers_[number]->run(std::move(pass));
+  if (hosts_[number]->alive()) length_ = std::max(length_, world_.clock().now().time_since_epoch());
+}
+
+Task<> GridSwarm::live_all() {
+  introduce();
+  for (auto& peer : peers_) peer->start();
+  for (std::size_t number = 0; number < size(); ++number) passes_[number]->spawn("pass", live(number));
+  for (std::size_t number = 0; number < size(); ++number)
+    if (hosts_[number]->alive()) co_await passes_[number]->join();
+  for (auto& pass : passes_) co_await pass->stop();
+  for (auto& peer : peers_) co_await peer->stop();
+  co_await network_.stop();
+}
+
+void GridSwarm::run() {
+  world_.run(live_all());
+}
+
+GridResult GridSwarm::result() const {
+  std::vector<const GridPeer*> all;
+  for (const auto& peer : peers_) all.push_back(peer.get());
+  return measure(all);
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,78 @@
+#pragma once
+// A simulated network of peers that make one pass over a Moshpit grid.
+
+#include "sim/grid_peer.hpp"
+#include "sim/network.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace collab::sim {
+
+struct GridOptions {
+  std::uint64_t seed = 1;
+  std::size_t peers = 16;              ///< two or more
+  std::vector<std::uint32_t> radices;  ///< empty: those of matchmaking::radices_for
+  std::size_t group_size_max = 64;     ///< 2..64
+  std::uint64_t weight_max = 199;      ///< weights are drawn from 1 to here
+  std::size_t values = 8 * 4096;       ///< of the flat vector, N(0,1)
+  CodecId codec = CodecId::float32;
+  LinkOptions links;
+  LineOptions line;
+};
+
+/// Lives once: make it, run it, look at it.
+class GridSwarm {
+ public:
+  /// A line of some peer's log; may kill.
+  using OnEvent = std::function<void(std::size_t peer, std::string_view event, Log::Fields fields)>;
+
+  explicit GridSwarm(GridOptions options);
+  ~GridSwarm();
+  GridSwarm(const GridSwarm&) = delete;
+  GridSwarm& operator=(const GridSwarm&) = delete;
+
+  void on_event(OnEvent what) { on_event_ = std::move(what); }
+  /// Its process is gone.
+  void kill(std::size_t peer);
+  /// One pass of everybody, until the last live peer has ended it.
+  void run();
+
+  std::size_t size() const noexcept { return peers_.size(); }
+  const GridPeer& peer(std::size_t number) const { return *peers_.at(number); }
+  std::size_t number_of(const PeerId& id) const { return numbers_.at(id); }
+  const matchmaking::Schedule& schedule() const noexcept { return *schedule_; }
+  const matchmaking::Grid& grid() const noexcept { return grid_; }
+  GridResult result() const;
+  /// Virtual, until the last live peer had ended its pass.
+  Duration length() const noexcept { return length_; }
+  std::uint64_t bytes_delivered() const noexcept { return network_.bytes_delivered(); }
+  std::uint64_t fingerprint() const { return network_.fingerprint(); }
+
+ private:
+  void introduce();
+  Task<> live(std::size_t number);
+  Task<> live_all();
+
+  GridOptions options_;
+  Simulation world_;
+  SimNetwork network_;
+  CodecMap codecs_;
+  std::vector<Host*> hosts_;
+  std::vector<std::unique_ptr<GridPeer>> peers_;
+  std::map<PeerId, std::size_t> numbers_;
+  matchmaking::Grid grid_;
+  std::shared_ptr<const matchmaking::Schedule> schedule_;
+  std::vector<std::unique_ptr<TaskGroup>> passes_;  // by peer
+  Duration length_{};
+  OnEvent on_event_;
+};
+
+/// Normal deviates, the same on every machine that has the same libm.
+double standard_normal(Random& random);
+
+}  // namespace collab::sim

@@ -91,9 +91,18 @@ Task<> GridSwarm::live(std::size_t number) {
   if (hosts_[number]->alive()) length_ = std::max(length_, world_.clock().now().time_since_epoch());
 }
 
+Task<> GridSwarm::thaw_later(std::size_t number, Duration how_long) {
+  co_await world_.clock().sleep_until(world_.clock().now() + how_long);
+  network_.thaw(*hosts_[number]);
+}
+
 Task<> GridSwarm::live_all() {
   introduce();
   for (auto& peer : peers_) peer->start();
+  for (const auto& [number, how_long] : frozen_) {
+    network_.freeze(*hosts_.at(number));
+    passes_[number]->spawn("thaw", thaw_later(number, how_long));
+  }
   for (std::size_t number = 0; number < size(); ++number) passes_[number]->spawn("pass", live(number));
   for (std::size_t number = 0; number < size(); ++number)
     if (hosts_[number]->alive()) co_await passes_[number]->join();

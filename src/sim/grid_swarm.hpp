@@ -39,6 +39,8 @@ class GridSwarm {
   void on_event(OnEvent what) { on_event_ = std::move(what); }
   /// Its process is gone.
   void kill(std::size_t peer);
+  /// It stands still for `how_long` from the start of the pass on. Before run().
+  void freeze_first(std::size_t peer, Duration how_long) { frozen_[peer] = how_long; }
   /// One pass of everybody, until the last live peer has ended it.
   void run();
 
@@ -56,6 +58,7 @@ class GridSwarm {
  private:
   void introduce();
   Task<> live(std::size_t number);
+  Task<> thaw_later(std::size_t number, Duration how_long);
   Task<> live_all();
 
   GridOptions options_;
@@ -68,6 +71,7 @@ class GridSwarm {
   matchmaking::Grid grid_;
   std::shared_ptr<const matchmaking::Schedule> schedule_;
   std::vector<std::unique_ptr<TaskGroup>> passes_;  // by peer
+  std::map<std::size_t, Duration> frozen_;
   Duration length_{};
   OnEvent on_event_;
 };

@@ -1,13 +1,18 @@
 #include "sim/grid_swarm.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <optional>
 #include <set>
 
 #include "support/doctest.hpp"
 
+// Passes of real peers: production connections (with TLS), searches and rounds on a simulated network.
+
 namespace collab::sim {
 namespace {
 
-using averaging::PassOutcome;
+using namespace std::chrono_literals;
 
 GridOptions grid_of(std::size_t peers, std::vector<std::uint32_t> radices, std::size_t group_size_max,
                     std::uint64_t seed = 1) {
@@ -19,16 +24,178 @@ GridOptions grid_of(std::size_t peers, std::vector<std::uint32_t> radices, std::
   return options;
 }
 
-}  // namespace
-
-TEST_CASE("moshpit: 16 peers on a grid of 4x4 end with the exact weighted mean in equal bytes, after two rounds") {
-  GridSwarm swarm(grid_of(16, {4, 4}, 4));
+void check_exact(GridOptions options) {
+  CAPTURE(options.peers);
+  GridSwarm swarm(options);
   swarm.run();
   const GridResult result = swarm.result();
-  CHECK(result.complete == 16);
+  CHECK(result.complete == options.peers);
   CHECK(result.equal_bytes);
   CHECK(result.max_relative_error <= 1e-6);
-  MESSAGE(to_seconds(swarm.length()));
+  CHECK(result.largest_group <= options.group_size_max);
+  std::uint64_t weight = 0;
+  for (std::size_t i = 0; i < swarm.size(); ++i) {
+    weight += swarm.peer(i).own().weight;
+    CHECK(swarm.peer(i).report().counted);
+    CHECK(swarm.peer(i).report().rounds.size() == swarm.schedule().rounds());
+  }
+  CHECK(result.weight == weight);
+}
+
+bool complete(const GridPeer& peer) {
+  return peer.outcome() && *peer.outcome();
+}
+
+/// A round's number, when this is the line that says that it is there or over.
+std::optional<std::uint64_t> round_in(std::string_view event, std::string_view wanted, Log::Fields fields) {
+  if (event != wanted) return std::nullopt;
+  for (const LogField& field : fields)
+    if (field.name == "round") return std::get<std::uint64_t>(field.value);
+  return std::nullopt;
+}
+
+/// Kills it when that round has committed.
+void kill_after_round(GridSwarm& swarm, std::size_t victim, std::uint64_t round, bool& struck) {
+  const auto kill = [&swarm, &struck, victim, round](std::size_t peer, std::string_view what, Log::Fields fields) {
+    if (struck || peer != victim || round_in(what, "averaging.round", fields) != round) return;
+    struck = true;
+    swarm.kill(victim);
+  };
+  swarm.on_event(kill);
+}
+
+/// Who did not complete the pass holds what it had before; those who did hold the same bytes.
+void check_whole_or_nothing(const GridSwarm& swarm) {
+  CHECK(swarm.result().equal_bytes);
+  for (std::size_t i = 0; i < swarm.size(); ++i)
+    if (!complete(swarm.peer(i))) CHECK(swarm.peer(i).values() == swarm.peer(i).own().values);
+}
+
+/// Two peers of one first group that come to the same second group, the voice first.
+std::pair<std::size_t, std::size_t> voice_and_stand_in(const GridSwarm& swarm) {
+  const auto& schedule = swarm.schedule();
+  for (std::size_t i = 0; i < swarm.size(); ++i) {
+    const PeerId& self = swarm.peer(i).id();
+    for (const PeerId& other : schedule.group(self, 2))
+      if (self < other && schedule.dropped(self, 2) == schedule.dropped(other, 2)) return {i, swarm.number_of(other)};
+  }
+  throw std::logic_error("no cell has a surplus peer");
+}
+
+}  // namespace
+
+TEST_CASE("moshpit: after a pass everybody holds the exact weighted mean in the same bytes, for any number of peers") {
+  check_exact(grid_of(16, {4, 4}, 4));
+  check_exact(grid_of(18, {4, 4}, 6));
+  check_exact(grid_of(30, {3, 3, 3}, 6));
+  check_exact(grid_of(64, {8, 8}, 8));
+  check_exact(grid_of(70, {}, 16));
+  check_exact(grid_of(97, {}, 16));
+}
+
+TEST_CASE("moshpit: with every codec the whole swarm ends with the same bytes") {
+  for (const CodecId codec : {CodecId::float16, CodecId::bfloat16, CodecId::linear8, CodecId::dynamic8}) {
+    CAPTURE(static_cast<int>(codec));
+    GridOptions options = grid_of(18, {4, 4}, 6, 5);
+    options.codec = codec;
+    GridSwarm swarm(options);
+    swarm.run();
+    CHECK(swarm.result().complete == 18);
+    CHECK(swarm.result().equal_bytes);
+    CHECK(swarm.result().max_relative_error < 0.02);  // of 8 bits, twice
+  }
+}
+
+TEST_CASE("moshpit: the same seed gives the same pass") {
+  GridSwarm first(grid_of(16, {4, 4}, 4, 3));
+  first.run();
+  GridSwarm second(grid_of(16, {4, 4}, 4, 3));
+  second.run();
+  CHECK(first.fingerprint() == second.fingerprint());
+  CHECK(first.length() == second.length());
+}
+
+TEST_CASE(
+    "moshpit: when a peer dies between two rounds, its next group lacks a cell and applies nothing, all others do") {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    CAPTURE(seed);
+    GridSwarm swarm(grid_of(16, {4, 4}, 4, seed));
+    const std::size_t victim = seed;
+    bool struck = false;
+    kill_after_round(swarm, victim, 1, struck);
+    swarm.run();
+    REQUIRE(struck);
+    check_whole_or_nothing(swarm);
+    const auto lacking = swarm.schedule().group(swarm.peer(victim).id(), 2);
+    for (std::size_t i = 0; i < swarm.size(); ++i) {
+      if (i == victim) continue;
+      const GridPeer& peer = swarm.peer(i);
+      const bool lacks = std::find(lacking.begin(), lacking.end(), peer.id()) != lacking.end();
+      CHECK(complete(peer) == !lacks);
+      CHECK(peer.report().counted);
+      if (lacks) CHECK(peer.outcome()->error() == Errc::stale);
+    }
+    CHECK(swarm.result().complete == 12);
+    CHECK(swarm.result().max_relative_error <= 1e-6);  // the dead peer's values were handed on by its first group
+    CHECK(swarm.length() < 8s);
+  }
+}
+
+TEST_CASE("moshpit: in three dimensions a lack is seen by everybody whom it reaches, and by nobody else") {
+  GridSwarm swarm(grid_of(27, {3, 3, 3}, 3));
+  const std::size_t victim = 7;
+  bool struck = false;
+  kill_after_round(swarm, victim, 1, struck);
+  swarm.run();
+  REQUIRE(struck);
+  check_whole_or_nothing(swarm);
+  std::set<PeerId> reached;
+  for (const PeerId& mate : swarm.schedule().group(swarm.peer(victim).id(), 2))
+    for (const PeerId& last : swarm.schedule().group(mate, 3)) reached.insert(last);
+  CHECK(reached.size() == 9);
+  for (std::size_t i = 0; i < swarm.size(); ++i)
+    if (i != victim) CHECK(complete(swarm.peer(i)) == !reached.contains(swarm.peer(i).id()));
+  CHECK(swarm.result().max_relative_error <= 1e-6);
+}
+
+TEST_CASE(
+    "moshpit: when the voice of a first group dies in the second round, the next of it speaks and nothing is lost") {
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    CAPTURE(seed);
+    GridSwarm swarm(grid_of(18, {4, 4}, 6, seed));
+    const auto [voice, stand_in] = voice_and_stand_in(swarm);
+    std::set<PeerId> waiting;  // for the group in which it is to speak
+    for (const PeerId& mate : swarm.schedule().group(swarm.peer(voice).id(), 2)) waiting.insert(mate);
+    const auto kill_when_all_know = [&](std::size_t peer, std::string_view event, Log::Fields fields) {
+      if (round_in(event, "matchmaking.begun", fields) != 2) return;
+      if (waiting.erase(swarm.peer(peer).id()) > 0 && waiting.empty()) swarm.kill(voice);
+    };
+    swarm.on_event(kill_when_all_know);
+    swarm.run();
+    REQUIRE(waiting.empty());
+    check_whole_or_nothing(swarm);
+    CHECK(swarm.result().complete == 17);
+    CHECK(swarm.result().max_relative_error <= 1e-6);
+    CHECK(complete(swarm.peer(stand_in)));
+    CHECK(swarm.length() < 8s);
+  }
+}
+
+TEST_CASE("moshpit: who comes too late for its first group only receives, and ends with the others' bytes") {
+  for (const std::uint64_t seed : {1, 2}) {
+    CAPTURE(seed);
+    GridSwarm swarm(grid_of(18, {4, 4}, 6, seed));
+    const auto [late, mate] = voice_and_stand_in(swarm);
+    swarm.freeze_first(late, 2300ms);  // its first group gives it up after 2 s
+    swarm.run();
+    check_whole_or_nothing(swarm);
+    CHECK(swarm.result().complete == 18);
+    CHECK(!swarm.peer(late).report().counted);
+    CHECK(swarm.peer(mate).report().counted);
+    std::uint64_t weight = 0;
+    for (std::size_t i = 0; i < swarm.size(); ++i) weight += i == late ? 0 : swarm.peer(i).own().weight;
+    CHECK(swarm.result().weight == weight);
+  }
 }
 
 }  // namespace collab::sim

@@ -84,6 +84,7 @@ Task<> Connection::read_loop() {
     trimmed_ = *size < options_.read_bytes_min && trimmed_;
     received_bytes_ += *size;
     if (!take(*size)) co_return;
+    if (!std::exchange(heard_, true)) owner_.on_heard(*this);
     resize_read_buffer(*size);
   }
 }

@@ -21,6 +21,8 @@ class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
   virtual Accepted on_open(Connection&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) = 0;
+  /// The first bytes came: the other side, if it dialled, took our hello and has not given up meanwhile.
+  virtual void on_heard(Connection&) = 0;
   /// The other side broke `rule`; the connection closes by itself.
   virtual void on_violation(Connection&, std::string_view rule) = 0;
   /// Something was given up that happens to honest peers too, on a bad line: counted, and nobody is blocked.
@@ -93,6 +95,8 @@ class Connection final : private MultiplexerOwner {
   const std::string& reason() const noexcept { return reason_; }
   /// It ended because nothing came any more: to dial again at once would be in vain.
   bool fell_silent() const noexcept { return fell_silent_; }
+  /// The other end has this connection too: we dialled and got its hello, or it has sent something after ours.
+  bool confirmed() const noexcept { return heard_ || side() == Side::dialled; }
   TimePoint last_received() const noexcept { return last_received_; }
   Duration rtt() const noexcept { return rtt_; }
   Duration rtt_deviation() const noexcept { return rtt_deviation_; }
@@ -143,6 +147,7 @@ class Connection final : private MultiplexerOwner {
   bool trimmed_ = true;
   bool over_ = false;
   bool fell_silent_ = false;
+  bool heard_ = false;
   std::string reason_;
   TimePoint close_deadline_ = TimePoint::max();
 

@@ -128,6 +128,13 @@ Task<OpenResult> open_dialled(const OpeningRules& rules, std::unique_ptr<ByteStr
   Opened& opened = exchange.opened();
   const auto secured = co_await exchange.secure();
   if (!secured) co_return secured.error();
+  if (rules.connected && rules.connected(opened.channel.peer())) {
+    opened.redundant = true;
+    (void)opened.channel.close();
+    (void)co_await exchange.flush();  // the other end learns as much when the stream closes
+    opened.stream->close();
+    co_return exchange.finish();
+  }
 
   Hello ours = our_hello(rules, opened.stream->remote());
   ours.attempt = opened.attempt = attempt;

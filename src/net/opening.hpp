@@ -22,6 +22,7 @@ struct Opened {
   Hello theirs;
   std::uint64_t attempt = 0;  ///< of who dialled
   std::int64_t skew_ms = 0;   ///< their swarm time minus our own clock
+  bool redundant = false;     ///< dialled, and `rules.connected`: closed before our hello, so only the peer is known
 };
 
 using OpenResult = boost::system::result<std::unique_ptr<Opened>, Refusal>;
@@ -35,6 +36,8 @@ struct OpeningRules {
   std::function<std::int64_t()> own_ms;    ///< our clock, without what others say
   /// Whether this peer may have a connection. A refusal is sent to it.
   std::function<std::optional<Refuse>(const PeerId&, const Hello&)> welcome;
+  /// Whether a connection to this peer works already. Asked by who dials, once it knows who answers; empty: never.
+  std::function<bool(const PeerId&)> connected = {};
 };
 
 /// Dials no one: `stream` is open. `expected`: who must be there. `attempt`: of Hello. The caller sets the deadline.

@@ -27,8 +27,12 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
     : needs_(needs),
       options_(std::move(options)),
       tls_(needs_.identity),
-      rules_{tls_, [this] { return hello(); }, [this] { return swarm_ms(); }, [this] { return own_ms(); },
-             [this](const PeerId& peer, const Hello& theirs) { return welcome(peer, theirs); }},
+      rules_{tls_,
+             [this] { return hello(); },
+             [this] { return swarm_ms(); },
+             [this] { return own_ms(); },
+             [this](const PeerId& peer, const Hello& theirs) { return welcome(peer, theirs); },
+             [this](const PeerId& peer) { return works(peer); }},
       server_(server_needs(needs_, *this, methods_), options_.calls),
       client_(needs_.executor, needs_.clock, *this, needs_.random.derive("calls"), options_.calls),
       conversations_(talk_needs(needs_, *this, methods_), options_.conversations),
@@ -299,17 +303,13 @@ Connection& PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   receive_left_ -= fresh.credit;
   if (fresh.credit > 0) connection.streams().widen_connection(TrafficClass::bulk, fresh.credit);
 
-  Partner& with = partner(connection.peer());
-  Connection* old = with.current;
-  if (old == nullptr || is_better(connection, *old)) {
-    with.current = &connection;
-    if (old != nullptr) supersede(*old);
+  Connection* old = current(connection.peer());
+  if (old == nullptr || (connection.confirmed() && is_better(connection, *old))) {
+    use(connection);
   } else {
-    connection.superseded = needs_.clock.now();
-    fresh.spare = true;
+    supersede(connection);
     old->probe(needs_.clock.now());  // why would the peer dial again?
   }
-  with.changed.notify();
   learn(connection);
   observe_self();
   const bool dialled = connection.side() == Side::dialled;
@@ -317,6 +317,13 @@ Connection& PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
                                     {"side", dialled ? "dialled" : "accepted"},
                                     {"software", connection.theirs().software}});
   return connection;
+}
+
+/// Who dialled may have given up meanwhile: only now may its connection take another's place.
+void PeerEndpoint::on_heard(Connection& connection) {
+  const Connection* old = current(connection.peer());
+  if (old == nullptr || old == &connection || !attached_.at(connection.streams().serial()).spare) return;
+  if (is_better(connection, *old)) use(connection);
 }
 
 /// Of two connections of a pair both ends keep the same one: that which the lower id dialled; of two that one end
@@ -330,25 +337,45 @@ bool PeerEndpoint::is_better(const Connection& fresh, const Connection& old) con
   return (fresh.side() == Side::dialled) == we_are_lower;
 }
 
+/// New streams go there from now on. What had the place before drains, and comes back should this one break first.
+void PeerEndpoint::use(Connection& connection) {
+  Partner& with = partner(connection.peer());
+  Connection* old = std::exchange(with.current, &connection);
+  connection.superseded.reset();
+  attached_.at(connection.streams().serial()).spare = false;
+  if (old != nullptr) supersede(*old);
+  with.changed.notify();
+}
+
 void PeerEndpoint::supersede(Connection& connection) {
   if (connection.superseded) return;
   connection.superseded = needs_.clock.now();
+  attached_.at(connection.streams().serial()).spare = true;
   Partner& with = partner(connection.peer());
   if (with.current == &connection) with.current = nullptr;
   conversations_.leave(connection.streams());
 }
 
-/// The other end may have kept the connection that we did not choose: when ours is gone, that one serves.
+/// When the connection in use is gone, the best of the others serves: the same one at both ends.
 bool PeerEndpoint::promote_spare(const PeerId& peer) {
+  if (leaving_) return false;
+  Connection* best = nullptr;
   for (auto& [serial, attached] : attached_) {
     Connection& connection = *attached.connection;
-    if (!attached.spare || connection.ending() || connection.peer() != peer || leaving_) continue;
-    attached.spare = false;
-    connection.superseded.reset();
-    partner(peer).current = &connection;
-    return true;
+    if (!attached.spare || connection.ending() || connection.peer() != peer) continue;
+    const bool surer = best == nullptr || connection.confirmed() > best->confirmed();
+    if (surer || (connection.confirmed() == best->confirmed() && is_better(connection, *best))) best = &connection;
   }
-  return false;
+  if (best != nullptr) use(*best);
+  return best != nullptr;
+}
+
+/// Whether there is a connection that another would only duplicate.
+bool PeerEndpoint::works(const PeerId& peer) {
+  Connection* connection = current(peer);
+  if (connection == nullptr || connection->ending() || connection->is_doubtful(needs_.clock.now())) return false;
+  connection->probe(needs_.clock.now());  // else the next dial knows better
+  return true;
 }
 
 /// Whether this spare takes over from one whose other end is gone, or may have to.
@@ -457,8 +484,9 @@ void PeerEndpoint::on_trouble(Connection& connection, std::string_view reason) {
 
 void PeerEndpoint::on_goaway(Connection& connection, const std::string& reason) {
   needs_.log.debug("net.goaway", {{"peer", connection.peer().short_text()}, {"reason", reason.substr(0, 64)}});
-  attached_.at(connection.streams().serial()).spare = false;
   supersede(connection);
+  attached_.at(connection.streams().serial()).spare = false;
+  if (current(connection.peer()) == nullptr) (void)promote_spare(connection.peer());
 }
 
 // --- dialling
@@ -498,7 +526,8 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   const Dialling dialling{partner(peer)};
   auto opened =
       co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options_.dial);
-  if (tasks_ == nullptr || leaving_) co_return;  // too late: leave() has said goodbye to all
+  if (tasks_ == nullptr || leaving_) co_return;   // too late: leave() has said goodbye to all
+  if (opened && (*opened)->redundant) co_return;  // the peer has dialled us meanwhile
   if (opened) {
     tasks_->spawn("connection", serve(attach(std::move(*opened)).streams().serial()));
     co_return;
@@ -517,6 +546,7 @@ Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address addre
   auto opened = co_await with_deadline(needs_.clock, deadline, std::move(dialling));
   if (!opened) co_return opened.error();
   if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
+  if ((*opened)->redundant) co_return (*opened)->channel.peer();
   Connection& connection = attach(std::move(*opened));
   const PeerId peer = connection.peer();
   tasks_->spawn("connection", serve(connection.streams().serial()));

@@ -79,8 +79,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   /// `run()`.
   Task<> leave();
 
-  /// First contact: whoever answers at `address`. Errors: `gone`, `late`; `denied`, `busy` with the peer's own words
-  /// (another version or run, a clock that is off, banned).
+  /// First contact: whoever answers at `address`. Who is connected already stays as connected as before. Errors:
+  /// `gone`, `late`; `denied`, `busy` with the peer's own words (another version or run, a clock that is off, banned).
   Task<boost::system::result<PeerId, Refusal>> connect(Address address, TimePoint deadline);
 
   /// Milliseconds since 1970 as the swarm agrees: own steady clock plus the median skew of the connected peers.
@@ -107,7 +107,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
     std::unique_ptr<Connection> connection;
     TimePoint since;
     std::size_t credit = 0;  ///< of receive_bytes_max
-    bool spare = false;      ///< superseded by us, and good enough should the other one break
+    bool spare = false;      ///< superseded, and good enough should the other one break
   };
   /// A peer with whom something happens now.
   struct Partner {
@@ -122,6 +122,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   };
 
   // of ConnectionOwner
+  void on_heard(Connection&) override;
   Accepted on_open(Connection&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) override;
   void on_violation(Connection&, std::string_view rule) override;
   void on_trouble(Connection&, std::string_view reason) override;
@@ -151,7 +152,9 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
 
   Connection& attach(std::unique_ptr<Opened> opened);
   void detach(std::uint64_t serial);
+  bool works(const PeerId& peer);
   bool is_better(const Connection& fresh, const Connection& old) const;
+  void use(Connection& connection);
   void supersede(Connection& connection);
   bool promote_spare(const PeerId& peer);
   bool still_needed(Connection& spare, TimePoint now);

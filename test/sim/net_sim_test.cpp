@@ -116,6 +116,67 @@ TEST_CASE("sim net: everybody calls everybody at once, and one connection for ea
   }
 }
 
+TEST_CASE("sim net: everybody dials everybody again and again, and each pair keeps the connection it has") {
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    Swarm swarm(6, seed);
+    Random random(seed);
+    const auto made = [&] {
+      int count = 0;
+      for (auto& node : swarm.nodes) count += node->events("net.connected");
+      return count;
+    };
+    const auto touch = [&](SimNode& from, SimNode& to, Duration patience) -> Task<> {
+      (void)co_await from.endpoint().connect(to.address(), from.in(patience));  // perhaps given up on the way
+    };
+    const auto all_touch = [&]() -> Task<> {
+      TaskGroup touching(swarm.world.executor(), rethrow);
+      for (auto& a : swarm.nodes)
+        for (auto& b : swarm.nodes)
+          if (a != b) touching.spawn("touch", touch(*a, *b, milliseconds(random.below(400))));
+      co_await touching.join();
+    };
+    const auto scenario = [&]() -> Task<> {
+      TaskGroup touching(swarm.world.executor(), rethrow);
+      for (auto& a : swarm.nodes)
+        for (auto& b : swarm.nodes)
+          if (a != b) touching.spawn("touch", touch(*a, *b, kLong));
+      co_await swarm.pause(seconds(5));
+      const int settled = made();
+      for (int again = 0; again < 6; ++again) {
+        for (auto& node : swarm.nodes) {
+          CHECK(node->endpoint().connected().size() == 5);
+          CHECK(node->events("net.connected") - node->events("net.disconnected") == 5);
+        }
+        co_await all_touch();
+        co_await swarm.pause(seconds(9));
+      }
+      CHECK(made() == settled);
+    };
+    swarm.run(scenario);
+  }
+}
+
+TEST_CASE("sim net: a dial that its dialler gives up ends no connection that works") {
+  Swarm swarm(1, 1, near());
+  test::RawPeer peer(50, swarm.network.add_host("10.0.0.50"), swarm.world.clock());
+  const auto scenario = [&]() -> Task<> {
+    const auto works = co_await peer.open(swarm[0].address());
+    REQUIRE(works);
+    peer.attempt = 2;  // the later of two that one end dialled is the better one
+    {
+      const auto given_up = co_await peer.open(swarm[0].address());
+      REQUIRE(given_up);
+      (*given_up)->stream->close();
+    }
+    co_await swarm.pause(seconds(10));
+    CHECK(swarm[0].events("net.connected") == 2);
+    CHECK(swarm[0].events("net.disconnected") == 1);
+    CHECK(swarm[0].endpoint().connected().size() == 1);
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: everybody begins to talk to everybody at once, and nothing is lost or out of order") {
   for (const std::uint64_t seed : test::seeds(8)) {
     CAPTURE(seed);

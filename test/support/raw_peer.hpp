@@ -63,7 +63,7 @@ class RawPeer {
     auto stream = co_await network_.dial(std::move(to), clock_.now() + std::chrono::seconds(5));
     if (!stream) co_return Refusal(stream.error());
     if (sees) stream = std::make_unique<MisplacedStream>(std::move(*stream), *sees);
-    co_return co_await net::open_dialled(rules_, std::move(*stream), std::nullopt, 1);
+    co_return co_await net::open_dialled(rules_, std::move(*stream), std::nullopt, attempt);
   }
 
   /// Seals and sends.
@@ -87,6 +87,7 @@ class RawPeer {
   }
 
   net::Hello hello;
+  std::uint64_t attempt = 1;         ///< of the next `open`
   std::int64_t skew_ms = 0;          ///< added to the hello's time
   std::optional<net::Address> sees;  ///< what the hello says of the other's address, instead of the truth
 

@@ -26,8 +26,11 @@ struct Search {
   std::size_t next = 0;
   std::size_t workers = 0;
   std::vector<std::pair<std::size_t, Attempt>> attempts;
-  std::optional<Found> found;
+  Tell tell;
+  std::optional<Found> found;  ///< the first
   Signal progress;
+
+  bool enough() const { return found && !tell; }
 };
 
 /// Nothing: `member` has given a manifest that fits.
@@ -48,14 +51,15 @@ Task<std::optional<Attempt>> ask(Search& search, Attempt attempt, PeerId member)
     attempt.text = manifest.error().reason;
     co_return attempt;
   }
-  if (search.found) co_return std::nullopt;  // another worker was faster
+  if (search.enough()) co_return std::nullopt;  // another worker was faster
   Found found;
   found.statement = std::move(**answer);
   found.manifest = std::move(*manifest);
   found.member = member;
   found.address = attempt.place.at.address;
   found.source = attempt.place.source;
-  search.found = std::move(found);
+  if (search.tell) search.tell(found);
+  if (!search.found) search.found = std::move(found);
   co_return std::nullopt;
 }
 
@@ -80,7 +84,7 @@ Task<std::optional<Attempt>> look_at(Search& search, Place place) {
 }
 
 Task<> work(Search& search) {
-  while (!search.found && search.next < search.places.size()) {
+  while (!search.enough() && search.next < search.places.size()) {
     const std::size_t index = search.next++;
     auto attempt = co_await look_at(search, search.places[index]);
     if (attempt) search.attempts.emplace_back(index, std::move(*attempt));
@@ -106,15 +110,16 @@ boost::system::result<Manifest, Refusal> check_manifest(const Signed& statement,
 }
 
 Task<Round> search(net::Endpoint& endpoint, Connect connect, Clock& clock, std::vector<Place> places, Expected expected,
-                   SearchOptions options) {
+                   SearchOptions options, Tell tell) {
   Search search(endpoint, std::move(connect), clock, co_await asio::this_coro::executor);
   search.places = std::move(places);
   search.expected = std::move(expected);
   search.options = options;
+  search.tell = std::move(tell);
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     search.workers = std::min(options.at_once, search.places.size());
     for (std::size_t i = 0, count = search.workers; i < count; ++i) tasks.spawn("run.look", work(search));
-    while (search.workers > 0 && !search.found) co_await search.progress.wait();
+    while (search.workers > 0 && !search.enough()) co_await search.progress.wait();
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);

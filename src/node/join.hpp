@@ -44,9 +44,12 @@ struct Round {
 /// First contact with an address: `PeerEndpoint::connect`.
 using Connect = std::function<Task<boost::system::result<PeerId, Refusal>>(net::Address, TimePoint)>;
 
-/// Tries `places`, some at once. `endpoint`: asked for the manifest over what `connect` has connected.
+using Tell = std::function<void(const Found&)>;
+
+/// Tries `places`, some at once. `endpoint`: asked for the manifest over what `connect` has connected. With `tell` the
+/// round does not end with the first member: each place is looked at, and whoever is found is told of as it answers.
 Task<Round> search(net::Endpoint& endpoint, Connect connect, Clock& clock, std::vector<Place> places, Expected expected,
-                   SearchOptions options);
+                   SearchOptions options, Tell tell = {});
 
 /// Whether `statement` is acceptable; else what to say about the place it came from.
 boost::system::result<Manifest, Refusal> check_manifest(const Signed& statement, const Expected& expected);

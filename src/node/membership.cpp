@@ -237,18 +237,27 @@ Task<> Membership::keep_in_touch(std::vector<Place> places) {
   expected.run_id = options_.run.run_id;
   expected.authority = keeper_->manifest().authority;
   std::vector<Place> pending = places;
+  std::vector<Signed> heard;
+  const auto answered = [&](const net::Address& at) {
+    std::erase_if(pending, [&](const Place& place) { return place.at.address == at; });
+  };
+  const Tell tell = [&](const Found& found) {
+    answered(found.address);
+    meet(found.member, found.address);
+    heard.push_back(found.statement);
+  };
   for (;;) {
     co_await needs_.clock.sleep_until(needs_.clock.now() + options_.touch_period);
     const bool alone = !directory_->connected();
     // a place that never answered may be another half of the swarm
     std::vector<Place> tried = alone ? places : pending;
     if (tried.empty()) continue;
-    const Round round = co_await search(*endpoint_, connect, needs_.clock, std::move(tried), expected, options_.search);
-    if (!round.found) continue;
-    const net::Address& at = round.found->address;
-    std::erase_if(pending, [&](const Place& place) { return place.at.address == at; });
-    meet(round.found->member, at);
-    (void)co_await keeper_->offer(round.found->statement);  // newer or not
+    const Round round =
+        co_await search(*endpoint_, connect, needs_.clock, std::move(tried), expected, options_.search, tell);
+    for (const Attempt& attempt : round.attempts)  // there we are ourselves, or somebody whom we do not seek
+      if (attempt.finding == Finding::other_peer && !attempt.place.at.peer) answered(attempt.place.at.address);
+    for (Signed& statement : heard) (void)co_await keeper_->offer(std::move(statement));  // newer or not
+    heard.clear();
   }
 }
 

@@ -264,6 +264,33 @@ TEST_CASE("sim node: nobody there: retried until the deadline, then said with ea
   });
 }
 
+TEST_CASE("sim node: places that have answered are not dialled again") {
+  SimRun run;
+  run.run([&]() -> Task<> {
+    run.add_coordinator();
+    std::vector<std::string> problems;
+    for (unsigned char i = 2; i <= 5; ++i) {
+      NodeOptions options = run.options();
+      for (int peer = 2; peer <= 5; ++peer)
+        options.bootstrap.push_back(parse_peer_address("peer" + std::to_string(peer) + ":4600"));
+      options.bootstrap.push_back(parse_peer_address("nobody:4600"));
+      co_await join_and_start(run, run.add(i, "peer" + std::to_string(i), options), problems);
+    }
+    if (!problems.empty()) co_return;
+    const auto broken_off = [&] {  // by who dialled, since the two are connected
+      double count = 0;
+      for (const auto& peer : run.nodes)
+        count += peer->metrics.value("collab_refused_total", {{"reason", "handshake"}});
+      return count;
+    };
+    co_await run.sleep(15s);
+    const double once = broken_off();
+    CHECK(once > 0);
+    co_await run.sleep(60s);
+    CHECK(broken_off() == once);
+  });
+}
+
 TEST_CASE("sim node: another run, a wrong key and a list without us are told in the words of who said so") {
   SimRun some;
   NodeOptions options = some.options();

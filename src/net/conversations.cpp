@@ -40,6 +40,15 @@ class Conversations::Talk final : public Conversation {
     hub_.needs_.paths.converses(peer, 1);
   }
 
+  /// `peer` talks about it, so it has it open: what it refused as stale before is said in vain no longer.
+  void opened_by(const PeerId& peer) {
+    for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::latency, TrafficClass::bulk}) {
+      const auto lane = lanes.find(std::make_pair(peer, traffic));
+      if (lane == lanes.end() || !lane->second.refused) continue;
+      if (lane->second.refused->code == Errc::stale) lane->second.refused.reset();
+    }
+  }
+
   Key key;
   Signal arrived;
   std::map<std::pair<PeerId, TrafficClass>, Lane> lanes;
@@ -306,6 +315,7 @@ Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, Traff
     streams.hold(stream);
   } else {
     streams.widen(stream);
+    room.talk->opened_by(streams.peer());
   }
   room.streams.insert(key);
   incoming_[key] = std::move(in);

@@ -56,8 +56,8 @@ class Conversation {
   virtual ~Conversation() = default;
   /// Dials when there is no connection. Returns once the frame is accepted for delivery, which does not mean delivered;
   /// waits while the peer's window is full. Several sends may wait at once; one that waits delays no other peer's.
-  /// Errors: `gone`, `late`, `stale` (the peer closed this conversation), `denied`, `busy` (too much of ours waits
-  /// unread there: what was sent is lost, and more is refused).
+  /// Errors: `gone`, `late`, `stale` (the peer closed this conversation, or has not opened it; until it speaks here),
+  /// `denied`, `busy` (too much of ours waits unread there: what was sent is lost, and more is refused).
   virtual Task<Result<>> send(PeerId to, TrafficClass, Frame frame, TimePoint deadline) = 0;
   /// The next frame from anyone, control first, in arrival order. One receiver at a time. Errors: `late`.
   virtual Task<Result<Envelope>> receive(TimePoint deadline) = 0;

@@ -463,6 +463,37 @@ TEST_CASE("sim net: frames that come before their topic is open wait 5 s, then t
   swarm.run(scenario);
 }
 
+TEST_CASE("sim net: who was refused as stale is heard again once the other side has opened the topic") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& b = swarm[1];
+    const auto early = a.endpoint().converse("test.talk", Digest{}, only(b));
+    for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::bulk}) {
+      const auto sent = co_await early->send(b.id(), traffic, filled_frame(10), a.in(kLong));
+      CHECK(sent);
+    }
+    co_await swarm.pause(seconds(6));
+    for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::bulk}) {
+      const auto refused = co_await early->send(b.id(), traffic, filled_frame(10), a.in(kLong));
+      CHECK(refused.error() == Errc::stale);
+    }
+    const auto late = b.endpoint().converse("test.talk", Digest{}, only(a));
+    const auto said = co_await late->send(a.id(), TrafficClass::control, filled_frame(10), b.in(kLong));
+    CHECK(said);
+    const auto heard = co_await early->receive(a.in(kLong));
+    CHECK(heard);
+    for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::bulk}) {
+      const auto sent = co_await early->send(b.id(), traffic, filled_frame(20), a.in(kLong));
+      CHECK(sent);
+      const auto arrived = co_await late->receive(b.in(seconds(2)));
+      REQUIRE(arrived);
+      CHECK(arrived->frame->size() == 20);
+    }
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: a peer of another run, or with a clock that is off, is told so") {
   Swarm swarm(1, 1, near());
   EndpointOptions elsewhere;

@@ -136,7 +136,15 @@ void CallServer::on_message(Multiplexer& streams, StreamHandle stream, Frame req
 Task<> CallServer::serve(PeerId from, CallId id, const MethodRow* row, Frame request, TimePoint deadline) {
   Settle settled(*this, from, id, *row);
   Answer answer = co_await row->handler(from, std::move(request), deadline);
-  assert((!answer || (*answer && (*answer)->size() <= row->method.answer_bytes_max)) && "an answer over its bound");
+  assert((!answer || *answer) && "an answer has bytes, or a reason why not");
+  const std::size_t bytes = answer ? (*answer)->size() : 0;
+  if (bytes > row->method.answer_bytes_max) {  // it depends on what the node holds, perhaps on what it was asked
+    needs_.log.error("net.answer_over_bound", {{"method", row->method.name},
+                                               {"bytes", bytes},
+                                               {"bytes_max", row->method.answer_bytes_max},
+                                               {"peer", from.short_text()}});
+    answer = Refusal(Errc::bad_request, "the answer is over its bound");
+  }
   settled.answer = std::move(answer);
 }
 

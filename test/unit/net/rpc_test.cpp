@@ -242,6 +242,33 @@ TEST_CASE("calls: an answer that nobody takes gives its place up after its deadl
   }
 }
 
+TEST_CASE("calls: an answer over its bound is refused and logged with its method, and the server goes on") {
+  Server server;
+  Method method;
+  method.name = "test.brief";
+  method.answer_bytes_max = 10;
+  const auto answer = [](PeerId, Frame request, TimePoint) -> Task<Answer> { co_return request; };
+  server.methods.add(method, answer);
+  std::vector<std::string> told;
+  server.log.observe([&](LogLevel level, std::string_view event, Log::Fields fields) {
+    if (level == LogLevel::error)
+      told.push_back(std::string(event) + " " + std::get<std::string>(fields.begin()->value));
+  });
+  const auto scenario = [&]() -> Task<> {
+    const StreamHandle longer = server.ask("test.brief", 1000, 1, 11);
+    const StreamHandle fits = server.ask("test.brief", 1000, 2, 10);
+    server.move();
+    co_await server.pause(milliseconds(1));
+    server.move();
+    CHECK(server.asker.refusals[longer].code == Errc::bad_request);
+    CHECK_FALSE(server.asker.refusals.contains(fits));
+    CHECK(server.asker.received.size() == 1);
+  };
+  server.run(scenario);
+  CHECK(told == std::vector<std::string>(1, "net.answer_over_bound test.brief"));
+  CHECK(server.metrics.value("collab_calls_total", {{"method", "test.brief"}, {"status", "bad_request"}}) == 1);
+}
+
 TEST_CASE("calls: a question that never arrives whole gives its place up") {
   Server server;
   const auto scenario = [&]() -> Task<> {

@@ -126,8 +126,9 @@ Schedule::Schedule(const Grid& grid, std::vector<PeerId> peers, std::uint64_t ep
 }
 
 std::optional<std::size_t> Schedule::index_of(const PeerId& peer) const {
-  const auto found = std::lower_bound(peers_.begin(), peers_.end(), peer);
-  if (found == peers_.end() || *found != peer) return std::nullopt;
+  const auto before = [](const PeerId& one, Seat wanted) { return seat_of(one) < wanted; };
+  const auto found = std::lower_bound(peers_.begin(), peers_.end(), seat_of(peer), before);
+  if (found == peers_.end() || seat_of(*found) != seat_of(peer)) return std::nullopt;
   return static_cast<std::size_t>(found - peers_.begin());
 }
 

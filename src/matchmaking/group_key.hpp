@@ -40,7 +40,8 @@ Seat seat_of(const PeerId& peer) noexcept;
 /// A key's digits, oldest first.
 using Digits = std::vector<std::uint32_t>;
 
-/// Where everybody is in each round of one pass: a function of grid, peers and epoch.
+/// Where everybody is in each round of one pass: a function of grid, peers and epoch. Peers are told apart by their
+/// seats, so that it can be asked about a peer whose whole id was not known when it was made.
 class Schedule {
  public:
   /// No peer twice; their order does not matter.

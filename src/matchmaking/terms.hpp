@@ -2,7 +2,7 @@
 // What a peer brings to a group, what it asks of one, and what it accepts.
 
 #include "base/clock.hpp"
-#include "matchmaking/group.hpp"
+#include "matchmaking/group_key.hpp"
 #include "matchmaking/wire.hpp"
 #include "net/endpoint.hpp"
 
@@ -106,10 +106,10 @@ struct Terms {
   std::uint64_t weight_max() const {
     return wanted.weight_max > 0 ? wanted.weight_max : kTargetsPerPeer * wanted.target_samples;
   }
-  /// The grid tells who comes, so nobody needs to be looked for.
+  /// The grid tells who comes, so nobody needs to be looked for. Of some only the seat may be known.
   bool foreseen() const { return !wanted.expected.empty(); }
   bool expects(const PeerId& peer) const {
-    const auto is_peer = [&](const Expected& one) { return one.id == peer; };
+    const auto is_peer = [&](const Expected& one) { return seat_of(one.id) == seat_of(peer); };
     return std::any_of(wanted.expected.begin(), wanted.expected.end(), is_peer);
   }
   Digest place_of(const PeerId& peer) const { return place(options.key, wanted.epoch, wanted.round, peer); }

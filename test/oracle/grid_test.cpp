@@ -187,6 +187,9 @@ TEST_CASE("grid: everybody foresees the same pass, and no two groupmates meet tw
     CHECK(schedule.dropped(peer, 2) == schedule.digits(peer, 1).front());
   }
   CHECK(!schedule.contains(numbered(99)));
+  PeerId seat_only = peers[0];
+  seat_only.key[31] ^= 1U;
+  CHECK(schedule.digits(seat_only, 2) == schedule.digits(peers[0], 2));
   CHECK(key_text("run/gradients", grid, schedule.digits(peers[0], 1)).starts_with("run/gradients/00000000/"));
 }
 

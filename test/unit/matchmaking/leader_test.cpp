@@ -125,6 +125,10 @@ TEST_CASE("leader: on a grid nobody has a place but who is expected") {
   CHECK(leader.on_join(peer(3), join_of(3, kTarget), kStart) == RefusalReason::other_round);
   CHECK(!leader.on_join(peer(2), join_of(2, kTarget), kStart));
   CHECK(leader.begin(0, false, kStart)->roster.size() == 2);
+
+  PeerId longer = peer(2);  // of an expected peer perhaps only the seat is known
+  longer.key[20] = 9;
+  CHECK(!leader.on_join(longer, join_of(2, 0), kStart));
 }
 
 }  // namespace collab::matchmaking

@@ -1,10 +1,10 @@
 #include "sim/grid_swarm.hpp"
 
+#include "sim/grid_model.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 namespace collab::sim {
 namespace {
@@ -28,12 +28,6 @@ GridPeer::Contribution draw(const Random& root, std::size_t number, const GridOp
 }
 
 }  // namespace
-
-double standard_normal(Random& random) {
-  const double u = (static_cast<double>(random.next() >> 11U) + 0.5) * 0x1p-53;
-  const double v = static_cast<double>(random.next() >> 11U) * 0x1p-53;
-  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
-}
 
 GridSwarm::GridSwarm(GridOptions options)
     : options_(std::move(options)),

@@ -76,7 +76,4 @@ class GridSwarm {
   OnEvent on_event_;
 };
 
-/// Normal deviates, the same on every machine that has the same libm.
-double standard_normal(Random& random);
-
 }  // namespace collab::sim

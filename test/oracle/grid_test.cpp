@@ -1,12 +1,10 @@
-#include "base/random.hpp"
 #include "matchmaking/group_key.hpp"
+#include "sim/grid_model.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numbers>
-#include <optional>
 #include <set>
+#include <tuple>
 
 #include "support/doctest.hpp"
 
@@ -23,89 +21,20 @@ PeerId numbered(std::uint64_t number) {
   return peer;
 }
 
-double normal(Random& random) {
-  const double u = (static_cast<double>(random.next() >> 11U) + 0.5) * 0x1p-53;
-  const double v = static_cast<double>(random.next() >> 11U) * 0x1p-53;
-  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
-}
-
-struct Walker {
-  double value = 0;
-  double weight = 1;
-  std::size_t previous = 0;  // group of the round before; 0: none
-};
-
-class Pass {
- public:
-  Pass(std::size_t peers, std::vector<std::uint32_t> radices, std::uint64_t seed) : random_(seed) {
-    Grid grid;
-    grid.id = Hasher("grid test").add(seed).finish();
-    grid.radices = std::move(radices);
-    for (std::size_t i = 0; i < peers; ++i) ids_.push_back(numbered(i));
-    std::sort(ids_.begin(), ids_.end());
-    schedule_.emplace(grid, ids_, seed);
-    for (std::size_t i = 0; i < peers; ++i) walkers_.push_back({normal(random_), 1, 0});
-  }
-
-  std::vector<Walker>& walkers() { return walkers_; }
-
-  /// One round, plain or with summed weights and one voice per previous group; each peer is absent with `absent`.
-  void round(std::uint32_t number, bool weighted, double absent) {
-    const std::uint32_t dimension = (number - 1) % schedule_->rounds() + 1;
-    std::map<Digits, std::vector<std::size_t>> groups;
-    for (std::size_t i = 0; i < ids_.size(); ++i)
-      if (!random_.chance(absent)) groups[schedule_->digits(ids_[i], dimension)].push_back(i);
-    for (auto& [digits, members] : groups) mix(members, weighted);
-  }
-
-  double variance() const {
-    double sum = 0;
-    double squares = 0;
-    for (const Walker& walker : walkers_) sum += walker.value;
-    const double mean = sum / static_cast<double>(walkers_.size());
-    for (const Walker& walker : walkers_) squares += (walker.value - mean) * (walker.value - mean);
-    return squares / static_cast<double>(walkers_.size());
-  }
-
-  std::size_t largest = 0;
-
- private:
-  void mix(const std::vector<std::size_t>& members, bool weighted) {
-    largest = std::max(largest, members.size());
-    ++groups_;
-    double sum = 0;
-    double weights = 0;
-    std::set<std::size_t> heard;
-    for (const std::size_t i : members) {
-      const Walker& walker = walkers_[i];
-      const bool voice = walker.previous == 0 || heard.insert(walker.previous).second;
-      if (weighted && !voice) continue;
-      sum += walker.weight * walker.value;
-      weights += walker.weight;
-    }
-    for (const std::size_t i : members) {
-      walkers_[i].value = sum / weights;
-      if (weighted) walkers_[i].weight = weights;
-      walkers_[i].previous = groups_;
-    }
-  }
-
-  Random random_;
-  std::vector<PeerId> ids_;
-  std::optional<Schedule> schedule_;
-  std::vector<Walker> walkers_;
-  std::size_t groups_ = 0;
-};
-
 /// Rounds until the variance is below `goal`, from 1 at the beginning.
 double rounds_to(std::size_t peers, std::uint32_t side, double absent, double goal) {
   constexpr int kSeeds = 60;
   constexpr std::uint32_t kRoundsMax = 100;
   double sum = 0;
   for (int seed = 0; seed < kSeeds; ++seed) {
-    Pass pass(peers, {side, side}, static_cast<std::uint64_t>(seed));
+    sim::GridModelOptions options;
+    options.seed = static_cast<std::uint64_t>(seed);
+    options.peers = peers;
+    options.radices = {side, side};
+    options.absent = absent;
+    sim::GridModel model(options);
     std::uint32_t rounds = 0;
-    while (rounds < kRoundsMax && pass.variance() >= goal) pass.round(++rounds, /*weighted=*/false, absent);
+    for (; rounds < kRoundsMax && model.variance() >= goal; ++rounds) model.round();
     sum += rounds;
   }
   return sum / kSeeds;
@@ -131,26 +60,64 @@ TEST_CASE("grid: as few dimensions as the group size allows, every cell filled")
   }
 }
 
-TEST_CASE("grid: after one pass everybody holds the exact weighted mean, for any number of peers") {
+TEST_CASE("grid: after one pass everybody holds the exact weighted mean in equal bytes, for any number of peers") {
   for (const auto& [peers, size_max] : std::vector<std::pair<std::size_t, std::size_t>>{
            {12, 4}, {16, 4}, {64, 8}, {70, 16}, {97, 16}, {150, 20}, {509, 64}, {600, 14}, {1000, 12}, {1024, 64}}) {
     CAPTURE(peers);
-    const auto radices = radices_for(peers, size_max);
-    Pass pass(peers, radices, peers);
-    Random random(peers);
-    double sum = 0;
-    double weights = 0;
-    for (Walker& walker : pass.walkers()) {
-      walker.weight = static_cast<double>(1 + random.below(199));
-      sum += walker.weight * walker.value;
-      weights += walker.weight;
+    sim::GridModelOptions options;
+    options.seed = peers;
+    options.peers = peers;
+    options.radices = radices_for(peers, size_max);
+    options.weight_max = 199;
+    sim::GridModel model(options);
+    for (std::uint32_t round = 0; round < model.rounds_per_pass(); ++round) model.round();
+    CHECK(model.complete() == peers);
+    CHECK(model.equal_bytes());
+    CHECK(model.max_relative_error() <= 1e-6);
+    CHECK(model.largest_group() <= size_max);
+  }
+}
+
+TEST_CASE("grid: with absent peers, those who complete a pass hold the same bytes") {
+  std::size_t complete = 0;
+  std::size_t incomplete = 0;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    CAPTURE(seed);
+    sim::GridModelOptions options;
+    options.seed = seed;
+    options.peers = 1000;
+    options.radices = radices_for(1000, 12);
+    options.weight_max = 199;
+    options.absent = 0.001;
+    sim::GridModel model(options);
+    for (std::uint32_t round = 0; round < model.rounds_per_pass(); ++round) model.round();
+    CHECK(model.equal_bytes());
+    complete += model.complete();
+    incomplete += 1000 - model.complete();
+  }
+  CHECK(complete > incomplete);
+  CHECK(incomplete > 0);
+}
+
+TEST_CASE("grid: random groups shrink the variance by the paper's factor") {
+  for (const auto& [peers, size, factor] : std::vector<std::tuple<std::size_t, std::uint32_t, double>>{
+           {1024, 32, 0.030303}, {64, 8, 0.11111}, {16, 4, 0.2}, {8, 2, 0.42857}}) {
+    CAPTURE(peers);
+    double before = 0;
+    double after = 0;
+    const std::uint64_t seeds = peers > 100 ? 200 : 5000;
+    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+      sim::GridModelOptions options;
+      options.seed = seed;
+      options.peers = peers;
+      options.radices = {size, static_cast<std::uint32_t>(peers) / size};
+      options.random_groups = true;
+      sim::GridModel model(options);
+      before += model.variance();
+      model.round();
+      after += model.variance();
     }
-    for (std::uint32_t round = 1; round <= radices.size(); ++round) pass.round(round, /*weighted=*/true, 0);
-    for (const Walker& walker : pass.walkers()) {
-      CHECK(walker.value == doctest::Approx(sum / weights).epsilon(1e-9));
-      CHECK(walker.weight == doctest::Approx(weights));
-    }
-    CHECK(pass.largest <= size_max);
+    CHECK(after / before == doctest::Approx(factor).epsilon(0.02));
   }
 }
 

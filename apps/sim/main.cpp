@@ -2,6 +2,7 @@
 
 #include "base/file.hpp"
 #include "cli/program.hpp"
+#include "moshpit.hpp"
 #include "options.hpp"
 
 #include <fmt/format.h>
@@ -155,6 +156,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     fmt::print("collab-sim 0.1.0\n");
     return 0;
   }
+  if (parsed.command == "moshpit") return run_moshpit(config, command_of(arguments));
   return run(job_of(parsed.command, config, arguments));
 }
 

@@ -9,6 +9,8 @@ namespace {
 
 using node::OptionKind;
 
+constexpr std::size_t kPeersMax = 64;  // of a training swarm
+
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Failure(ExitCode::usage, what, remedy);
 }
@@ -45,10 +47,11 @@ void make_averaging(SwarmOptions& options) {
 node::OptionTable sim_options() {
   const char* swarm = "Swarm";
   const char* links = "Links";
+  const char* grid = "Grid (moshpit)";
   const char* run = "Run";
   const char* output = "Output";
   return {
-      {"peers", OptionKind::number, swarm, "N", "8", "beside the coordinator", 1, 64},
+      {"peers", OptionKind::number, swarm, "N", "8", "beside the coordinator; of a grid: up to 100000", 1, 100'000},
       {"clients", OptionKind::number, swarm, "N", "0", "of them: dial only, never listen", 0, 63},
       {"contacts", OptionKind::number, swarm, "N", "0", "of them: known to all beside the coordinator", 0, 64},
       {"target-batch", OptionKind::number, swarm, "SAMPLES", "1024", "that make an epoch", 1, 1e9},
@@ -61,6 +64,11 @@ node::OptionTable sim_options() {
       {"up", OptionKind::real, links, "BYTES/S", "12.5e6", "of each peer's line", 1e3, 1e12},
       {"down", OptionKind::real, links, "BYTES/S", "12.5e6", "of each peer's line", 1e3, 1e12},
       {"loss", OptionKind::real, links, "P", "0", "of a packet: delay on a stream", 0, 0.5},
+      {"grid", OptionKind::text, grid, "AxB[xC]", "auto", "what groups follow from"},
+      {"group-size", OptionKind::number, grid, "N", "64", "of --grid auto: at most", 2, 64},
+      {"groups", OptionKind::text, grid, "HOW", "grid", "or random: A peers each, drawn in every round"},
+      {"failure", OptionKind::real, grid, "P", "0", "of a peer in a round: absent; on a network: dies", 0, 0.9},
+      {"network", OptionKind::toggle, grid, "", "", "by the real protocol; else arithmetic without one"},
       {"seed", OptionKind::number, run, "N", "1", "of everything; the same seed, the same run", 0, 9e15},
       {"seeds", OptionKind::number, run, "N", "1", "that many runs, from --seed on", 1, 1e6},
       {"epochs", OptionKind::number, run, "N", "", "ends then; 20 when --minutes is not given", 1, 1e6},
@@ -82,10 +90,13 @@ cli::Synopsis sim_synopsis() {
       "a whole swarm in one thread on virtual time, with the real protocols.\n"
       "The same seed gives the same run, so a failure is a seed. Exit 0: all invariants held, 1: one broke,\n"
       "2: wrong options, 3: stopped before the end";
-  synopsis.commands = {{"training", "peers train a formula, epoch after epoch"}, {"averaging", "rounds back to back"}};
+  synopsis.commands = {{"training", "peers train a formula, epoch after epoch"},
+                       {"averaging", "rounds back to back"},
+                       {"moshpit", "one pass over a grid: weighted mean; without network also rounds to consensus"}};
   synopsis.examples = {"collab-sim --peers 8 --epochs 20", "collab-sim --faults churn --minutes 10 --seeds 50",
                        "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",
-                       "collab-sim --faults churn --minutes 10 --plant sum_twice"};
+                       "collab-sim --faults churn --minutes 10 --plant sum_twice",
+                       "collab-sim moshpit --peers 1024 --grid 32x32 --failure 0.01 --seeds 30 --json -"};
   synopsis.read_on = "doc/operating.md has the format of fault files; doc/architecture.md the invariants";
   return synopsis;
 }
@@ -94,6 +105,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   SwarmOptions options;
   options.seed = whole(config, "seed");
   options.peers = whole(config, "peers");
+  if (options.peers > kPeersMax) refuse("that many peers are one group no more", "--peers 64");
   options.clients = whole(config, "clients");
   options.contacts = whole(config, "contacts");
   if (options.clients >= options.peers) refuse("somebody must be reachable", "--clients below --peers");

@@ -32,19 +32,22 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
              [this] { return swarm_ms(); },
              [this] { return own_ms(); },
              [this](const PeerId& peer, const Hello& theirs) { return welcome(peer, theirs); },
-             [this](const PeerId& peer) { return works(peer); }},
+             [this](const PeerId& peer) { return links_.works(peer); }},
       server_(server_needs(needs_, *this, methods_), options_.calls),
       client_(needs_.executor, needs_.clock, *this, needs_.random.derive("calls"), options_.calls),
       conversations_(talk_needs(needs_, *this, methods_), options_.conversations),
       peers_(needs_.random.derive("peers"), options_.peers),
+      links_(links_needs(), options_.links),
       gate_(options_.gate),
+      time_(needs_.clock),
       incarnation_(needs_.random.derive("incarnation").next()),
-      unix_at_start_(needs_.clock.unix_ms()),
-      started_(needs_.clock.now()),
-      ticked_(started_),
-      access_checked_(started_),
-      receive_left_(options_.receive_bytes_max),
+      ticked_(needs_.clock.now()),
+      access_checked_(ticked_),
       detached_(needs_.executor) {}
+
+Links::Needs PeerEndpoint::links_needs() {
+  return {needs_.executor, needs_.clock, needs_.log, self(), *this, *this, peers_};
+}
 
 PeerEndpoint::~PeerEndpoint() {
   assert(tasks_ == nullptr && "cancel run() and wait for it before destroying an endpoint");
@@ -53,23 +56,13 @@ PeerEndpoint::~PeerEndpoint() {
 // --- time and hellos
 
 std::int64_t PeerEndpoint::own_ms() const {
-  const Duration since = needs_.clock.now() - started_;
-  return unix_at_start_ + std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
-}
-
-/// While nobody is connected there is no swarm time to keep steady: a calendar that was corrected, or went on while
-/// this machine slept, is believed. Else a node that slept for a minute could never join again.
-void PeerEndpoint::read_calendar(TimePoint now) {
-  const Duration since = now - started_;
-  unix_at_start_ = needs_.clock.unix_ms() - std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
+  return time_.own_ms();
 }
 
 std::int64_t PeerEndpoint::swarm_ms() const {
-  std::vector<std::int64_t> skews(1, 0);  // our own
-  for (const auto& [serial, attached] : attached_) skews.push_back(attached.connection->skew_ms());
-  const auto middle = skews.begin() + static_cast<std::ptrdiff_t>((skews.size() - 1) / 2);
-  std::nth_element(skews.begin(), middle, skews.end());
-  return own_ms() + std::clamp(*middle, -kSkewMaxMs, kSkewMaxMs);
+  std::vector<std::int64_t> skews;
+  for (const Connection* connection : links_.all()) skews.push_back(connection->skew_ms());
+  return time_.swarm_ms(std::move(skews));
 }
 
 Hello PeerEndpoint::hello() const {
@@ -147,14 +140,14 @@ Task<> PeerEndpoint::run() {
   const auto body = [this](TaskGroup& tasks) -> Task<> {
     const Working working(*this, tasks);
     (void)needs_.access.refresh(needs_.clock.now());
-    read_calendar(needs_.clock.now());
+    time_.read_calendar();
     for (const auto& listener : listeners_) tasks.spawn("accept", accept_loop(*listener));
     co_await tick_loop();
   };
   struct Ended {
     PeerEndpoint& endpoint;
     ~Ended() {
-      while (!endpoint.attached_.empty()) endpoint.detach(endpoint.attached_.begin()->first);
+      for (const Connection* connection : endpoint.links_.all()) endpoint.detach(connection->streams().serial());
       for (const auto& listener : endpoint.listeners_) listener->close();
     }
   };
@@ -166,14 +159,9 @@ Task<> PeerEndpoint::run() {
 Task<> PeerEndpoint::leave() {
   leaving_ = true;
   for (const auto& listener : listeners_) listener->close();
-  GoawayHead head;
-  head.reason = "leaving";
-  for (auto& [serial, attached] : attached_) {
-    attached.connection->streams().send_connection_frame(FrameType::goaway, encode_head(head));
-    supersede(*attached.connection);
-  }
-  const TimePoint deadline = needs_.clock.now() + options_.drain_max + options_.connection.close_time;
-  while (!attached_.empty() && tasks_ != nullptr) {
+  links_.leave();
+  const TimePoint deadline = needs_.clock.now() + options_.links.drain_max + options_.links.connection.close_time;
+  while (!links_.empty() && tasks_ != nullptr) {
     const bool in_time = co_await detached_.wait_until(needs_.clock, deadline);
     if (!in_time) break;
   }
@@ -188,18 +176,18 @@ Task<> PeerEndpoint::tick_loop() {
 
 void PeerEndpoint::tick(TimePoint now) {
   if (now - ticked_ > kStoppedTime)
-    for (auto& [serial, attached] : attached_) attached.connection->forgive_silence(now);
+    for (Connection* connection : links_.all()) connection->forgive_silence(now);
   ticked_ = now;
-  if (attached_.empty()) read_calendar(now);
+  if (links_.empty()) time_.read_calendar();
   if (now - access_checked_ >= kAccessPeriod) check_access(now);
-  for (auto& [serial, attached] : attached_) tick_connection(*attached.connection, now);
+  for (Connection* connection : links_.all()) tick_connection(*connection, now);
   server_.tick(now);
   conversations_.tick(now);
   count_traffic();
-  std::erase_if(partners_, [now](const auto& entry) {
+  std::erase_if(partners_, [&](const auto& entry) {
     const Partner& partner = entry.second;
-    return partner.current == nullptr && !partner.dialling && partner.waiting == 0 && partner.conversing == 0 &&
-           partner.refusals.full(now);  // who comes back does not begin anew
+    return links_.current(entry.first) == nullptr && !partner.dialling && partner.waiting == 0 &&
+           partner.conversing == 0 && partner.refusals.full(now);  // who comes back does not begin anew
   });
 }
 
@@ -214,10 +202,7 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
     on_violation(connection, "call_flood");
     connection.close("call_flood");
   }
-  if (!connection.superseded || still_needed(connection, now)) return;
-  const Duration drained = now - *connection.superseded;
-  const bool quiet = connection.streams().open_streams() == 0 && (leaving_ || drained >= options_.drain_min);
-  if (quiet || drained >= options_.drain_max) connection.close(leaving_ ? "leaving" : "duplicate");
+  links_.settle(connection, now);
 }
 
 void PeerEndpoint::check_access(TimePoint now) {
@@ -229,22 +214,15 @@ void PeerEndpoint::check_access(TimePoint now) {
       needs_.log.warn("net.allow_list_refused", {{"problem", reloaded->problem}});
     }
   }
-  for (auto& [serial, attached] : attached_) {
-    const Decision may = needs_.access.may(attached.connection->peer(), Claim::join);
-    if (!may) attached.connection->close("not allowed any more: " + may.reason);
+  for (Connection* connection : links_.all()) {
+    const Decision may = needs_.access.may(connection->peer(), Claim::join);
+    if (!may) connection->close("not allowed any more: " + may.reason);
   }
 }
 
 void PeerEndpoint::count_traffic() {
   constexpr std::array<const char*, kClasses> kNames = {"control", "latency", "bulk"};
-  Traffic total = finished_;
-  for (const auto& [serial, attached] : attached_) {
-    const Traffic& traffic = attached.connection->streams().traffic();
-    for (std::size_t i = 0; i < kClasses; ++i) {
-      total.sent[i] += traffic.sent[i];
-      total.received[i] += traffic.received[i];
-    }
-  }
+  const Traffic total = links_.traffic();
   const auto count = [&](const char* direction, std::size_t i, std::uint64_t now, std::uint64_t& before) {
     if (now == before) return;
     needs_.metrics.add("collab_bytes_total", static_cast<double>(now - before),
@@ -282,8 +260,7 @@ Task<> PeerEndpoint::admit(std::unique_ptr<ByteStream> stream, Gate::Place place
     co_return;
   }
   held.establish();
-  const std::uint64_t serial = attach(std::move(*opened)).streams().serial();
-  co_await serve(serial);
+  co_await serve(attach(std::move(*opened)));
 }
 
 void PeerEndpoint::refused(std::string_view reason, const Refusal& why) {
@@ -291,102 +268,18 @@ void PeerEndpoint::refused(std::string_view reason, const Refusal& why) {
   needs_.log.debug("net.refused", {{"reason", reason}, {"why", why.reason}});
 }
 
-Connection& PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
-  const std::uint64_t serial = next_serial_++;
-  Attached& fresh = attached_[serial];
-  fresh.since = needs_.clock.now();
-  ConnectionOwner& owner = *this;
-  fresh.connection = std::make_unique<Connection>(needs_.executor, needs_.clock, owner, serial, std::move(opened),
-                                                  options_.connection);
-  Connection& connection = *fresh.connection;
-  fresh.credit = std::min(receive_left_ / 4, options_.receive_of_connection_max);
-  receive_left_ -= fresh.credit;
-  if (fresh.credit > 0) connection.streams().widen_connection(TrafficClass::bulk, fresh.credit);
-
-  Connection* old = current(connection.peer());
-  if (old == nullptr || (connection.confirmed() && is_better(connection, *old))) {
-    use(connection);
-  } else {
-    supersede(connection);
-    old->probe(needs_.clock.now());  // why would the peer dial again?
-  }
+/// Its number; `serve` comes next.
+std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
+  const Connection& connection = links_.attach(std::move(opened));
   learn(connection);
   observe_self();
-  const bool dialled = connection.side() == Side::dialled;
-  needs_.log.info("net.connected", {{"peer", connection.peer().short_text()},
-                                    {"side", dialled ? "dialled" : "accepted"},
-                                    {"software", connection.theirs().software}});
-  return connection;
+  return connection.streams().serial();
 }
 
-/// Who dialled may have given up meanwhile: only now may its connection take another's place.
-void PeerEndpoint::on_heard(Connection& connection) {
-  const Connection* old = current(connection.peer());
-  if (old == nullptr || old == &connection || !attached_.at(connection.streams().serial()).spare) return;
-  if (is_better(connection, *old)) use(connection);
-}
-
-/// Of two connections of a pair both ends keep the same one: that which the lower id dialled; of two that one end
-/// dialled the later; after a restart of the peer only the new one means anything. One whose other end seems gone
-/// loses.
-bool PeerEndpoint::is_better(const Connection& fresh, const Connection& old) const {
-  if (old.over() || old.is_doubtful(needs_.clock.now()) || fresh.theirs().incarnation != old.theirs().incarnation)
-    return true;
-  if (fresh.side() == old.side()) return fresh.attempt() > old.attempt();
-  const bool we_are_lower = self() < fresh.peer();
-  return (fresh.side() == Side::dialled) == we_are_lower;
-}
-
-/// New streams go there from now on. What had the place before drains, and comes back should this one break first.
-void PeerEndpoint::use(Connection& connection) {
-  Partner& with = partner(connection.peer());
-  Connection* old = std::exchange(with.current, &connection);
-  connection.superseded.reset();
-  attached_.at(connection.streams().serial()).spare = false;
-  if (old != nullptr) supersede(*old);
-  with.changed.notify();
-}
-
-void PeerEndpoint::supersede(Connection& connection) {
-  if (connection.superseded) return;
-  connection.superseded = needs_.clock.now();
-  attached_.at(connection.streams().serial()).spare = true;
-  Partner& with = partner(connection.peer());
-  if (with.current == &connection) with.current = nullptr;
-  conversations_.leave(connection.streams());
-}
-
-/// When the connection in use is gone, the best of the others serves: the same one at both ends.
-bool PeerEndpoint::promote_spare(const PeerId& peer) {
-  if (leaving_) return false;
-  Connection* best = nullptr;
-  for (auto& [serial, attached] : attached_) {
-    Connection& connection = *attached.connection;
-    if (!attached.spare || connection.ending() || connection.peer() != peer) continue;
-    const bool surer = best == nullptr || connection.confirmed() > best->confirmed();
-    if (surer || (connection.confirmed() == best->confirmed() && is_better(connection, *best))) best = &connection;
-  }
-  if (best != nullptr) use(*best);
-  return best != nullptr;
-}
-
-/// Whether there is a connection that another would only duplicate.
-bool PeerEndpoint::works(const PeerId& peer) {
-  Connection* connection = current(peer);
-  if (connection == nullptr || connection->ending() || connection->is_doubtful(needs_.clock.now())) return false;
-  connection->probe(needs_.clock.now());  // else the next dial knows better
-  return true;
-}
-
-/// Whether this spare takes over from one whose other end is gone, or may have to.
-bool PeerEndpoint::still_needed(Connection& spare, TimePoint now) {
-  Connection* old = current(spare.peer());
-  if (leaving_ || old == nullptr || !attached_.at(spare.streams().serial()).spare) return false;
-  if (old->last_received() >= *spare.superseded) return false;
-  if (!old->is_doubtful(now)) return true;  // it has been asked
-  supersede(*old);
-  old->drop("the peer has another connection");
-  return promote_spare(spare.peer());
+void PeerEndpoint::detach(std::uint64_t serial) {
+  links_.detach(serial);
+  observe_self();
+  detached_.notify();
 }
 
 /// Where the peer listens.
@@ -403,9 +296,9 @@ void PeerEndpoint::learn(const Connection& connection) {
 
 void PeerEndpoint::observe_self() {
   std::map<std::string, std::set<std::string>> named_by;  // hosts of the tellers, so that one machine is one voice
-  for (const auto& [serial, attached] : attached_)
-    if (const auto seen = parse_numeric_address(attached.connection->theirs().observed))
-      named_by[seen->host].insert(attached.connection->remote().host);
+  for (const Connection* connection : links_.all())
+    if (const auto seen = parse_numeric_address(connection->theirs().observed))
+      named_by[seen->host].insert(connection->remote().host);
   const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
   const auto most = std::max_element(named_by.begin(), named_by.end(), fewer);
   if (most != named_by.end() && (most->second.size() >= 2 || named_by.size() == 1)) observed_host_ = most->first;
@@ -418,40 +311,19 @@ Task<> PeerEndpoint::serve(std::uint64_t serial) {
     ~Served() { endpoint.detach(serial); }
   };
   const Served served{*this, serial};
-  co_await attached_.at(serial).connection->run();
+  co_await links_.find(serial)->run();
 }
 
-void PeerEndpoint::detach(std::uint64_t serial) {
-  const auto found = attached_.find(serial);
-  if (found == attached_.end()) return;
-  Connection& connection = *found->second.connection;
-  connection.drop("the endpoint ended");
-  connection.streams().lose();
-  const TimePoint now = needs_.clock.now();
-  const PeerId peer = connection.peer();
-  KnownPeer& known = peers_.at(peer, now);
-  const Traffic& traffic = connection.streams().traffic();
-  for (std::size_t i = 0; i < kClasses; ++i) {
-    known.bytes_sent += traffic.sent[i];
-    known.bytes_received += traffic.received[i];
-    finished_.sent[i] += traffic.sent[i];
-    finished_.received[i] += traffic.received[i];
-  }
-  known.rtt = connection.rtt();
-  known.rtt_deviation = connection.rtt_deviation();
-  known.up_bytes_per_s = connection.up_bytes_per_s();
-  known.down_bytes_per_s = connection.down_bytes_per_s();
-  peers_.lost(peer, found->second.since, now);
-  if (connection.fell_silent()) peers_.failed(peer, Refusal(Errc::gone, "it fell silent"), now);
-  receive_left_ += found->second.credit;
-  needs_.log.info("net.disconnected", {{"peer", peer.short_text()}, {"reason", connection.reason()}});
-  Partner& with = partner(peer);
-  if (with.current == &connection) with.current = nullptr;
-  attached_.erase(found);
-  observe_self();
-  if (with.current == nullptr) (void)promote_spare(peer);
-  with.changed.notify();
-  detached_.notify();
+void PeerEndpoint::on_superseded(Connection& connection) {
+  conversations_.leave(connection.streams());
+}
+
+void PeerEndpoint::on_change(const PeerId& peer) {
+  partner(peer).changed.notify();
+}
+
+void PeerEndpoint::on_heard(Connection& connection) {
+  links_.heard(connection);
 }
 
 Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, TrafficClass traffic, OpenHead head,
@@ -484,9 +356,7 @@ void PeerEndpoint::on_trouble(Connection& connection, std::string_view reason) {
 
 void PeerEndpoint::on_goaway(Connection& connection, const std::string& reason) {
   needs_.log.debug("net.goaway", {{"peer", connection.peer().short_text()}, {"reason", reason.substr(0, 64)}});
-  supersede(connection);
-  attached_.at(connection.streams().serial()).spare = false;
-  if (current(connection.peer()) == nullptr) (void)promote_spare(connection.peer());
+  links_.said_goodbye(connection);
 }
 
 // --- dialling
@@ -494,7 +364,7 @@ void PeerEndpoint::on_goaway(Connection& connection, const std::string& reason) 
 Task<Reached> PeerEndpoint::reach(PeerId peer, TimePoint deadline) {
   for (bool dialled = false;; dialled = true) {
     Partner& with = partner(peer);
-    if (with.current != nullptr) co_return &with.current->streams();
+    if (Connection* current = links_.current(peer)) co_return &current->streams();
     const TimePoint now = needs_.clock.now();
     if (now >= deadline) co_return Refusal(Errc::late);
     if (!with.dialling) {
@@ -508,9 +378,9 @@ Task<Reached> PeerEndpoint::reach(PeerId peer, TimePoint deadline) {
       tasks_->spawn("dial", dial(peer, known->addresses, next_attempt_++));
     }
     const WaitsFor waits(*this, peer);
-    while (with.dialling && with.current == nullptr) {
+    while (with.dialling && links_.current(peer) == nullptr) {
       const bool in_time = co_await with.changed.wait_until(needs_.clock, deadline);
-      if (!in_time && with.current == nullptr) co_return Refusal(Errc::late);
+      if (!in_time && links_.current(peer) == nullptr) co_return Refusal(Errc::late);
     }
   }
 }
@@ -529,7 +399,7 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   if (tasks_ == nullptr || leaving_) co_return;   // too late: leave() has said goodbye to all
   if (opened && (*opened)->redundant) co_return;  // the peer has dialled us meanwhile
   if (opened) {
-    tasks_->spawn("connection", serve(attach(std::move(*opened)).streams().serial()));
+    tasks_->spawn("connection", serve(attach(std::move(*opened))));
     co_return;
   }
   Refusal why = opened.error();
@@ -547,15 +417,14 @@ Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address addre
   if (!opened) co_return opened.error();
   if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
   if ((*opened)->redundant) co_return (*opened)->channel.peer();
-  Connection& connection = attach(std::move(*opened));
-  const PeerId peer = connection.peer();
-  tasks_->spawn("connection", serve(connection.streams().serial()));
+  const PeerId peer = (*opened)->channel.peer();
+  tasks_->spawn("connection", serve(attach(std::move(*opened))));
   co_return peer;
 }
 
 Multiplexer* PeerEndpoint::find(std::uint64_t serial) {
-  const auto found = attached_.find(serial);
-  return found == attached_.end() || found->second.connection->over() ? nullptr : &found->second.connection->streams();
+  Connection* connection = links_.find(serial);
+  return connection == nullptr || connection->over() ? nullptr : &connection->streams();
 }
 
 PeerEndpoint::Partner& PeerEndpoint::partner(const PeerId& peer) {
@@ -602,38 +471,8 @@ std::unique_ptr<Conversation> PeerEndpoint::converse(std::string_view protocol, 
   return conversations_.open(protocol, topic, std::move(members));
 }
 
-Connection* PeerEndpoint::current(const PeerId& peer) const {
-  const auto found = partners_.find(peer);
-  return found == partners_.end() ? nullptr : found->second.current;
-}
-
 LinkState PeerEndpoint::link(const PeerId& peer) const {
-  LinkState state;
-  if (const KnownPeer* known = peers_.find(peer)) {
-    state.lost_at = known->lost_at;
-    state.rtt = known->rtt;
-    state.rtt_deviation = known->rtt_deviation;
-    state.up_bytes_per_s = known->up_bytes_per_s;
-    state.down_bytes_per_s = known->down_bytes_per_s;
-    state.bytes_sent = known->bytes_sent;
-    state.bytes_received = known->bytes_received;
-  }
-  const Connection* connection = current(peer);
-  if (connection == nullptr) return state;
-  state.connected = true;
-  state.last_received = connection->last_received();
-  if (connection->rtt() > Duration::zero()) {
-    state.rtt = connection->rtt();
-    state.rtt_deviation = connection->rtt_deviation();
-  }
-  if (connection->up_bytes_per_s() > 0) state.up_bytes_per_s = connection->up_bytes_per_s();
-  if (connection->down_bytes_per_s() > 0) state.down_bytes_per_s = connection->down_bytes_per_s();
-  const Traffic& traffic = connection->streams().traffic();
-  for (std::size_t i = 0; i < kClasses; ++i) {
-    state.bytes_sent += traffic.sent[i];
-    state.bytes_received += traffic.received[i];
-  }
-  return state;
+  return links_.state(peer);
 }
 
 void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses) {
@@ -641,20 +480,17 @@ void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses)
 }
 
 bool PeerEndpoint::can_reach(const PeerId& peer) const {
-  if (current(peer) != nullptr) return true;
+  if (links_.current(peer) != nullptr) return true;
   const KnownPeer* known = peers_.find(peer);
   return known != nullptr && !known->addresses.empty();
 }
 
 std::vector<PeerId> PeerEndpoint::connected() const {
-  std::vector<PeerId> all;
-  for (const auto& [peer, with] : partners_)
-    if (with.current != nullptr) all.push_back(peer);
-  return all;
+  return links_.connected();
 }
 
 std::optional<Address> PeerEndpoint::remote_of(const PeerId& peer) const {
-  const Connection* connection = current(peer);
+  const Connection* connection = links_.current(peer);
   return connection == nullptr ? std::nullopt : std::optional(connection->remote());
 }
 

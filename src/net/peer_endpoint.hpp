@@ -13,9 +13,11 @@
 #include "net/dialling.hpp"
 #include "net/endpoint.hpp"
 #include "net/limits.hpp"
+#include "net/links.hpp"
 #include "net/network.hpp"
 #include "net/peer_table.hpp"
 #include "net/rpc.hpp"
+#include "net/swarm_time.hpp"
 
 #include <cstdint>
 #include <map>
@@ -35,15 +37,9 @@ struct EndpointOptions {
   std::vector<Address> announce;  ///< where others may dial; empty: where it listens, as they see this host
   Duration handshake_time = std::chrono::seconds(10);
   Duration tick = std::chrono::milliseconds(250);  ///< how exactly silence and overdue work are noticed
-  Duration drain_min = std::chrono::seconds(1);    ///< of a superseded connection
-  Duration drain_max = std::chrono::seconds(5);    ///< also of leave()
-  /// Credit of all connections beyond their first. It is given once, when a connection begins, and never doubled: a
-  /// window of 16 MiB for one peer would leave the others of a full group less than a chunk each.
-  std::size_t receive_bytes_max = std::size_t(24) << 20U;
-  std::size_t receive_of_connection_max = std::size_t(4) << 20U;  ///< bulk credit of one, while there is some left
   Gate::Options gate;
   PeerTable::Options peers;
-  Connection::Options connection;
+  Links::Options links;
   CallOptions calls;
   Conversations::Options conversations;
   DialOptions dial;
@@ -52,7 +48,7 @@ struct EndpointOptions {
 };
 
 /// Lives on one loop. `run()` is its life: nothing is accepted, dialled or answered before and after.
-class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Paths {
+class PeerEndpoint final : public Endpoint, private ConnectionOwner, private LinksUser, private Paths {
  public:
   /// What it needs of its node; all of it outlives the endpoint. `random` is for ids and back-off, not for keys.
   struct Needs {
@@ -75,7 +71,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   std::vector<Address> listening() const;
   /// Accepts, dials, pings and answers until cancelled. Listens first, when nobody called `listen()`.
   Task<> run();
-  /// Says goodbye, lets streams finish for at most `drain_max`, closes all connections. Call it before cancelling
+  /// Says goodbye, lets streams finish for at most `links.drain_max`, closes all connections. Call it before cancelling
   /// `run()`.
   Task<> leave();
 
@@ -103,16 +99,9 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   bool can_reach(const PeerId& peer) const override;
 
  private:
-  struct Attached {
-    std::unique_ptr<Connection> connection;
-    TimePoint since;
-    std::size_t credit = 0;  ///< of receive_bytes_max
-    bool spare = false;      ///< superseded, and good enough should the other one break
-  };
   /// A peer with whom something happens now.
   struct Partner {
     Partner(const asio::any_io_executor& executor, const TokenBucket& bucket) : refusals(bucket), changed(executor) {}
-    Connection* current = nullptr;  ///< for new streams
     bool dialling = false;
     int waiting = 0;
     int conversing = 0;
@@ -127,6 +116,9 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   void on_violation(Connection&, std::string_view rule) override;
   void on_trouble(Connection&, std::string_view reason) override;
   void on_goaway(Connection&, const std::string& reason) override;
+  // of LinksUser
+  void on_superseded(Connection&) override;
+  void on_change(const PeerId&) override;
   // of Paths
   Task<Reached> reach(PeerId peer, TimePoint deadline) override;
   Multiplexer* find(std::uint64_t serial) override;
@@ -134,11 +126,10 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   void converses(const PeerId& peer, int change) override;
 
   std::int64_t own_ms() const override;
-  void read_calendar(TimePoint now);
+  Links::Needs links_needs();
   Hello hello() const;
   std::optional<Refuse> welcome(const PeerId& peer, const Hello& theirs) const;
   Partner& partner(const PeerId& peer);
-  Connection* current(const PeerId& peer) const;
 
   Task<> accept_loop(Listener& listener);
   Task<> admit(std::unique_ptr<ByteStream> stream, Gate::Place place);
@@ -150,14 +141,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   void check_access(TimePoint now);
   void count_traffic();
 
-  Connection& attach(std::unique_ptr<Opened> opened);
+  std::uint64_t attach(std::unique_ptr<Opened> opened);
   void detach(std::uint64_t serial);
-  bool works(const PeerId& peer);
-  bool is_better(const Connection& fresh, const Connection& old) const;
-  void use(Connection& connection);
-  void supersede(Connection& connection);
-  bool promote_spare(const PeerId& peer);
-  bool still_needed(Connection& spare, TimePoint now);
   void learn(const Connection& connection);
   void observe_self();
   void refused(std::string_view reason, const Refusal& why);
@@ -171,24 +156,20 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Pat
   CallClient client_;
   Conversations conversations_;
   PeerTable peers_;
+  Links links_;
   Gate gate_;
+  SwarmTime time_;
 
   std::vector<std::unique_ptr<Listener>> listeners_;
   TaskGroup* tasks_ = nullptr;  ///< while run() runs
   bool leaving_ = false;
-  std::map<std::uint64_t, Attached> attached_;
   std::map<PeerId, Partner> partners_;
-  std::uint64_t next_serial_ = 1;
   std::uint64_t next_attempt_ = 1;
   std::uint64_t incarnation_;
-  std::int64_t unix_at_start_;  ///< by the calendar when nobody was connected last
-  TimePoint started_;
   TimePoint ticked_;
   TimePoint access_checked_;
-  std::size_t receive_left_;
   std::optional<std::string> observed_host_;
   Traffic counted_;  ///< of connections, in the metrics already
-  Traffic finished_;
   Signal detached_;
 };
 

@@ -398,7 +398,7 @@ TEST_CASE("sim net: one conversation fills a line of 100 Mbit/s whose answers ta
     far.latency_min = far.latency_max = milliseconds(40);
     far.queue_bytes = std::size_t(4) << 20U;
     EndpointOptions options;
-    options.connection.streams.stream_window = window;
+    options.links.connection.streams.stream_window = window;
     Swarm swarm(2, 1, far, options);
     double rate = 0;
     const auto scenario = [&]() -> Task<> {
@@ -431,7 +431,7 @@ TEST_CASE("sim net: one conversation fills a line of 100 Mbit/s whose answers ta
     swarm.run(scenario);
     return rate;
   };
-  CHECK(rate_with(EndpointOptions().connection.streams.stream_window) > 0.9 * 12.5e6);
+  CHECK(rate_with(EndpointOptions().links.connection.streams.stream_window) > 0.9 * 12.5e6);
   CHECK(rate_with(std::size_t(1) << 20U) < 0.9 * 12.5e6);
 }
 

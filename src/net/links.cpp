@@ -1,0 +1,222 @@
+#include "net/links.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::net {
+namespace {
+
+void add(Traffic& total, const Traffic& traffic) {
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    total.sent[i] += traffic.sent[i];
+    total.received[i] += traffic.received[i];
+  }
+}
+
+}  // namespace
+
+Connection& Links::attach(std::unique_ptr<Opened> opened) {
+  const std::uint64_t serial = next_serial_++;
+  Attached& fresh = attached_[serial];
+  fresh.since = needs_.clock.now();
+  fresh.connection = std::make_unique<Connection>(needs_.executor, needs_.clock, needs_.owner, serial,
+                                                  std::move(opened), options_.connection);
+  Connection& connection = *fresh.connection;
+  fresh.credit = std::min(receive_left_ / 4, options_.receive_of_connection_max);
+  receive_left_ -= fresh.credit;
+  if (fresh.credit > 0) connection.streams().widen_connection(TrafficClass::bulk, fresh.credit);
+
+  Connection* old = current(connection.peer());
+  if (old == nullptr || (connection.confirmed() && is_better(connection, *old))) {
+    use(connection);
+  } else {
+    supersede(connection);
+    old->probe(needs_.clock.now());  // why would the peer dial again?
+  }
+  const bool dialled = connection.side() == Side::dialled;
+  needs_.log.info("net.connected", {{"peer", connection.peer().short_text()},
+                                    {"side", dialled ? "dialled" : "accepted"},
+                                    {"software", connection.theirs().software}});
+  return connection;
+}
+
+void Links::detach(std::uint64_t serial) {
+  const auto found = attached_.find(serial);
+  if (found == attached_.end()) return;
+  Connection& connection = *found->second.connection;
+  connection.drop("the endpoint ended");
+  connection.streams().lose();
+  remember(found->second);
+  receive_left_ += found->second.credit;
+  const PeerId peer = connection.peer();
+  needs_.log.info("net.disconnected", {{"peer", peer.short_text()}, {"reason", connection.reason()}});
+  if (current(peer) == &connection) current_.erase(peer);
+  attached_.erase(found);
+  if (current(peer) == nullptr) promote_spare(peer);
+  needs_.user.on_change(peer);
+}
+
+void Links::remember(const Attached& attached) {
+  const Connection& connection = *attached.connection;
+  const TimePoint now = needs_.clock.now();
+  KnownPeer& known = needs_.peers.at(connection.peer(), now);
+  const Traffic& traffic = connection.streams().traffic();
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    known.bytes_sent += traffic.sent[i];
+    known.bytes_received += traffic.received[i];
+  }
+  add(finished_, traffic);
+  known.rtt = connection.rtt();
+  known.rtt_deviation = connection.rtt_deviation();
+  known.up_bytes_per_s = connection.up_bytes_per_s();
+  known.down_bytes_per_s = connection.down_bytes_per_s();
+  needs_.peers.lost(connection.peer(), attached.since, now);
+  if (connection.fell_silent()) needs_.peers.failed(connection.peer(), Refusal(Errc::gone, "it fell silent"), now);
+}
+
+// --- which of several
+
+bool Links::is_better(const Connection& fresh, const Connection& old) const {
+  if (old.over() || old.is_doubtful(needs_.clock.now()) || fresh.theirs().incarnation != old.theirs().incarnation)
+    return true;
+  if (fresh.side() == old.side()) return fresh.attempt() > old.attempt();
+  const bool we_are_lower = needs_.self < fresh.peer();
+  return (fresh.side() == Side::dialled) == we_are_lower;
+}
+
+void Links::use(Connection& connection) {
+  Connection* old = std::exchange(current_[connection.peer()], &connection);
+  connection.superseded.reset();
+  attached(connection).spare = false;
+  if (old != nullptr) supersede(*old);
+  needs_.user.on_change(connection.peer());
+}
+
+void Links::supersede(Connection& connection) {
+  if (connection.superseded) return;
+  connection.superseded = needs_.clock.now();
+  attached(connection).spare = true;
+  if (current(connection.peer()) == &connection) current_.erase(connection.peer());
+  needs_.user.on_superseded(connection);
+}
+
+void Links::promote_spare(const PeerId& peer) {
+  if (leaving_) return;
+  Connection* best = nullptr;
+  for (auto& [serial, attached] : attached_) {
+    Connection& connection = *attached.connection;
+    if (!attached.spare || connection.ending() || connection.peer() != peer) continue;
+    const bool surer = best == nullptr || connection.confirmed() > best->confirmed();
+    if (surer || (connection.confirmed() == best->confirmed() && is_better(connection, *best))) best = &connection;
+  }
+  if (best != nullptr) use(*best);
+}
+
+void Links::heard(Connection& connection) {
+  const Connection* old = current(connection.peer());
+  if (old == nullptr || old == &connection || !attached(connection).spare) return;
+  if (is_better(connection, *old)) use(connection);
+}
+
+void Links::said_goodbye(Connection& connection) {
+  supersede(connection);
+  attached(connection).spare = false;
+  if (current(connection.peer()) == nullptr) promote_spare(connection.peer());
+}
+
+void Links::settle(Connection& connection, TimePoint now) {
+  if (!connection.superseded || still_needed(connection, now)) return;
+  const Duration drained = now - *connection.superseded;
+  const bool quiet = connection.streams().open_streams() == 0 && (leaving_ || drained >= options_.drain_min);
+  if (quiet || drained >= options_.drain_max) connection.close(leaving_ ? "leaving" : "duplicate");
+}
+
+/// Whether this spare takes over from one whose other end is gone, or may have to.
+bool Links::still_needed(Connection& spare, TimePoint now) {
+  Connection* old = current(spare.peer());
+  if (leaving_ || old == nullptr || !attached(spare).spare) return false;
+  if (old->last_received() >= *spare.superseded) return false;
+  if (!old->is_doubtful(now)) return true;  // it has been asked
+  supersede(*old);
+  old->drop("the peer has another connection");
+  promote_spare(spare.peer());
+  return current(spare.peer()) != nullptr;
+}
+
+void Links::leave() {
+  leaving_ = true;
+  GoawayHead head;
+  head.reason = "leaving";
+  for (auto& [serial, attached] : attached_) {
+    attached.connection->streams().send_connection_frame(FrameType::goaway, encode_head(head));
+    supersede(*attached.connection);
+  }
+}
+
+// --- questions
+
+Connection* Links::current(const PeerId& peer) const {
+  const auto found = current_.find(peer);
+  return found == current_.end() ? nullptr : found->second;
+}
+
+Connection* Links::find(std::uint64_t serial) const {
+  const auto found = attached_.find(serial);
+  return found == attached_.end() ? nullptr : found->second.connection.get();
+}
+
+bool Links::works(const PeerId& peer) {
+  Connection* connection = current(peer);
+  if (connection == nullptr || connection->ending() || connection->is_doubtful(needs_.clock.now())) return false;
+  connection->probe(needs_.clock.now());  // else the next dial knows better
+  return true;
+}
+
+std::vector<Connection*> Links::all() const {
+  std::vector<Connection*> all;
+  for (const auto& [serial, attached] : attached_) all.push_back(attached.connection.get());
+  return all;
+}
+
+std::vector<PeerId> Links::connected() const {
+  std::vector<PeerId> all;
+  for (const auto& [peer, connection] : current_) all.push_back(peer);
+  return all;
+}
+
+LinkState Links::state(const PeerId& peer) const {
+  LinkState state;
+  if (const KnownPeer* known = needs_.peers.find(peer)) {
+    state.lost_at = known->lost_at;
+    state.rtt = known->rtt;
+    state.rtt_deviation = known->rtt_deviation;
+    state.up_bytes_per_s = known->up_bytes_per_s;
+    state.down_bytes_per_s = known->down_bytes_per_s;
+    state.bytes_sent = known->bytes_sent;
+    state.bytes_received = known->bytes_received;
+  }
+  const Connection* connection = current(peer);
+  if (connection == nullptr) return state;
+  state.connected = true;
+  state.last_received = connection->last_received();
+  if (connection->rtt() > Duration::zero()) {
+    state.rtt = connection->rtt();
+    state.rtt_deviation = connection->rtt_deviation();
+  }
+  if (connection->up_bytes_per_s() > 0) state.up_bytes_per_s = connection->up_bytes_per_s();
+  if (connection->down_bytes_per_s() > 0) state.down_bytes_per_s = connection->down_bytes_per_s();
+  const Traffic& traffic = connection->streams().traffic();
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    state.bytes_sent += traffic.sent[i];
+    state.bytes_received += traffic.received[i];
+  }
+  return state;
+}
+
+Traffic Links::traffic() const {
+  Traffic total = finished_;
+  for (const auto& [serial, attached] : attached_) add(total, attached.connection->streams().traffic());
+  return total;
+}
+
+}  // namespace collab::net

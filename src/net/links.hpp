@@ -1,0 +1,116 @@
+#pragma once
+// The connections of this node. Now and then two peers have several; one of them is in use.
+
+#include "base/log.hpp"
+#include "net/connection.hpp"
+#include "net/peer_table.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace collab::net {
+
+/// Who works with connections.
+class LinksUser {
+ public:
+  virtual ~LinksUser() = default;
+  /// New streams go elsewhere from now on; those on it may finish.
+  virtual void on_superseded(Connection&) = 0;
+  /// Another connection to this peer is in use than before, or none.
+  virtual void on_change(const PeerId&) = 0;
+};
+
+/// When two peers dial each other at the same time, or one of them again, both ends keep the same connection: of two
+/// that work
+///
+/// * after a restart of the peer the new one;
+/// * else the one that the lower id dialled;
+/// * of two that one end dialled the later.
+///
+/// An accepted connection counts only when its dialler has said something on it: he may have given up after our hello
+/// had left. One whose other end seems gone loses to any other. The losers drain: they end when their streams have, at
+/// least `drain_min` and at most `drain_max` after. Until then they are spares: should the connection in use break, the
+/// best of them, by the same rules, takes its place. A peer that says goodbye on a connection wants another one used.
+class Links {
+ public:
+  struct Options {
+    Duration drain_min = std::chrono::seconds(1);  ///< of a superseded connection
+    Duration drain_max = std::chrono::seconds(5);  ///< also of leave()
+    /// Credit of all connections beyond their first. It is given once, when a connection begins, and never doubled: a
+    /// window of 16 MiB for one peer would leave the others of a full group less than a chunk each.
+    std::size_t receive_bytes_max = std::size_t(24) << 20U;
+    std::size_t receive_of_connection_max = std::size_t(4) << 20U;  ///< bulk credit of one, while there is some left
+    Connection::Options connection;
+  };
+  /// All of it outlives them.
+  struct Needs {
+    asio::any_io_executor executor;
+    Clock& clock;
+    Log& log;
+    PeerId self;
+    ConnectionOwner& owner;
+    LinksUser& user;
+    PeerTable& peers;  ///< told what there is to remember of a connection that is over
+  };
+
+  Links(const Needs& needs, const Options& options)
+      : needs_(needs), options_(options), receive_left_(options.receive_bytes_max) {}
+
+  /// Takes it in, and uses it unless a better one is in use. Its owner runs it, and detaches it when that ends.
+  Connection& attach(std::unique_ptr<Opened> opened);
+  /// Ends and forgets it. A serial that is not here does nothing.
+  void detach(std::uint64_t serial);
+
+  /// The connection for new streams; null: there is none.
+  Connection* current(const PeerId& peer) const;
+  Connection* find(std::uint64_t serial) const;
+  /// Whether another connection to `peer` would only be a duplicate. Asks the other end for a sign of life.
+  bool works(const PeerId& peer);
+
+  /// Its owner's news of a connection: the first bytes came; the peer said goodbye on it.
+  void heard(Connection& connection);
+  void said_goodbye(Connection& connection);
+  /// Periodically, for each: closes it when it has drained, and drops the one in use when only a spare answers.
+  void settle(Connection& connection, TimePoint now);
+  /// Says goodbye on all; from now on each is closed as soon as it is quiet.
+  void leave();
+
+  bool empty() const noexcept { return attached_.empty(); }
+  /// In the order in which they began. Good until the next `attach` or `detach`.
+  std::vector<Connection*> all() const;
+  std::vector<PeerId> connected() const;
+  /// What is known about the way to `peer`, over this connection and earlier ones.
+  LinkState state(const PeerId& peer) const;
+  /// Of all connections, those that are over too.
+  Traffic traffic() const;
+
+ private:
+  struct Attached {
+    std::unique_ptr<Connection> connection;
+    TimePoint since;
+    std::size_t credit = 0;  ///< of receive_bytes_max
+    bool spare = false;      ///< superseded, and good enough should the other one break
+  };
+
+  bool is_better(const Connection& fresh, const Connection& old) const;
+  void use(Connection& connection);
+  void supersede(Connection& connection);
+  void promote_spare(const PeerId& peer);
+  bool still_needed(Connection& spare, TimePoint now);
+  void remember(const Attached& attached);
+  Attached& attached(const Connection& connection) { return attached_.at(connection.streams().serial()); }
+
+  Needs needs_;
+  Options options_;
+  std::map<std::uint64_t, Attached> attached_;
+  std::map<PeerId, Connection*> current_;
+  std::uint64_t next_serial_ = 1;
+  std::size_t receive_left_;
+  Traffic finished_;
+  bool leaving_ = false;
+};
+
+}  // namespace collab::net

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -90,7 +91,11 @@ struct NativeFloat16 : Float16 {
     return finite(out);
   }
 
-  static bool works_here() { return __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c"); }
+  static bool works_here() {
+    unsigned a = 0, b = 0, c = 0, d = 0;  // clang 14 knows no "f16c" to ask for by name
+    const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & unsigned(bit_F16C)) != 0;
+    return f16c && __builtin_cpu_supports("avx");
+  }
 };
 #endif
 

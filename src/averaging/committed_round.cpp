@@ -36,7 +36,8 @@ Result<std::shared_ptr<const CommittedRound>> CommittedRound::verify(const match
     if (const auto added = results[index].add(*average, frame, message->payload); !added) return Errc::bad_request;
   }
   for (std::size_t index = 0; index < results.size(); ++index)
-    if (!results[index].complete() || results[index].digest() != proof.manifest[index]) return Errc::bad_request;
+    if (!results[index].complete() || results[index].weight() == 0 || results[index].digest() != proof.manifest[index])
+      return Errc::bad_request;
   return std::make_shared<const CommittedRound>(std::move(*shape), proof, std::move(results));
 }
 

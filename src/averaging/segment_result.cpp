@@ -81,7 +81,12 @@ void SegmentResult::decode_into(std::span<float> vector) const {
   assert(complete() && vector.size() == shape_->partition.length());
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     const Range range = shape_->partition.chunk(segment_, i);
-    const auto done = shape_->codecs.decode(chunks_[i].payload, range.begin, vector.subspan(range.begin, range.size));
+    const auto values = vector.subspan(range.begin, range.size);
+    if (chunks_[i].weight == 0) {  // of nobody: no honest group commits it, but a lying one may have signed it
+      std::fill(values.begin(), values.end(), 0.0F);
+      continue;
+    }
+    const auto done = shape_->codecs.decode(chunks_[i].payload, range.begin, values);
     assert(done);  // it decoded when it came
   }
 }

@@ -38,7 +38,7 @@ class SegmentResult {
   Digest digest() const;
   /// When complete: the smallest of its chunks.
   std::uint64_t weight() const noexcept;
-  /// When complete and its weight is not 0: `vector` is the whole flat vector, of which this fills the segment.
+  /// When complete: `vector` is the whole flat vector, of which this fills the segment; a chunk of weight 0 with zeros.
   void decode_into(std::span<float> vector) const;
 
  private:

@@ -9,11 +9,6 @@
 #include <vector>
 
 namespace collab::epoch {
-namespace {
-
-constexpr std::uint32_t kFramesMax = 1U << 20U;
-
-}  // namespace
 
 Bytes encode(const averaging::CommittedRound& round) {
   averaging::wire::Commit commit;
@@ -35,7 +30,8 @@ Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<
   const auto begin = frame::decode<matchmaking::wire::Header>(reader.take_blob());
   const auto proof = frame::decode<averaging::wire::Header>(reader.take_blob());
   const auto count = reader.take<std::uint32_t>();
-  if (count > kFramesMax || count > bytes.size()) return Errc::bad_request;
+  // every chunk has a unit of its own, the last of a segment perhaps a short one
+  if (count > codecs.length() / kUnitValues + matchmaking::kGroupSizeMax) return Errc::bad_request;
   std::vector<Frame> averages;
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto average = reader.take_blob();

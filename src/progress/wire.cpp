@@ -1,6 +1,7 @@
 #include "progress/wire.hpp"
 
 #include <cmath>
+#include <limits>
 
 namespace collab::progress {
 namespace {
@@ -8,6 +9,8 @@ namespace {
 constexpr double kRateMax = 1e9;
 constexpr std::uint64_t kSamplesMax = std::uint64_t(1) << 48U;
 constexpr std::uint32_t kPeriodMsMax = 60'000;
+constexpr std::int64_t kUnixMsMax = std::int64_t(1) << 53U;     // the difference of two fits
+constexpr double kLossMax = std::numeric_limits<float>::max();  // losses are float32, sums of them are not infinite
 
 }  // namespace
 
@@ -21,7 +24,10 @@ Result<Record> decode(std::span<const std::byte> value) {
   const auto& record = std::get<wire::ProgressV1>(message->header);
   const bool rate = record.samples_per_s >= 0 && record.samples_per_s <= kRateMax;
   const bool period = record.period_ms > 0 && record.period_ms <= kPeriodMsMax;
-  if (!rate || !period || record.samples > kSamplesMax || record.microbatch > kSamplesMax || !message->payload.empty())
+  const bool date = record.unix_ms >= 0 && record.unix_ms <= kUnixMsMax;
+  const bool loss = std::isnan(record.loss) || std::abs(record.loss) <= kLossMax;
+  if (!rate || !period || !date || !loss || record.samples > kSamplesMax || record.microbatch > kSamplesMax ||
+      !message->payload.empty())
     return Errc::bad_request;
   return record;
 }

@@ -36,8 +36,8 @@ using Header = std::variant<ProgressV1>;
 using Record = wire::ProgressV1;
 
 Bytes encode(const Record& record);
-/// Errors: `bad_request` for other bytes, or numbers that no correct peer says: a rate or loss out of range, a period
-/// of 0.
+/// Errors: `bad_request` for other bytes, or numbers that no correct peer says: a rate, loss or time out of range, a
+/// period of 0.
 Result<Record> decode(std::span<const std::byte> value);
 
 }  // namespace collab::progress

@@ -135,6 +135,7 @@ void read_section(Checkpoint& checkpoint, const safetensors::File& file, std::st
   const auto space = std::min(value.find(' '), value.size() - 1);
   const std::uint64_t position = number(kResumeFile, value.substr(0, space));
   const safetensors::Tensor* tensor = file.find(name);
+  if (name.empty()) damaged(kResumeFile, "a section has no name");  // an empty one is a place not yet filled
   if (tensor == nullptr || position >= checkpoint.sections.size() || !checkpoint.sections[position].name.empty())
     damaged(kResumeFile, fmt::format("section {} is not there", name));
   if (content_hash(tensor->data) != digest(kResumeFile, value.substr(space + 1)))

@@ -7,6 +7,13 @@
 #include <vector>
 
 namespace collab::data {
+namespace {
+
+constexpr std::size_t kHeadBytes = 20;   // duplicates, skipped, how many ranges
+constexpr std::size_t kRangeBytes = 16;  // first, count
+static_assert(kLedgerRangesMax == (kLedgerBytesMax - kHeadBytes) / kRangeBytes);
+
+}  // namespace
 
 Ledger::Added Ledger::add(const Work& work) {
   Added added;
@@ -60,7 +67,7 @@ Result<Ledger> Ledger::decode(std::span<const std::byte> bytes) {
   ledger.duplicates_ = reader.take<std::uint64_t>();
   ledger.skipped_ = reader.take<std::uint64_t>();
   const auto count = reader.take<std::uint32_t>();
-  if (count > kLedgerRangesMax) return Errc::bad_request;
+  if (count > kLedgerRangesMax || bytes.size() != kHeadBytes + count * kRangeBytes) return Errc::bad_request;
   std::vector<WorkRange> ranges;
   for (std::uint32_t i = 0; i < count; ++i) {
     WorkRange range;

@@ -113,18 +113,21 @@ void Config::read_file(const std::filesystem::path& file, Origin origin) {
     throw Failure(ExitCode::usage, fmt::format("cannot read {}: {} ({})", file.string(), e.description(), where.str()),
                   "correct the file, or leave it out");
   }
-  for (const auto& [key, node] : values) {
-    const std::string option = with_hyphens(key.str());
-    if (const auto* array = node.as_array()) {
-      for (const auto& item : *array) {
-        if (const auto text = as_text(item)) set(option, *text, origin, file.string());
-      }
-    } else if (const auto text = as_text(node)) {
-      set(option, *text, origin, file.string());
-    } else {
+  const auto set_one = [&](const std::string& option, const toml::node& node) {
+    const auto text = as_text(node);
+    if (!text) {
       throw Failure(ExitCode::usage,
                     fmt::format("{} in {} is neither text, number, list nor truth value", option, file.string()),
                     "see --help for what the option takes");
+    }
+    set(option, *text, origin, file.string());
+  };
+  for (const auto& [key, node] : values) {
+    const std::string option = with_hyphens(key.str());
+    if (const auto* array = node.as_array()) {
+      for (const auto& item : *array) set_one(option, item);
+    } else {
+      set_one(option, node);
     }
   }
 }

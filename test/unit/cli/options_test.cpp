@@ -94,6 +94,13 @@ TEST_CASE("options: what is wrong is named, with what would be right") {
   CHECK(refusal({"--run-id"}).find("accepted") == std::string::npos);
 }
 
+TEST_CASE("options: an item of a list that is no text is refused, not left out") {
+  const auto file = std::filesystem::temp_directory_path() / "collab_options_list_test.toml";
+  std::ofstream(file) << "bootstrap = [\"a:1\", [\"b:2\"]]\n";
+  CHECK(refusal({"--config", file.string()}).find("bootstrap in ") == 0);
+  std::filesystem::remove(file);
+}
+
 TEST_CASE("options: help names every option and stays on one screen") {
   const std::string text = help(synopsis(), table());
   for (const OptionRow& row : table()) CHECK(text.find("--" + row.name) != std::string::npos);

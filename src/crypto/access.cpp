@@ -54,18 +54,6 @@ Decision no(std::string reason) {
 
 }  // namespace
 
-std::string_view name(Claim claim) noexcept {
-  switch (claim) {
-    case Claim::join: return "join";
-    case Claim::contribute: return "contribute";
-    case Claim::reduce: return "reduce";
-    case Claim::directory: return "directory";
-    case Claim::relay: return "relay";
-    case Claim::coordinate: return "coordinate";
-  }
-  return "unknown";
-}
-
 std::string_view name(Admission admission) noexcept {
   switch (admission) {
     case Admission::open: return "open";

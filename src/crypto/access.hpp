@@ -16,8 +16,6 @@
 
 namespace collab {
 
-std::string_view name(Claim) noexcept;
-
 /// How a run admits peers.
 enum class Admission : std::uint8_t {
   open,        ///< anybody: identities are free, so votes guard against faults only

@@ -21,8 +21,7 @@ PeerId peer(unsigned char number) {
   return Identity::generate({number}).id();
 }
 
-constexpr auto kAll = {Claim::join,      Claim::contribute, Claim::reduce,
-                       Claim::directory, Claim::relay,      Claim::coordinate};
+constexpr auto kAll = kEveryClaim;
 
 struct ListedRun {
   ListedRun() {

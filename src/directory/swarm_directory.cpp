@@ -136,6 +136,27 @@ std::unique_ptr<Watch> SwarmDirectory::watch(std::string key) {
   return std::make_unique<View>(*this, std::move(key));
 }
 
+Task<> SwarmDirectory::hand_on(std::vector<SignedRecord> records) {
+  for (const SignedRecord& record : records) {
+    const auto offered = server_.accept(record, Storage::Source::read);
+    if (offered.outcome == Storage::Outcome::refused)
+      log_.debug("directory.not_handed_on", {{"key", record.record.key}, {"why", offered.refusal.reason}});
+  }
+  const auto put = [this, &records](PeerId server) -> Task<> {
+    for (std::size_t first = 0; first < records.size(); first += wire::kPutRecordsMax) {
+      const std::size_t last = std::min(records.size(), first + wire::kPutRecordsMax);
+      std::vector<SignedRecord> some(records.data() + first, records.data() + last);
+      (void)co_await client_.put(server, std::move(some), clock_.now() + options_.poll_timeout);
+    }
+  };
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    for (const PeerId& server : client_.others()) tasks.spawn("directory.hand_on", put(server));
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
 bool SwarmDirectory::connected() const {
   // a bootstrap node is the run, even when nobody else is there
   if (server_.servers().is_bootstrap(net_.self())) return true;

@@ -49,6 +49,8 @@ class SwarmDirectory final : public Directory {
   std::unique_ptr<Watch> watch(std::string key) override;
   bool connected() const override;
 
+  /// Brings records of any owner to all servers, this node's own too: once, without a word about what they answer.
+  Task<> hand_on(std::vector<SignedRecord> records);
   /// Somebody of the run to ask at once, whoever he is: one such contact between two halves of a swarm joins them.
   void meet(Contact contact);
 

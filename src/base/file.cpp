@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <string>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace collab {
@@ -43,6 +44,12 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::file
 }
 
 }  // namespace
+
+std::string file_stamp(const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return "-";
+  return fmt::format("{} {} {}.{}", status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+}
 
 void fail_file(std::string_view verb, const std::filesystem::path& path, int error) {
   const char* remedy = error == ENOSPC || error == EDQUOT ? "free some disk space, or choose another --home"

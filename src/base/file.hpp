@@ -6,12 +6,16 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace collab {
 
 /// Throws `Failure(machine)` when it cannot be read or is longer than `bytes_max`.
 Bytes read_file(const std::filesystem::path& file, std::size_t bytes_max);
+
+/// Changes when the file does, also within one second; "-" when there is none.
+std::string file_stamp(const std::filesystem::path& file);
 
 /// `Failure(machine)` for errno `error`: "cannot <verb> <path>: <reason>", with what helps.
 [[noreturn]] void fail_file(std::string_view verb, const std::filesystem::path& path, int error);

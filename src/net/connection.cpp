@@ -58,6 +58,12 @@ void Connection::close(const std::string& reason) {
   streams_.send_connection_frame(FrameType::goaway, encode_head(head));
 }
 
+void Connection::turn_away(const Refuse& why) {
+  if (closing_ || over_) return;
+  streams_.send_connection_frame(FrameType::refuse, encode_head(why));
+  close("not allowed any more: " + why.text);
+}
+
 void Connection::drop(const std::string& reason) {
   finish(reason);
 }
@@ -234,7 +240,9 @@ std::string_view Connection::on_connection_frame(FrameType type, std::span<const
     default: {
       const auto refuse = decode_head<Refuse>(head);
       if (!refuse) return "malformed_head";
-      finish("refused: " + to_refusal(*refuse).reason);
+      const Refusal why = to_refusal(*refuse);
+      finish("refused: " + why.reason);
+      owner_.on_refused(*this, why);
       return {};
     }
   }

@@ -29,6 +29,8 @@ class ConnectionOwner {
   virtual void on_trouble(Connection&, std::string_view reason) = 0;
   /// The other side opens no more streams here, and wants none.
   virtual void on_goaway(Connection&, const std::string& reason) = 0;
+  /// The other side wants no connection any more, and says why; this one is over.
+  virtual void on_refused(Connection&, const Refusal& why) = 0;
   virtual std::int64_t swarm_ms() const = 0;
   /// Our clock, without what others say.
   virtual std::int64_t own_ms() const = 0;
@@ -70,6 +72,8 @@ class Connection final : private MultiplexerOwner {
   Task<> run();
   /// Says why, ends all streams as lost, and ends `run()` when that is written, or after `close_time`.
   void close(const std::string& reason);
+  /// As `close`, and the other side is not welcome any more: so it hears why, as in answer to a hello.
+  void turn_away(const Refuse& why);
   /// At once.
   void drop(const std::string& reason);
   /// Periodically: pings, notices silence and slow senders.

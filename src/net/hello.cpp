@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 namespace collab::net {
@@ -12,7 +13,6 @@ namespace {
 
 constexpr std::size_t kNameBytesMax = 64;
 constexpr std::size_t kAddressBytesMax = 262;
-constexpr std::size_t kTokenBytesMax = 512;
 constexpr std::size_t kFeaturesMax = 32;
 constexpr std::size_t kListenMax = 8;
 constexpr std::size_t kRolesMax = 8;
@@ -65,6 +65,23 @@ std::optional<Refuse> judge(const Hello& theirs, const Hello& ours, std::int64_t
     return refuse;
   }
   return std::nullopt;
+}
+
+Refuse refuse_of(const Decision& no, const Result<>& shown) {
+  Refuse refuse;
+  refuse.text = no.reason;
+  switch (no.why) {
+    case Denial::token:
+      refuse.reason = "token";
+      if (!shown) refuse.text = shown.error().message();
+      break;
+    case Denial::blocked:  // a matter of time
+      refuse.reason = "busy";
+      refuse.number = static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(no.wait).count());
+      break;
+    default: refuse.reason = "banned"; break;
+  }
+  return refuse;
 }
 
 std::uint16_t common_version(const Hello& a, const Hello& b) {

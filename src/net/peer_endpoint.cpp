@@ -33,6 +33,7 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
              [this] { return own_ms(); },
              [this](const PeerId& peer, const Hello& theirs) { return welcome(peer, theirs); },
              [this](const PeerId& peer) { return links_.works(peer); }},
+      credentials_(*this, needs_.executor, needs_.clock, needs_.log, needs_.access),
       server_(server_needs(needs_, *this, methods_), options_.calls),
       client_(needs_.executor, needs_.clock, *this, needs_.random.derive("calls"), options_.calls),
       conversations_(talk_needs(needs_, *this, methods_), options_.conversations),
@@ -43,7 +44,10 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
       incarnation_(needs_.random.derive("incarnation").next()),
       ticked_(needs_.clock.now()),
       access_checked_(ticked_),
-      detached_(needs_.executor) {}
+      detached_(needs_.executor),
+      turned_away_(needs_.executor) {
+  handle(renew_method(), credentials_.handler());
+}
 
 Links::Needs PeerEndpoint::links_needs() {
   return {needs_.executor, needs_.clock, needs_.log, self(), *this, *this, peers_};
@@ -70,6 +74,7 @@ Hello PeerEndpoint::hello() const {
   hello.features = options_.features;
   hello.software = options_.software;
   hello.run = options_.run;
+  for (const std::byte byte : credentials_.token()) hello.token.push_back(std::to_integer<char>(byte));
   hello.incarnation = incarnation_;
   hello.roles = options_.roles;
   for (const Address& address : options_.announce.empty() ? listening() : options_.announce)
@@ -77,14 +82,11 @@ Hello PeerEndpoint::hello() const {
   return hello;
 }
 
-std::optional<Refuse> PeerEndpoint::welcome(const PeerId& peer, const Hello&) const {
-  Refuse refuse;
-  if (const Decision may = needs_.access.may(peer, Claim::join); !may) {
-    refuse.reason = "banned";
-    refuse.text = may.reason;
-    return refuse;
-  }
+std::optional<Refuse> PeerEndpoint::welcome(const PeerId& peer, const Hello& theirs) const {
+  const auto shown = needs_.access.show(peer, std::as_bytes(std::span(theirs.token)));
+  if (const Decision may = needs_.access.may(peer, Claim::join); !may) return refuse_of(may, shown);
   if (leaving_) {
+    Refuse refuse;
     refuse.reason = "busy";
     refuse.text = "this peer is leaving";
     refuse.number = 60'000;
@@ -139,8 +141,9 @@ Task<> PeerEndpoint::run() {
   };
   const auto body = [this](TaskGroup& tasks) -> Task<> {
     const Working working(*this, tasks);
-    (void)needs_.access.refresh(needs_.clock.now());
     time_.read_calendar();
+    (void)needs_.access.refresh(needs_.clock.now(), swarm_ms());
+    tasks.spawn("renew", credentials_.run());
     for (const auto& listener : listeners_) tasks.spawn("accept", accept_loop(*listener));
     co_await tick_loop();
   };
@@ -207,7 +210,7 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
 
 void PeerEndpoint::check_access(TimePoint now) {
   access_checked_ = now;
-  if (const auto reloaded = needs_.access.refresh(now)) {
+  if (const auto reloaded = needs_.access.refresh(now, swarm_ms())) {
     if (reloaded->problem.empty()) {
       needs_.log.info("net.allow_list", {{"peers", reloaded->peers}});
     } else {
@@ -216,7 +219,7 @@ void PeerEndpoint::check_access(TimePoint now) {
   }
   for (Connection* connection : links_.all()) {
     const Decision may = needs_.access.may(connection->peer(), Claim::join);
-    if (!may) connection->close("not allowed any more: " + may.reason);
+    if (!may) connection->turn_away(refuse_of(may, {}));
   }
 }
 
@@ -271,6 +274,7 @@ void PeerEndpoint::refused(std::string_view reason, const Refusal& why) {
 /// Its number; `serve` comes next.
 std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   const Connection& connection = links_.attach(std::move(opened));
+  credentials_.met(connection.peer());
   learn(connection);
   observe_self();
   return connection.streams().serial();
@@ -357,6 +361,12 @@ void PeerEndpoint::on_trouble(Connection& connection, std::string_view reason) {
 void PeerEndpoint::on_goaway(Connection& connection, const std::string& reason) {
   needs_.log.debug("net.goaway", {{"peer", connection.peer().short_text()}, {"reason", reason.substr(0, 64)}});
   links_.said_goodbye(connection);
+}
+
+void PeerEndpoint::on_refused(Connection& connection, const Refusal& why) {
+  needs_.log.warn("net.turned_away", {{"peer", connection.peer().short_text()}, {"why", why.reason}});
+  peers_.failed(connection.peer(), why, needs_.clock.now());
+  turned_away_.notify();
 }
 
 // --- dialling

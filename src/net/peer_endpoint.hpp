@@ -4,14 +4,12 @@
 #include "base/log.hpp"
 #include "base/metrics.hpp"
 #include "base/random.hpp"
-#include "base/signal.hpp"
 #include "base/task_group.hpp"
-#include "crypto/access.hpp"
 #include "crypto/identity.hpp"
 #include "net/connection.hpp"
 #include "net/conversations.hpp"
+#include "net/credentials.hpp"
 #include "net/dialling.hpp"
-#include "net/endpoint.hpp"
 #include "net/limits.hpp"
 #include "net/links.hpp"
 #include "net/network.hpp"
@@ -84,6 +82,10 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// Own host as the connected peers see it: that which two of different hosts name, else the only one that is named.
   /// The last such while there is none; nothing before the first. One stranger cannot move it.
   const std::optional<std::string>& observed_host() const noexcept { return observed_host_; }
+  Credentials& credentials() noexcept { return credentials_; }
+  /// Notified when a peer, connected until then, has ended that because it does not admit this node any more.
+  Signal& turned_away() noexcept { return turned_away_; }
+  const MethodTable& methods() const noexcept { return methods_; }
   std::vector<PeerId> connected() const;
   /// Where its connection comes from, or goes to; none while not connected.
   std::optional<Address> remote_of(const PeerId& peer) const;
@@ -116,6 +118,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void on_violation(Connection&, std::string_view rule) override;
   void on_trouble(Connection&, std::string_view reason) override;
   void on_goaway(Connection&, const std::string& reason) override;
+  void on_refused(Connection&, const Refusal& why) override;
   // of LinksUser
   void on_superseded(Connection&) override;
   void on_change(const PeerId&) override;
@@ -152,6 +155,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   TlsContext tls_;
   OpeningRules rules_;
   MethodTable methods_;
+  Credentials credentials_;
   CallServer server_;
   CallClient client_;
   Conversations conversations_;
@@ -171,6 +175,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   std::optional<std::string> observed_host_;
   Traffic counted_;  ///< of connections, in the metrics already
   Signal detached_;
+  Signal turned_away_;
 };
 
 }  // namespace collab::net

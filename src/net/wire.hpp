@@ -82,7 +82,7 @@ struct Hello {
   std::string software;               ///< for people; at most 64 bytes, printable ASCII as all names here
   std::int64_t time_ms = 0;           ///< the sender's swarm time, milliseconds since 1970; 0 to kTimeMaxMs
   std::string run;                    ///< 1 to 64 bytes of a-z 0-9 . _ -
-  std::vector<char> token;            ///< at most 512 bytes; empty: none
+  std::vector<char> token;            ///< crypto/token.hpp, at most 512 bytes; empty: none
   std::uint64_t incarnation = 0;      ///< another one at each start of the sender
   std::uint64_t attempt = 0;          ///< the dialler's count of dials: of two connections it dialled the later stays
   std::vector<std::string> listen;    ///< at most 8 addresses; an unspecified host means the one you see
@@ -99,6 +99,18 @@ struct Refuse {
   std::uint64_t number = 0;  ///< busy: milliseconds until a retry makes sense
   MSGPACK_DEFINE_MAP(reason, text, number)
 };
+
+/// The one method of this room, `net.renew` (claim join): a newer token for the connection that the call comes by, in
+/// place of that of the hello. Answered by Renewed, or refused as `denied`. Both in a frame of base/frame.hpp.
+struct Renew {
+  std::vector<char> token;  ///< at most 512 bytes
+  MSGPACK_DEFINE_MAP(token)
+};
+struct Renewed {
+  std::int64_t expires_ms = 0;  ///< of the newest token known of the caller, Unix milliseconds
+  MSGPACK_DEFINE_MAP(expires_ms)
+};
+using RenewHeader = std::variant<Renew, Renewed>;
 
 using CallId = std::array<unsigned char, 16>;
 

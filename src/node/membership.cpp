@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint16_t kFallbackPorts = 20;  // 4600 to 4619
 constexpr Duration kOwnAddressPeriod = std::chrono::seconds(5);
+constexpr Duration kTurnedAwayPause = std::chrono::seconds(1);
 constexpr Duration kWithdrawTime = std::chrono::milliseconds(100);  // for the last record to be on its way
 
 bool is_private(const asio::ip::address_v4& host) {
@@ -29,6 +30,7 @@ bool is_unspecified(const std::string& host) {
 
 Access::Options access_rules(const NodeOptions& options, const PeerId& own, const Manifest& manifest, Log& log) {
   Access::Options rules;
+  rules.run_id = manifest.run_id;
   rules.admission = manifest.admission;
   rules.allow_list = options.allow_list;
   rules.own = own;
@@ -70,6 +72,14 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
       contacts_(std::move(contacts)),
       life_(needs_.loop) {
   listen();
+  (void)access_.refresh(needs_.clock.now(), endpoint_->swarm_ms());
+  AdmissionKeeper::Options admitting;
+  admitting.run_id = manifest.run_id;
+  admitting.authority = manifest.authority;
+  admitting.token_file = token_file(options_);
+  if (!options_.home.empty()) admitting.ban_file = options_.home / "bans";
+  admission_ = std::make_unique<AdmissionKeeper>(
+      AdmissionKeeper::Needs{*endpoint_, access_, needs_.clock, needs_.log, needs_.loop}, admitting);
   const auto connected = [this] { return endpoint_->connected(); };
   ManifestKeeper::Options keeping;
   if (!options_.home.empty()) keeping.file = options_.home / "manifest.signed";
@@ -159,8 +169,10 @@ std::uint16_t Membership::port() const {
 
 /// What takes effect at once when the manifest changes. Who is blocked here gets a new chance.
 void Membership::obey(const Manifest& manifest) {
-  access_ = Access(access_rules(options_, identity_.id(), manifest, needs_.log));
-  (void)access_.refresh(needs_.clock.now());  // a list that cannot be read admits nobody; the endpoint reads it again
+  access_.change(access_rules(options_, identity_.id(), manifest, needs_.log));
+  (void)access_.refresh(
+      needs_.clock.now(),
+      endpoint_->swarm_ms());  // a list that cannot be read admits nobody; the endpoint reads it again
   for (const Contact& coordinator : manifest.coordinators) {
     if (coordinator.peer == identity_.id() || coordinator.addresses.empty()) continue;
     endpoint_->introduce(coordinator.peer, coordinator.addresses);
@@ -231,6 +243,14 @@ Task<> Membership::follow_manifest() {
   }
 }
 
+/// True when a peer has told meanwhile that this node is not welcome any more.
+Task<bool> Membership::wait_to_touch() {
+  const TimePoint now = needs_.clock.now();
+  const bool turned_away = co_await endpoint_->turned_away().wait_until(needs_.clock, now + options_.touch_period);
+  if (turned_away) co_await needs_.clock.sleep_until(needs_.clock.now() + kTurnedAwayPause);  // the others speak too
+  co_return turned_away;
+}
+
 Task<> Membership::keep_in_touch(std::vector<Place> places) {
   const Connect connect = [this](net::Address at, TimePoint deadline) { return endpoint_->connect(at, deadline); };
   Expected expected;
@@ -247,8 +267,8 @@ Task<> Membership::keep_in_touch(std::vector<Place> places) {
     heard.push_back(found.statement);
   };
   for (;;) {
-    co_await needs_.clock.sleep_until(needs_.clock.now() + options_.touch_period);
-    const bool alone = !directory_->connected();
+    const bool turned_away = co_await wait_to_touch();
+    const bool alone = turned_away || !directory_->connected();
     // a place that never answered may be another half of the swarm
     std::vector<Place> tried = alone ? places : pending;
     if (tried.empty()) continue;
@@ -256,6 +276,9 @@ Task<> Membership::keep_in_touch(std::vector<Place> places) {
         co_await search(*endpoint_, connect, needs_.clock, std::move(tried), expected, options_.search, tell);
     for (const Attempt& attempt : round.attempts)  // there we are ourselves, or somebody whom we do not seek
       if (attempt.finding == Finding::other_peer && !attempt.place.at.peer) answered(attempt.place.at.address);
+    for (const Attempt& attempt : round.attempts)
+      if (alone && !round.found && attempt.finding == Finding::not_admitted && is_final(attempt))
+        admission_->dismiss(attempt.text);
     for (Signed& statement : heard) (void)co_await keeper_->offer(std::move(statement));  // newer or not
     heard.clear();
   }
@@ -273,6 +296,7 @@ Task<> Membership::live(std::vector<Place> places) {
     tasks.spawn("directory.introduce", directory::introduce_peers(*directory_, *endpoint_, needs_.log));
     tasks.spawn("nat", reachability_->run());
     tasks.spawn("run.manifest", keeper_->run(*directory_));
+    tasks.spawn("node.admission", admission_->run(*directory_));
     tasks.spawn("node.publish", publish_self());
     tasks.spawn("node.manifest", follow_manifest());
     tasks.spawn("node.touch", keep_in_touch(places));
@@ -291,12 +315,23 @@ Task<> Membership::live(std::vector<Place> places) {
 }
 
 Task<> Membership::run(std::vector<Place> places) {
+  struct Living {  // also when it is cancelled: whoever leaves waits for the end
+    explicit Living(Membership& of) : membership(of) { membership.living_ = true; }
+    ~Living() {
+      membership.living_ = false;
+      membership.life_.notify();
+    }
+    Living(const Living&) = delete;
+    Living& operator=(const Living&) = delete;
+    Membership& membership;
+  };
+  const auto live_once = [&]() -> Task<> {
+    const Living living(*this);
+    co_await live(places);
+  };
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     tasks.spawn("net", endpoint_->run());  // ends when all who use it have ended
-    living_ = true;
-    co_await live(places);
-    living_ = false;
-    life_.notify();
+    co_await live_once();
     co_await needs_.clock.sleep_until(TimePoint::max());
   };
   auto scope = task_scope(rethrow, body);

@@ -11,6 +11,7 @@
 #include "nat/reachability.hpp"
 #include "net/peer_endpoint.hpp"
 #include "net/tls_context.hpp"
+#include "node/admission_keeper.hpp"
 #include "node/manifest_keeper.hpp"
 #include "node/node_options.hpp"
 
@@ -57,6 +58,7 @@ class Membership {
   const nat::Reachability& reachability() const noexcept { return *reachability_; }
   const directory::Contacts& contacts() const noexcept { return contacts_; }
   Access& access() noexcept { return access_; }
+  AdmissionKeeper& admission() noexcept { return *admission_; }
 
  private:
   void listen();
@@ -68,6 +70,7 @@ class Membership {
   Task<> publish_self();
   Task<> follow_manifest();
   Task<> keep_in_touch(std::vector<Place> places);
+  Task<bool> wait_to_touch();
 
   NodeNeeds needs_;
   const Identity& identity_;
@@ -77,6 +80,7 @@ class Membership {
   net::TlsContext tls_;
   directory::Contacts contacts_;
   std::unique_ptr<net::PeerEndpoint> endpoint_;
+  std::unique_ptr<AdmissionKeeper> admission_;
   std::unique_ptr<ManifestKeeper> keeper_;
   std::unique_ptr<nat::DialBackServer> dial_back_;
   std::unique_ptr<nat::Reachability> reachability_;

@@ -2,6 +2,7 @@
 
 #include "base/offload.hpp"
 #include "base/task_group.hpp"
+#include "node/token_file.hpp"
 
 #include <fmt/format.h>
 
@@ -126,6 +127,7 @@ Task<Round> Node::look(net::PeerEndpoint& scout) {
 /// Round after round, until the run is found or there is something that only a person can change.
 Task<> Node::look_until(TimePoint deadline, std::optional<Found>& found) {
   Access::Options rules;
+  rules.run_id = options_.run.run_id;
   rules.own = self();
   Access access(rules);
   net::EndpointOptions options;
@@ -138,6 +140,10 @@ Task<> Node::look_until(TimePoint deadline, std::optional<Found>& found) {
     co_return Refusal(Errc::gone, "this node is no member yet");
   };
   scout.handle(manifest_method(), no_answer);
+  if (const auto token = TokenFile(token_file(options_)).look()) {
+    if (!token->problem.empty()) throw Failure(ExitCode::usage, token->problem, "the line that the run's host gave");
+    scout.credentials().present(token->token, {});
+  }
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     tasks.spawn("node.scout", scout.run());
     std::optional<TimePoint> told;
@@ -260,7 +266,9 @@ Task<> Node::run_roles() {
   };
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     for (Role* role : roles_) tasks.spawn(std::string(role->name()), role->run());
-    co_await needs_.clock.sleep_until(TimePoint::max());
+    AdmissionKeeper& admission = membership_->admission();
+    while (!admission.dismissal()) co_await admission.dismissed().wait();
+    throw Failure(*admission.dismissal());
   };
   auto scope = task_scope(failed, body);
   co_await std::move(scope);

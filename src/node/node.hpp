@@ -45,7 +45,8 @@ class Node {
 
   /// Runs with the node, and drains when it leaves. Before `run`.
   void add(Role& role);
-  /// A member's life, until cancelled. After `join` or `found`.
+  /// A member's life, until cancelled. After `join` or `found`. Throws `Failure(not_admitted)` when the run does not
+  /// admit this node any more: banned, a token that has expired, taken from the list.
   Task<> run();
   /// Drains roles, withdraws the own record, says good-bye; at most `leave_time`. While `run` runs.
   Task<> leave();

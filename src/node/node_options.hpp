@@ -45,6 +45,7 @@ struct NodeOptions {
   bool client = false;               ///< listens nowhere
   bool serve_directory = false;      ///< a bootstrap node: a server whatever its hash
   std::filesystem::path allow_list;  ///< enforced where the manifest asks for one; empty: others do it
+  std::filesystem::path token_file;  ///< shown to others, and read again when it changes; empty: `home`/token
   std::string role = "full";         ///< "full", "client", "auxiliary", "monitor", "coordinator"; for people
   std::string name;                  ///< shown to others, at most 64 bytes
   std::string software = "collab";   ///< program and version, at most 64 bytes
@@ -62,5 +63,11 @@ struct NodeOptions {
   nat::Reachability::Options reachability;           ///< its port is filled in
   directory::SwarmDirectoryOptions directory;        ///< its contacts file is filled in
 };
+
+/// Where this node's token is; empty: nowhere.
+inline std::filesystem::path token_file(const NodeOptions& options) {
+  if (!options.token_file.empty() || options.home.empty()) return options.token_file;
+  return options.home / "token";
+}
 
 }  // namespace collab::node

@@ -37,7 +37,7 @@ struct Node final : Paths, MultiplexerOwner {
     Method talk;
     talk.name = "test.talk";
     methods.add(talk, Handler());
-    access.refresh(TimePoint());
+    access.refresh(TimePoint(), 0);
   }
   ~Node() override { streams.lose(); }
 

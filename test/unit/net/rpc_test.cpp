@@ -41,7 +41,7 @@ struct Server final : Paths, MultiplexerOwner {
       method.idempotent = true;
       methods.add(method, answer);
     }
-    access.refresh(TimePoint());
+    access.refresh(TimePoint(), 0);
   }
 
   Task<Reached> reach(PeerId, TimePoint) override { co_return Refusal(Errc::gone); }
@@ -136,7 +136,7 @@ TEST_CASE("calls: no method runs for a question with any defect") {
       CHECK(refused(server.ask(method, 1000, 4, 10)) == Errc::denied);
       co_await server.pause(seconds(1));
       CHECK(server.handled == 0);
-      server.access.refresh(TimePoint(seconds(100)));
+      server.access.refresh(TimePoint(seconds(100)), 0);
       CHECK(refused(server.ask(method, 1000, 5, 10)) == (may ? Errc(0) : Errc::denied));
       co_await server.pause(seconds(1));
       CHECK(server.handled == (may ? 1 : 0));

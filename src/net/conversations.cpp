@@ -294,18 +294,23 @@ void Conversations::forget(const StreamKey& stream, bool drop_unread) {
   if (empty) erase(at);
 }
 
-Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, TrafficClass traffic,
-                                const OpenTopic& open) {
+Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, TrafficClass traffic, const OpenTopic& open,
+                                std::size_t message_bytes) {
   const MethodRow* row = needs_.methods.find(open.protocol);
   if (row == nullptr || row->handler) return Refusal(Errc::bad_request, "no such protocol");
   if (const Decision may = needs_.access.may(streams.peer(), row->method.claim); !may) {
     needs_.metrics.add("collab_refused_total", 1, {{"reason", "denied"}});
     return Refusal(Errc::denied, may.reason);
   }
+  if (message_bytes > row->method.request_bytes_max) {
+    needs_.metrics.add("collab_refused_total", 1, {{"reason", "size"}});
+    return Refusal(Errc::bad_request, "size");
+  }
   Incoming in;
   in.key.protocol = open.protocol;
   in.key.topic = open.topic;
   in.traffic = traffic;
+  in.frame_bytes_max = row->method.request_bytes_max;
   if (closed_.contains(in.key)) return Refusal(Errc::stale, "closed here");
   if (!rooms_.contains(in.key))
     if (auto why = found(in.key, streams.peer())) return std::move(*why);
@@ -338,10 +343,12 @@ void Conversations::on_message(Multiplexer& streams, StreamHandle stream, Frame 
   item.stream = key;
   item.traffic = found->second.traffic;
   Room& room = rooms_.at(found->second.key);
-  if (has_room_for(item, room, found->second)) return put(room, std::move(item));
-  needs_.metrics.add("collab_refused_total", 1, {{"reason", "unread"}});
+  const bool fits = item.frame->size() <= found->second.frame_bytes_max;
+  if (fits && has_room_for(item, room, found->second)) return put(room, std::move(item));
+  needs_.metrics.add("collab_refused_total", 1, {{"reason", fits ? "unread" : "size"}});
   streams.consumed(stream, item.traffic, item.frame->size());
-  streams.reset(stream, Refusal(Errc::busy, "too much waits unread here", kUnopenedRetryMs));
+  streams.reset(stream, fits ? Refusal(Errc::busy, "too much waits unread here", kUnopenedRetryMs)
+                             : Refusal(Errc::bad_request, "size"));
   forget(key, true);
 }
 

@@ -53,7 +53,8 @@ class Conversations final : public StreamUser {
   /// `protocol` has a row without a handler. One conversation at a time for each (protocol, topic).
   std::unique_ptr<Conversation> open(std::string_view protocol, const Digest& topic, std::vector<PeerId> members);
 
-  Accepted on_open(Multiplexer&, StreamHandle, TrafficClass, const OpenTopic&);
+  /// `message_bytes`: of the first frame; 0: none yet.
+  Accepted on_open(Multiplexer&, StreamHandle, TrafficClass, const OpenTopic&, std::size_t message_bytes);
   /// Another connection to this peer stays: what is sent from now on goes there, after what was sent here.
   void leave(Multiplexer&);
   void tick(TimePoint now);
@@ -93,7 +94,8 @@ class Conversations final : public StreamUser {
   struct Incoming {
     Key key;
     TrafficClass traffic = TrafficClass::control;
-    std::size_t unread = 0;  ///< frames
+    std::size_t frame_bytes_max = 0;  ///< by the protocol's row
+    std::size_t unread = 0;           ///< frames
   };
   struct Outgoing {
     Talk* talk = nullptr;

@@ -27,9 +27,9 @@ struct Method {
   std::string name;           ///< at most 64 bytes, "room.verb"
   Claim claim = Claim::join;  ///< checked in one place, before any handler runs
   TrafficClass traffic = TrafficClass::latency;
-  std::size_t request_bytes_max = 64 * 1024;
-  std::size_t answer_bytes_max = 64 * 1024;  ///< a longer answer is not sent: its asker gets `bad_request`
-  double requests_per_s = 50;                ///< per peer; more is answered `busy`
+  std::size_t request_bytes_max = 64 * 1024;  ///< of a conversation: each frame
+  std::size_t answer_bytes_max = 64 * 1024;   ///< a longer answer is not sent: its asker gets `bad_request`
+  double requests_per_s = 50;                 ///< per peer; more is answered `busy`
   double requests_burst = 200;
   /// Asking twice does no harm, so a question that is repeated after its answer runs again: no answer is remembered.
   bool idempotent = false;

@@ -21,6 +21,17 @@ Conversations::Needs talk_needs(const PeerEndpoint::Needs& needs, Paths& paths, 
   return {needs.executor, needs.clock, paths, needs.access, needs.metrics, methods, needs.identity.id()};
 }
 
+/// Moves `Access` on, and says when its list was read.
+void refresh_access(const PeerEndpoint::Needs& needs, TimePoint now, std::int64_t swarm_ms) {
+  const auto reloaded = needs.access.refresh(now, swarm_ms);
+  if (!reloaded) return;
+  if (reloaded->problem.empty()) {
+    needs.log.info("net.allow_list", {{"peers", reloaded->peers}});
+  } else {
+    needs.log.warn("net.allow_list_refused", {{"problem", reloaded->problem}});
+  }
+}
+
 }  // namespace
 
 PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
@@ -83,6 +94,7 @@ Hello PeerEndpoint::hello() const {
 }
 
 std::optional<Refuse> PeerEndpoint::welcome(const PeerId& peer, const Hello& theirs) const {
+  refresh_access(needs_, needs_.clock.now(), swarm_ms());  // a token that has just ended opens nothing
   const auto shown = needs_.access.show(peer, std::as_bytes(std::span(theirs.token)));
   if (const Decision may = needs_.access.may(peer, Claim::join); !may) return refuse_of(may, shown);
   if (leaving_) {
@@ -142,7 +154,7 @@ Task<> PeerEndpoint::run() {
   const auto body = [this](TaskGroup& tasks) -> Task<> {
     const Working working(*this, tasks);
     time_.read_calendar();
-    (void)needs_.access.refresh(needs_.clock.now(), swarm_ms());
+    refresh_access(needs_, needs_.clock.now(), swarm_ms());
     tasks.spawn("renew", credentials_.run());
     for (const auto& listener : listeners_) tasks.spawn("accept", accept_loop(*listener));
     co_await tick_loop();
@@ -210,13 +222,7 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
 
 void PeerEndpoint::check_access(TimePoint now) {
   access_checked_ = now;
-  if (const auto reloaded = needs_.access.refresh(now, swarm_ms())) {
-    if (reloaded->problem.empty()) {
-      needs_.log.info("net.allow_list", {{"peers", reloaded->peers}});
-    } else {
-      needs_.log.warn("net.allow_list_refused", {{"problem", reloaded->problem}});
-    }
-  }
+  refresh_access(needs_, now, swarm_ms());
   for (Connection* connection : links_.all()) {
     const Decision may = needs_.access.may(connection->peer(), Claim::join);
     if (!may) connection->turn_away(refuse_of(may, {}));
@@ -333,9 +339,10 @@ void PeerEndpoint::on_heard(Connection& connection) {
 Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, TrafficClass traffic, OpenHead head,
                                std::size_t message_bytes) {
   const auto* topic = std::get_if<OpenTopic>(&head);
-  Accepted accepted = topic != nullptr ? conversations_.on_open(connection.streams(), stream, traffic, *topic)
-                                       : server_.on_open(connection.streams(), stream, traffic,
-                                                         std::get<OpenCall>(head), message_bytes, connection.rtt());
+  Accepted accepted = topic != nullptr
+                          ? conversations_.on_open(connection.streams(), stream, traffic, *topic, message_bytes)
+                          : server_.on_open(connection.streams(), stream, traffic, std::get<OpenCall>(head),
+                                            message_bytes, connection.rtt());
   if (accepted) return accepted;
   Partner& with = partner(connection.peer());
   const TimePoint now = needs_.clock.now();
@@ -366,7 +373,7 @@ void PeerEndpoint::on_goaway(Connection& connection, const std::string& reason) 
 void PeerEndpoint::on_refused(Connection& connection, const Refusal& why) {
   needs_.log.warn("net.turned_away", {{"peer", connection.peer().short_text()}, {"why", why.reason}});
   peers_.failed(connection.peer(), why, needs_.clock.now());
-  turned_away_.notify();
+  if (why.code == Errc::denied) turned_away_.notify();
 }
 
 // --- dialling

@@ -29,6 +29,7 @@ void add_echo(RealNode& node) {
 void add_talk(RealNode& node) {
   Method method;
   method.name = "test.talk";
+  method.request_bytes_max = kMessageBytesMax;
   node.endpoint().allow_conversation(method);
 }
 

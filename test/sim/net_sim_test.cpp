@@ -49,6 +49,7 @@ struct Swarm {
     node.endpoint().handle(slow, later);
     Method talk;
     talk.name = "test.talk";
+    talk.request_bytes_max = kMessageBytesMax;
     node.endpoint().allow_conversation(talk);
   }
 

@@ -45,8 +45,9 @@ struct Node final : Paths, MultiplexerOwner {
   Multiplexer* find(std::uint64_t serial) override { return serial == streams.serial() ? &streams : nullptr; }
   void waits(const PeerId&, int) override {}
   void converses(const PeerId&, int) override {}
-  Accepted on_open(Multiplexer& from, StreamHandle stream, TrafficClass traffic, OpenHead head, std::size_t) override {
-    return conversations.on_open(from, stream, traffic, std::get<OpenTopic>(head));
+  Accepted on_open(Multiplexer& from, StreamHandle stream, TrafficClass traffic, OpenHead head,
+                   std::size_t message_bytes) override {
+    return conversations.on_open(from, stream, traffic, std::get<OpenTopic>(head), message_bytes);
   }
   std::string_view on_connection_frame(FrameType, std::span<const std::byte>) override { return {}; }
   void on_output() override {}
@@ -107,6 +108,26 @@ TEST_CASE("conversations: a stream of one-byte messages about a topic that nobod
   CHECK(node.conversations.unread() == 0);
   CHECK(node.conversations.unopened() == 0);
   CHECK(node.metrics.value("collab_refused_total", {{"reason", "unread"}}) == 1);
+}
+
+TEST_CASE("conversations: a frame over its protocol's bound is refused, and nobody reads it") {
+  Node node;
+  const std::size_t bound = Method().request_bytes_max;
+  const auto open = node.conversations.open("test.talk", topic_of(1), {numbered(9)});
+  const StreamHandle whole = node.say(1, bound);
+  CHECK(node.conversations.unread() == 1);
+  CHECK_FALSE(node.stranger.refusals.contains(whole));
+  const StreamHandle longer = node.say(1, bound + 1);
+  node.move();
+  CHECK(node.conversations.unread() == 1);
+  REQUIRE(node.stranger.refusals.contains(longer));
+  CHECK(node.stranger.refusals[longer].code == Errc::bad_request);
+  CHECK_FALSE(node.stranger.refusals.contains(whole));
+  node.stranger.streams.send(whole, frame_of(bound + 1), false);
+  node.move();
+  REQUIRE(node.stranger.refusals.contains(whole));
+  CHECK(node.stranger.refusals[whole].code == Errc::bad_request);
+  CHECK(node.metrics.value("collab_refused_total", {{"reason", "size"}}) == 2);
 }
 
 TEST_CASE("conversations: one peer's frames on many streams have one bound, open topics included") {

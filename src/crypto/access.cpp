@@ -147,7 +147,9 @@ Result<> Access::show(const PeerId& peer, std::span<const std::byte> bytes) {
     const auto sooner = [](const auto& a, const auto& b) { return a.second.expires_ms < b.second.expires_ms; };
     tokens_.erase(std::min_element(tokens_.begin(), tokens_.end(), sooner));
   }
-  if (known == tokens_.end() || known->second.serial < token->serial) tokens_.insert_or_assign(peer, std::move(*token));
+  const bool better = known == tokens_.end() || known->second.serial < token->serial ||
+                      revoked_.contains(known->second.serial) || !check_token(known->second, peer, unix_ms_);
+  if (better) tokens_.insert_or_assign(peer, std::move(*token));
   return {};
 }
 

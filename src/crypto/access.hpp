@@ -76,7 +76,7 @@ class Access {
   /// Whether the others may still admit this node, as far as it can know: as `may`, without the trust in oneself.
   Decision own() const;
 
-  /// `peer`, as TLS proves, shows this token; it is kept unless it is older than the one known. Decides nothing: ask
+  /// `peer`, as TLS proves, shows this token; it is kept unless a newer one is known that holds. Decides nothing: ask
   /// `may`, which also knows the time. Empty: none was shown, which is no error. Errors: those of `read_token`, and
   /// `TokenErrc::other_peer`; it is then not kept.
   Result<> show(const PeerId& peer, std::span<const std::byte> token);

@@ -244,6 +244,17 @@ TEST_CASE("access: a newer token replaces an older one, never the other way") {
   CHECK_FALSE(access.may(peer(3), Claim::coordinate));
 }
 
+TEST_CASE("access: an older token counts again when the newer one was revoked") {
+  const TokenRun run;
+  Access access(run.options);
+  access.refresh(at(0), kNow);
+  REQUIRE(access.show(peer(3), run.token(peer(3), kMemberClaims, 8)));
+  access.obey({TokenRun::ban(TokenSerial(8))});
+  CHECK_FALSE(access.may(peer(3), Claim::join));
+  REQUIRE(access.show(peer(3), run.token(peer(3), kMemberClaims, 7)));
+  CHECK(access.may(peer(3), Claim::join));
+}
+
 TEST_CASE("access: a ban goes before everything, a revoked token before the own key") {
   const TokenRun run;
   Access access(run.options);

@@ -12,6 +12,8 @@ namespace {
 constexpr Duration kRefusedWithin = std::chrono::seconds(2);  // a machine that says no says it soon
 constexpr std::size_t kListedMax = 6;
 constexpr std::size_t kTextBytesMax = 400;
+constexpr std::string_view kToken =
+    "ask the host of the run for a token, with the id that collab-peer keys show prints; then --token FILE";
 
 /// The greater, the more a person has to do about it.
 int gravity(Finding finding) {
@@ -142,7 +144,9 @@ Failure to_failure(const std::string& run_id, const std::vector<Attempt>& attemp
   if (finding == Finding::clock) code = ExitCode::machine;
   if (worst == nullptr) return Failure(code, describe(run_id, attempts), "give one: --bootstrap host:port");
   const std::string_view question = code == ExitCode::unreachable ? ". Is it running?" : "";
-  return Failure(code, describe(run_id, attempts).append(question), std::string(remedy(finding)));
+  const bool wants_token = finding == Finding::not_admitted && has_reason(worst->text, "token");
+  return Failure(code, describe(run_id, attempts).append(question),
+                 std::string(wants_token ? kToken : remedy(finding)));
 }
 
 Refusal to_refusal(const std::string& run_id, const std::vector<Attempt>& attempts) {

@@ -243,12 +243,12 @@ Task<> Membership::follow_manifest() {
   }
 }
 
-/// True when a peer has told meanwhile that this node is not welcome any more.
+/// True when the last peer has told meanwhile that this node is not welcome any more.
 Task<bool> Membership::wait_to_touch() {
   const TimePoint now = needs_.clock.now();
   const bool turned_away = co_await endpoint_->turned_away().wait_until(needs_.clock, now + options_.touch_period);
   if (turned_away) co_await needs_.clock.sleep_until(needs_.clock.now() + kTurnedAwayPause);  // the others speak too
-  co_return turned_away;
+  co_return turned_away && endpoint_->connected().empty();
 }
 
 Task<> Membership::keep_in_touch(std::vector<Place> places) {

@@ -47,7 +47,9 @@ Admission chosen_admission(const node::Config& config) {
   const std::string text = config.text("admission");
   if (text == "open") return Admission::open;
   if (text == "list") return Admission::allow_list;
-  throw Failure(ExitCode::usage, fmt::format("admission cannot be \"{}\"", text), "open, or list with --allow FILE");
+  if (text == "token") return Admission::token;
+  throw Failure(ExitCode::usage, fmt::format("admission cannot be \"{}\"", text),
+                "open, token, or list with --allow FILE");
 }
 
 void check_file(const std::filesystem::path& file, const Digest& hash) {

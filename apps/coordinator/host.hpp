@@ -42,6 +42,7 @@ struct HostOptions {
   std::string dashboard;               ///< address; "off": none
   bool answer_lan = true;
   std::filesystem::path allow_list;
+  std::filesystem::path token_file;
   std::uint64_t checkpoint_every = 50;
   std::size_t keep = 5;
 };

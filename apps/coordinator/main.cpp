@@ -1,9 +1,11 @@
 // collab-coordinator: founds a run and hosts it.
 
+#include "cli/keys.hpp"
 #include "cli/program.hpp"
 #include "host.hpp"
 #include "monitor/status_client.hpp"
 #include "options.hpp"
+#include "own_token.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -31,6 +33,15 @@ std::filesystem::path home_of(const node::Config& config) {
   return base / "collab/coordinator" / config.text("run-id");
 }
 
+/// The run's key: kept apart from the node's, and not needed for hosting.
+std::filesystem::path authority_of(const node::Config& config, const std::filesystem::path& home) {
+  return config.has("authority") ? std::filesystem::path(config.text("authority")) : home / "authority.key";
+}
+
+std::filesystem::path token_of(const node::Config& config, const std::filesystem::path& home) {
+  return config.has("token") ? std::filesystem::path(config.text("token")) : home / "token";
+}
+
 /// What the person who hosts sees, and what a program reads.
 struct Voice {
   bool json = false;
@@ -53,7 +64,7 @@ void check_admission(node::Config& config) {
   if (config.has("admission")) return;
   if (!is_loopback(config.text("listen"))) {
     throw Failure(ExitCode::usage, "who may join is not said, and this address is not only for this machine",
-                  "--admission open for everybody, or --admission list --allow FILE");
+                  "--admission open for everybody, --admission list --allow FILE, or --admission token");
   }
   config.set("admission", "open", node::Origin::built_in);
 }
@@ -85,7 +96,7 @@ Signed with_coordinator(Signed statement, const node::Config& config, const RunF
   node::Contact contact;
   contact.peer = self;
   contact.addresses = announced(config);
-  if (contact.addresses.empty() || !std::filesystem::exists(home / "authority.key")) return statement;
+  if (contact.addresses.empty() || !std::filesystem::exists(authority_of(config, home))) return statement;
   auto manifest = node::read_manifest(statement, config.text("run-id"), std::nullopt);
   if (!manifest) return statement;  // the host says what is wrong with it
   const node::Manifest before = *manifest;
@@ -94,7 +105,7 @@ Signed with_coordinator(Signed statement, const node::Config& config, const RunF
   if (all.size() == node::kCoordinatorsMax) all.pop_back();
   all.insert(all.begin(), contact);
   if (*manifest == before) return statement;
-  const Identity authority = Identity::load_or_create(home / "authority.key");
+  const Identity authority = cli::read_authority(authority_of(config, home));
   if (authority.id() != manifest->authority) return statement;
   ++manifest->sequence;
   Signed renewed = node::sign_manifest(authority, *manifest);
@@ -126,11 +137,11 @@ Signed manifest_of(node::Config& config, const RunFiles& files, const std::files
       voice.say(fmt::format("run {} is founded already; going on with it", config.text("run-id")));
     return std::move(*stored);
   }
-  const Identity authority = Identity::load_or_create(home / "authority.key");
+  const Identity authority = Identity::load_or_create(authority_of(config, home));
   return found_run(config, config.text("run-id"), authority, files, [&](const std::string& text) { voice.say(text); });
 }
 
-void host_until_asked(Host& host, const cli::Interrupt& interrupt, const Voice& voice) {
+void host_until_asked(Host& host, OwnToken& token, const cli::Interrupt& interrupt, const Voice& voice) {
   auto next_line = std::chrono::steady_clock::now();
   std::uint64_t shown = 0;
   while (!interrupt.asked() && !host.asked_to_leave()) {
@@ -138,6 +149,7 @@ void host_until_asked(Host& host, const cli::Interrupt& interrupt, const Voice& 
     host.check();
     if (std::chrono::steady_clock::now() < next_line) continue;
     next_line += kLinePeriod;
+    token.renew();
     const HostStatus status = host.status();
     voice.tell({{"event", "status"},
                 {"epoch", status.epoch},
@@ -166,6 +178,9 @@ int run(node::Config& config) {
   const Signed statement =
       with_coordinator(manifest_of(config, files, home, voice), config, files, home, identity.id());
 
+  OwnToken token(authority_of(config, home), token_of(config, home), config.text("run-id"), statement, identity.id());
+  token.renew();
+
   HostOptions options;
   options.run_id = config.text("run-id");
   options.home = home;
@@ -176,6 +191,7 @@ int run(node::Config& config) {
   options.dashboard = config.text("dashboard");
   options.answer_lan = config.toggle("lan");
   options.allow_list = config.text("allow");
+  options.token_file = token_of(config, home);
   options.checkpoint_every = static_cast<std::uint64_t>(config.number("checkpoint-every"));
   options.keep = static_cast<std::size_t>(config.number("keep"));
   Host host(options, log, std::move(identity), statement, files);
@@ -187,7 +203,7 @@ int run(node::Config& config) {
     voice.say(fmt::format("dashboard: http://{0}/, metrics: http://{0}/metrics", host.dashboard()));
   voice.say(fmt::format("join with: collab-peer --run-id {}#{} --bootstrap HOST:PORT", options.run_id, key));
   voice.tell({{"event", "ready"}, {"addresses", host.addresses()}, {"dashboard", host.dashboard()}, {"key", key}});
-  host_until_asked(host, interrupt, voice);
+  host_until_asked(host, token, interrupt, voice);
   voice.say("leaving; peers go on without this coordinator");
   return 0;
 }
@@ -206,6 +222,18 @@ int show_manifest(const node::Config& config) {
       fmt::print("coordinator {}\n", node::to_string(node::PeerAddress{address, coordinator.peer}));
   }
   return 0;
+}
+
+cli::KeysRequest keys_request(const node::Config& config, std::vector<std::string> words) {
+  const std::filesystem::path home = home_of(config);
+  cli::KeysRequest request = cli::keys_request(config, std::move(words));
+  request.program = "collab-coordinator";
+  request.run_id = config.text("run-id");
+  request.identity = home / "identity.key";
+  request.authority = authority_of(config, home);
+  request.manifest = RunFiles(home).manifest;
+  request.bans = home / "bans";
+  return request;
 }
 
 int dispatch(const std::vector<std::string>& arguments) {
@@ -230,6 +258,8 @@ int dispatch(const std::vector<std::string>& arguments) {
                   "1 to 64 of a-z 0-9 . _ -");
   }
   if (parsed.command == "manifest") return show_manifest(config);
+  if (parsed.command == "keys") return cli::run_keys(keys_request(config, parsed.words));
+  if (parsed.command == "ban") return cli::run_ban(keys_request(config, parsed.words));
   if (parsed.command == "status") {
     fmt::print("{}\n", monitor::ask_node(home_of(config), "status"));
     return 0;

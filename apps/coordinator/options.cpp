@@ -8,6 +8,7 @@ node::OptionTable coordinator_options() {
   constexpr double kMany = 1e15;
   const char* run = "Run";
   const char* founding = "Founding a run (--new-run)";
+  const char* keys = "Keys, tokens, bans";
   const char* net = "Network";
   const char* output = "Output";
   return {
@@ -27,8 +28,15 @@ node::OptionTable coordinator_options() {
       {"group-size-max", OptionKind::number, founding, "N", "64", "peers that average together", 2, 64},
       {"commit-fraction", OptionKind::real, founding, "X", "0.5", "of the target batch; a round with less fails", 0.01,
        1},
-      {"admission", OptionKind::text, founding, "MODE", "", "open or list; must be given, but on loopback"},
+      {"admission", OptionKind::text, founding, "MODE", "", "open, list or token; must be given, but on loopback"},
       {"allow", OptionKind::text, founding, "FILE", "", "peer ids that may join, one a line; for admission list"},
+      {"authority", OptionKind::text, keys, "FILE", "", "the run's key; HOME/authority.key"},
+      {"token", OptionKind::text, keys, "FILE", "",
+       "what this node shows; HOME/token, made when the run's key is here"},
+      {"claims", OptionKind::list, keys, "CLAIM", "", "of a token: join contribute reduce directory relay; coordinate"},
+      {"for", OptionKind::text, keys, "TIME", "24h", "how long a token (at most 7d) or a ban holds: 30m, 24h, 7d"},
+      {"reason", OptionKind::text, keys, "TEXT", "", "of a ban or revocation, for who is hit by it"},
+      {"lift", OptionKind::toggle, keys, "", "", "ban: end it now"},
       {"listen", OptionKind::text, net, "ADDR", "[::]:4600", "where peers dial"},
       {"announce", OptionKind::list, net, "ADDR", "",
        "where peers reach it from outside, host:port; kept in the manifest"},
@@ -48,10 +56,13 @@ cli::Synopsis coordinator_synopsis() {
       "founds and hosts a run: directory, manifest, files, checkpoints, state over HTTP. Trains nothing.";
   synopsis.commands = {{"run", "host the run until Ctrl+C; peers go on without it"},
                        {"manifest", "what this home's run is, as signed"},
+                       {"keys", "create | show | token PEER | revoke SERIAL: who may take part", 2},
+                       {"ban", "PEER --reason TEXT: close its connections, and admit it no more", 1},
                        {"status", "how the coordinator that runs here is doing"},
                        {"config", "each option, its value, and who set it"}};
   synopsis.examples = {"collab-coordinator --new-run --run-id my-run --preset tiny --data my-text --admission open",
-                       "collab-coordinator --run-id my-run", "collab-coordinator manifest --run-id my-run"};
+                       "collab-coordinator --run-id my-run",
+                       "collab-coordinator keys token PEER --run-id my-run --for 7d"};
   synopsis.read_on = "doc/operating.md says more";
   return synopsis;
 }

@@ -98,9 +98,15 @@ Parsed parse(const Synopsis& synopsis, node::Config& config, const std::vector<s
   std::vector<std::string> commands;
   for (const Command& command : synopsis.commands) commands.push_back(command.name);
   if (!commands.empty()) parsed.command = commands.front();
-  if (!words.empty() && std::find(commands.begin(), commands.end(), words.front()) != commands.end()) {
-    parsed.command = words.front();
+  const auto said = words.empty() ? commands.end() : std::find(commands.begin(), commands.end(), words.front());
+  if (said != commands.end()) {
+    parsed.command = *said;
     words.erase(words.begin());
+    const std::size_t words_max = synopsis.commands[static_cast<std::size_t>(said - commands.begin())].words_max;
+    while (!words.empty() && parsed.words.size() < words_max) {
+      parsed.words.push_back(words.front());
+      words.erase(words.begin());
+    }
   }
   if (!words.empty() && !synopsis.argument.empty()) {
     parsed.argument = words.front();

@@ -10,8 +10,9 @@
 namespace collab::cli {
 
 struct Command {
-  std::string name;  ///< "status"; the first of a program is the default
-  std::string help;  ///< one line
+  std::string name;           ///< "status"; the first of a program is the default
+  std::string help;           ///< one line
+  std::size_t words_max = 0;  ///< that may follow it
 };
 
 /// What `--help` says besides the options.
@@ -25,8 +26,9 @@ struct Synopsis {
 };
 
 struct Parsed {
-  std::string command;   ///< the default when none was given
-  std::string argument;  ///< empty: none
+  std::string command;             ///< the default when none was given
+  std::string argument;            ///< empty: none
+  std::vector<std::string> words;  ///< that followed the command
   bool help = false;
   bool version = false;
 };

@@ -1,5 +1,6 @@
 #include "jobs/peer_commands.hpp"
 
+#include "cli/keys.hpp"
 #include "jobs/peer_files.hpp"
 #include "jobs/peer_run.hpp"
 #include "monitor/status_client.hpp"
@@ -52,6 +53,19 @@ recipes::Recipe recipe_in(const node::Config& config) {
 }
 
 }  // namespace
+
+int peer_keys(const node::Config& config, std::vector<std::string> words) {
+  need_run_id(config);
+  const fs::path home = home_of(config);
+  cli::KeysRequest request = cli::keys_request(config, std::move(words));
+  request.program = "collab-peer";
+  request.run_id = run_id_of(config);
+  request.identity = home / "identity.key";
+  request.authority = config.text("authority");
+  request.manifest = home / "manifest.signed";
+  request.bans = home / "bans";
+  return cli::run_keys(request);
+}
 
 int show_config(const node::Config& config) {
   fmt::print("{}", config.describe());

@@ -4,8 +4,13 @@
 #include "jobs/registry.hpp"
 #include "node/config.hpp"
 
+#include <string>
+#include <vector>
+
 namespace collab::jobs {
 
+/// keys create, show; token and revoke for who has the run's key.
+int peer_keys(const node::Config& config, std::vector<std::string> words);
 /// What each option is set to, and by whom.
 int show_config(const node::Config& config);
 /// Asks the peer that runs in this home how it is doing. Exit 3 when none runs.

@@ -51,6 +51,7 @@ int dispatch(const Registry& jobs, const std::vector<std::string>& arguments) {
     throw Failure(ExitCode::usage, "which run to join is not said", "collab-peer --run-id NAME, or a join link");
   }
   if (parsed.command == "config") return show_config(config);
+  if (parsed.command == "keys") return peer_keys(config, parsed.words);
   if (parsed.command == "status") return show_status(config);
   if (parsed.command == "leave") return ask_to_leave(config);
   if (parsed.command == "export") return export_checkpoint(config);

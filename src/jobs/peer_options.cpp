@@ -9,12 +9,14 @@ node::OptionTable peer_options() {
   const char* run = "Run";
   const char* work = "Work";
   const char* net = "Network";
+  const char* keys = "Keys and tokens";
   const char* output = "Output";
   node::OptionTable table = {
       {"run-id", OptionKind::text, run, "NAME[#KEY]", "", "which run; #KEY pins the key of its authority"},
       {"bootstrap", OptionKind::list, run, "ADDR", "", "host:port of any member; else run book, contacts, LAN"},
       {"home", OptionKind::text, run, "DIR", "", "key, cache, checkpoints; ~/.local/share/collab/NAME"},
       {"name", OptionKind::text, run, "TEXT", "", "shown to others; from the peer id"},
+      {"token", OptionKind::text, run, "FILE", "", "from the run's host, to be admitted; HOME/token"},
       {"epochs", OptionKind::number, run, "N", "", "stop by itself at this epoch; the recipe's end", 0, kMany},
       {"to", OptionKind::text, run, "DIR", "", "export: where to write"},
       {"data", OptionKind::text, work, "DIR", "", "text of your own for the run's; checked by hash"},
@@ -26,8 +28,13 @@ node::OptionTable peer_options() {
       {"no-evaluate", OptionKind::toggle, work, "", "", "leave evaluation to others"},
       {"listen", OptionKind::text, net, "ADDR", "", "where others dial; [::]:4600, busy: the next ports"},
       {"client", OptionKind::toggle, net, "", "", "dial only, never listen"},
+      {"allow", OptionKind::text, net, "FILE", "", "enforce the list of a run that admits a list, one id a line"},
       {"lan", OptionKind::toggle, net, "", "on", "ask the local network for the run; --no-lan: never"},
       {"patience", OptionKind::number, net, "SECONDS", "300", "for finding the run, then exit 3", 1, 1e9},
+      {"authority", OptionKind::text, keys, "FILE", "", "the run's key, for who may give tokens"},
+      {"claims", OptionKind::list, keys, "CLAIM", "", "of a token: join contribute reduce directory relay; coordinate"},
+      {"for", OptionKind::text, keys, "TIME", "24h", "how long a token holds, at most 7d: 30m, 24h"},
+      {"reason", OptionKind::text, keys, "TEXT", "", "of a revocation"},
       {"log-level", OptionKind::text, output, "LEVEL", "warn", "debug, info, warn, error, off: on stderr"},
       {"log-file", OptionKind::text, output, "FILE", "", "JSON lines; HOME/logs/peer.jsonl"},
       {"json", OptionKind::toggle, output, "", "", "one JSON object per line on stdout"},
@@ -46,6 +53,7 @@ cli::Synopsis peer_synopsis() {
                        {"leave", "ask the peer that runs here to leave as planned"},
                        {"export", "newest checkpoint as a folder that transformers opens"},
                        {"eval", "loss of the newest checkpoint on held-out text"},
+                       {"keys", "create | show | token PEER | revoke SERIAL: this peer's id, and the run's key", 2},
                        {"config", "each option, its value, and who set it"}};
   synopsis.examples = {"collab-peer --run-id sahajbert",
                        "collab-peer --run-id sahajbert --bootstrap host:4600 --threads 4",

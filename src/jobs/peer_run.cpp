@@ -96,6 +96,8 @@ optim::RunOptions Stay::options() const {
   if (!link_.empty()) options.bootstrap.push_back(link_);
   options.home = home_of(config_);
   options.name = config_.text("name");
+  options.token = config_.text("token");
+  options.allow_list = config_.text("allow");
   options.listen = config_.text("listen");
   options.client = config_.toggle("client");
   options.discover_lan = config_.toggle("lan");

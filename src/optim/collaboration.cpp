@@ -94,6 +94,8 @@ node::NodeOptions Collaboration::Parts::node_options() const {
     out.listen = *address;
   }
   out.client = options.client;
+  out.token_file = options.token;
+  out.allow_list = options.allow_list;
   out.role = options.client ? "client" : "full";
   out.name = name;
   out.software = "collab-peer 0.1.0";

@@ -25,6 +25,8 @@ struct RunOptions {
   std::vector<std::string> bootstrap;  ///< "host:port", "ID@host:port" or a join link; empty: run book, contacts, LAN
   std::filesystem::path home;          ///< key, contacts, checkpoints; empty: ~/.local/share/collab/<run>
   std::string name;                    ///< shown to others; empty: from the peer id
+  std::filesystem::path token;         ///< file with a token, when the run admits by token; empty: `home`/token
+  std::filesystem::path allow_list;    ///< ids to admit here, when the run admits by list; empty: others enforce it
   std::string listen;                  ///< "host:port"; empty: [::]:4600, or the next port that is free
   bool client = false;                 ///< never be dialled, even if it were possible
   std::optional<PeerId> authority;     ///< pins the run's key; empty: the first key seen is pinned

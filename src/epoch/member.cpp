@@ -204,7 +204,6 @@ Task<> Member::take_part(TaskGroup& tasks) {
   tell_bandwidth();
   EpochOptions options;
   options.epoch = epoch_;
-  options.attempt = attempt_;
   options.target_batch = options_.target_batch;
   options.weight_min =
       static_cast<std::uint64_t>(options_.commit_fraction * static_cast<double>(options_.target_batch));
@@ -223,7 +222,6 @@ Task<> Member::take_part(TaskGroup& tasks) {
 
 void Member::committed(EpochReport report) {
   epoch_ = report.epoch + 1;
-  attempt_ = 0;
   failures_ = 0;
   parameters_ = report.parameters;
   loss_ = report.loss;
@@ -269,15 +267,17 @@ Task<> Member::after_failure(boost::system::error_code why) {
     co_return;
   }
   if (why == NoGroup::late || why == NoGroup::alone) co_return;  // the batch is not full, or somebody came or went
-  ++attempt_;
   ++failures_;
+  const std::uint32_t attempt = matchmaker_.next_attempt();
   context_.metrics.add("collab_rounds_total", 1, {{"result", "failed"}});
-  context_.log.warn("round.failed", {{"epoch", epoch_}, {"attempt", attempt_}, {"reason", why.message()}});
+  context_.log.warn("round.failed", {{"epoch", epoch_}, {"attempt", attempt}, {"reason", why.message()}});
   tell(Kind::round_failed, fmt::format("epoch {}: {}; samples kept", epoch_, why.message()));
   if (failures_ == kTellFailures) {
     tell(Kind::waiting, fmt::format("{} rounds in a row have failed: {}", failures_, why.message()));
   }
-  const Duration pause = std::min(options_.retry_min * (1U << std::min(failures_ - 1, 5U)), options_.retry_max);
+  // who was in the group that failed waits as long as its groupmates, however often it failed without them
+  const std::uint32_t tries = std::max(attempt, failures_);
+  const Duration pause = std::min(options_.retry_min * (1U << std::min(tries - 1, 5U)), options_.retry_max);
   co_await context_.clock.sleep_until(context_.clock.now() + pause);
 }
 
@@ -328,7 +328,6 @@ Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round)
   if (!done || !applied->step) co_return false;
   const std::uint64_t lost = applied->lost;
   ++epoch_;
-  attempt_ = 0;
   failures_ = 0;
   parameters_ = applied->parameters;
   group_ = round->group().id;
@@ -388,7 +387,6 @@ Task<bool> Member::download_state() {
     const auto done = co_await bridge_.on_trainer(work);
     if (!done || !restored->result) co_return false;
     epoch_ = taken->epoch;
-    attempt_ = 0;
     parameters_ = restored->parameters;
     pause_when_full();
     context_.tracker.forget_history();

@@ -137,8 +137,7 @@ class Member {
   OnEvent on_event_;
   matchmaking::Matchmaker matchmaker_;
   std::uint64_t epoch_ = 0;
-  std::uint32_t attempt_ = 0;  ///< rounds of this epoch that failed
-  unsigned failures_ = 0;      ///< in a row
+  unsigned failures_ = 0;  ///< in a row
   Digest parameters_{};
   Digest group_{};  ///< of the last committed round
   double loss_ = std::numeric_limits<double>::quiet_NaN();

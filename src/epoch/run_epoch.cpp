@@ -43,7 +43,6 @@ Task<boost::system::error_code> assumptions_broken(EpochContext node, std::uint6
 Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions options) {
   matchmaking::Wanted wanted;
   wanted.epoch = options.epoch;
-  wanted.attempt = options.attempt;
   wanted.target_samples = options.target_batch;
   wanted.weight_min = options.weight_min;
   wanted.current_peers = node.tracker.current_peers();

@@ -24,7 +24,6 @@ struct EpochContext {
 
 struct EpochOptions {
   std::uint64_t epoch = 0;
-  std::uint32_t attempt = 0;  ///< rounds of this epoch that failed
   std::uint64_t target_batch = 0;
   std::uint64_t weight_min = 0;                  ///< samples below which a round does not commit
   std::size_t values = 0;                        ///< length of the flat gradient

@@ -160,7 +160,9 @@ void Gathering::resign(const PeerId& to) {
 }
 
 void Gathering::ask(const PeerId& leader, TimePoint now) {
-  send(leader, follower_.ask(leader, own_samples_, now));
+  wire::Join join = follower_.ask(leader, own_samples_, now);
+  join.attempt = leader_.attempt();
+  send(leader, std::move(join));
 }
 
 // ---- what others say
@@ -194,8 +196,7 @@ void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
 void Gathering::answer_after_outcome(const PeerId& from, const wire::Join& join) {
   if (!*outcome_) return send(from, wire::Leave());
   if (const auto reason = unfit(terms_, join)) return refuse(from, *reason);
-  const Group& group = outcome_->value();
-  if (join.attempt <= group.attempt) return refuse(from, RefusalReason::begun);
+  if (join.attempt <= outcome_->value().attempt) return refuse_begun(from);
   // our round may fail for us too; then our next try answers
   if (carried_.early.size() < kGroupSizeMax || carried_.early.contains(from)) carried_.early[from] = join;
 }
@@ -217,8 +218,11 @@ void Gathering::on(const PeerId& from, const wire::Redirect& message, TimePoint 
   if (named == terms_.self || (terms_.foreseen() && !terms_.expects(named))) return;
   if (outcome_) {
     if (from != named) return;
-    return *outcome_ ? refuse(from, RefusalReason::begun) : send(from, wire::Leave());
+    if (!*outcome_) return send(from, wire::Leave());
+    if (message.attempt <= outcome_->value().attempt) return refuse_begun(from);
+    return leader_.learn(message.attempt);  // an invitation to our next try, should this round fail
   }
+  leader_.learn(message.attempt);
   if (follower_.leader() == from && from != named) return follow_redirect(from, named, now);
   // hearsay costs us a wait when it is wrong, so nobody has many words
   if (from != named &&
@@ -246,6 +250,7 @@ void Gathering::on(const PeerId& from, const wire::Refused& refused, TimePoint n
   const bool by_leader = follower_.leader() == from;
   if (!by_leader && !invited_.contains(from)) return;
   note(reason);
+  if (reason == RefusalReason::begun) has_begun(refused.attempt);
   strike(from, sentence(reason), now);
   give_up_if_hopeless();
 }
@@ -287,6 +292,7 @@ void Gathering::take_group(const PeerId& from, Group group) {
     leading_ = false;
   }
   follower_.forget();
+  has_begun(group.attempt);
   outcome_ = Result<Group>(std::move(group));
 }
 
@@ -300,6 +306,7 @@ void Gathering::maybe_begin(TimePoint now) {
   for (const Member& member : group->roster) {
     if (member.id != terms_.self) send(member.id, begin);
   }
+  has_begun(group->attempt);
   outcome_ = Result<Group>(std::move(*group));
 }
 
@@ -319,8 +326,10 @@ void Gathering::check_followers(TimePoint now) {
     const net::LinkState link = links_.state(id);
     const auto known = candidates_.known().find(id);
     const bool standing = known != candidates_.known().end() && known->second.sureness == Sureness::standing;
+    // a failed try ends for each when its trainer has its samples back: who lives comes with that spread
+    const bool patient = standing || terms_.wanted.attempt > 0;
     const Duration limit = terms_.expects(id) ? patience.expected_max
-                           : standing         ? std::max(patience.absent_max, 4 * link.rtt)
+                           : patient          ? std::max(patience.absent_max, 4 * link.rtt)
                                               : silence_limit(link, patience);
     if (is_lost(link, since, now, patience)) {
       strike(id, "silent", now);
@@ -381,6 +390,10 @@ void Gathering::note(RefusalReason reason) {
   if (reason == RefusalReason::codec_map_differs) refused_for_ = NoGroup::codec_map_differs;
 }
 
+void Gathering::has_begun(std::uint32_t attempt) {
+  if (attempt <= terms_.wanted.attempt + kAttemptsAhead) next_attempt_ = std::max(next_attempt_, attempt + 1);
+}
+
 void Gathering::give_up_if_hopeless() {
   if (!outcome_ && refused_for_ && 2 * candidates_.possible() <= terms_.wanted.current_peers) fail(*refused_for_);
 }
@@ -401,9 +414,18 @@ void Gathering::refuse(const PeerId& to, RefusalReason reason) {
   send(to, refused);
 }
 
+void Gathering::refuse_begun(const PeerId& to) {
+  wire::Refused refused;
+  refused.reason = static_cast<std::uint8_t>(RefusalReason::begun);
+  refused.detail = sentence(RefusalReason::begun);
+  refused.attempt = outcome_->value().attempt;
+  send(to, refused);
+}
+
 void Gathering::redirect(const PeerId& to, const PeerId& leader) {
   wire::Redirect message;
   message.leader = leader.key;
+  message.attempt = leader_.attempt();
   send(to, message);
 }
 

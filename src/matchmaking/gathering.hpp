@@ -6,6 +6,7 @@
 #include "matchmaking/follower.hpp"
 #include "matchmaking/leader.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -66,6 +67,10 @@ class Gathering {
   /// Peers that said they leave the run.
   const std::set<PeerId>& left() const noexcept { return left_; }
 
+  /// The next try of the same round: one after that of the group, ours or one that began without us, and no less
+  /// than anybody has tried. So peers whose tries differed agree after one failure.
+  std::uint32_t next_attempt() const noexcept { return std::max(next_attempt_, leader_.attempt()); }
+
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   /// Who was struck since the last call, and why: for the log.
   std::vector<std::pair<PeerId, std::string_view>> take_struck() { return std::exchange(struck_, {}); }
@@ -102,11 +107,14 @@ class Gathering {
   void distrust(const PeerId&, std::string_view why, TimePoint now);
   /// A refusal, ours or theirs, may tell why there will be no group.
   void note(RefusalReason reason);
+  /// A group of this try, ours or one without us.
+  void has_begun(std::uint32_t attempt);
   void give_up_if_hopeless();
   void fail(NoGroup reason);
 
   void send(const PeerId& to, wire::Header message) { outgoing_.emplace_back(to, std::move(message)); }
   void refuse(const PeerId& to, RefusalReason reason);
+  void refuse_begun(const PeerId& to);
   void redirect(const PeerId& to, const PeerId& leader);
 
   Terms terms_;
@@ -117,6 +125,7 @@ class Gathering {
   Leader leader_;
   Follower follower_;
   std::uint64_t own_samples_ = 0;
+  std::uint32_t next_attempt_ = 0;
   bool leading_ = false;
   bool may_presume_ = false;             // until the first leader is known
   std::map<PeerId, TimePoint> invited_;  // who has not joined yet, while we lead

@@ -47,8 +47,12 @@ std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Joi
   follower.joined = true;
   follower.since = now;
   members_[from] = follower;
-  attempt_ = std::max(attempt_, join.attempt);
+  learn(join.attempt);
   return std::nullopt;
+}
+
+void Leader::learn(std::uint32_t attempt) {
+  if (attempt <= terms_.wanted.attempt + kAttemptsAhead) attempt_ = std::max(attempt_, attempt);
 }
 
 void Leader::on_samples(const PeerId& from, std::uint64_t total) {

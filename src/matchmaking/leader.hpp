@@ -24,6 +24,9 @@ class Leader {
   std::optional<RefusalReason> on_join(const PeerId& from, const wire::Join&, TimePoint now);
   /// Ignored from who is no member.
   void on_samples(const PeerId& from, std::uint64_t total);
+  /// Somebody is in a later try of this round: the group is of the highest that anybody here has tried.
+  void learn(std::uint32_t attempt);
+  std::uint32_t attempt() const noexcept { return attempt_; }
   /// Samples that the other groups of this round have told in the directory.
   void on_samples_elsewhere(std::uint64_t total) noexcept { elsewhere_ = total; }
   void drop(const PeerId& peer) { members_.erase(peer); }
@@ -63,7 +66,7 @@ class Leader {
   const Terms& terms_;
   std::map<PeerId, Follower> members_;  // without self
   std::uint64_t elsewhere_ = 0;
-  std::uint32_t attempt_;  // the highest that anybody here has tried
+  std::uint32_t attempt_;
 };
 
 }  // namespace collab::matchmaking

@@ -71,6 +71,10 @@ void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_byte
   down_bytes_per_s_ = down_bytes_per_s;
 }
 
+std::uint32_t Matchmaker::next_attempt() const {
+  return search_ ? search_->next_attempt() : 0;
+}
+
 bool Matchmaker::follows_directly(const Wanted& wanted) const {
   return last_ && wanted.epoch == last_->epoch + 1 && wanted.round == last_->round;
 }
@@ -139,6 +143,8 @@ Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
   co_await close_retired();
   if (stopped_) co_return NoGroup::left;
   look_under(wanted.key);
+  const bool again = search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round;
+  if (again) wanted.attempt = std::max(wanted.attempt, search_->next_attempt());
   declare(wanted);
   open(wanted, executor);
   const auto search = search_;

@@ -41,10 +41,14 @@ class Matchmaker {
   void bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s);
 
   /// Declares this peer, waits for a group, and returns it at the moment that is the signal to hand over. `wanted` is
-  /// at least as new as in the calls before. The group has one peer only when `wanted.alone` says so, else 2..64.
-  /// Errors: a NoGroup; nothing has changed then, and the caller may try again with the next attempt after a pause.
-  /// When cancelled, the others are told not to wait.
+  /// at least as new as in the calls before; a later try of the same round has at least the number next_attempt(). The
+  /// group has one peer only when `wanted.alone` says so, else 2..64. Errors: a NoGroup; nothing has changed then, and
+  /// the caller may try again after a pause. When cancelled, the others are told not to wait.
   Task<Result<Group>> find_group(Wanted wanted);
+
+  /// The number of the try that comes next in the round searched for last: one after that of the group that failed, for
+  /// everybody who was in it or heard of it. 0 before the first.
+  std::uint32_t next_attempt() const;
 
   /// `group` committed; bit i of `held`: roster[i] holds its result. They stand together for the round that follows.
   void committed(const Group& group, std::uint64_t held);

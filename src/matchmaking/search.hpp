@@ -31,7 +31,8 @@ class Search {
 
   std::uint64_t epoch() const noexcept { return wanted_.epoch; }
   std::uint32_t round() const noexcept { return wanted_.round; }
-  /// The next try of the same round.
+  /// The number of the next try of the same round.
+  std::uint32_t next_attempt() const noexcept { return gathering_->next_attempt(); }
   void retry(Terms terms, Start start);
   /// Waits for the outcome until the deadline of the terms.
   Task<Result<Group>> outcome();

@@ -82,7 +82,7 @@ struct Wanted {
   std::string key;  ///< to look under from now on; empty: as before
   std::uint64_t epoch = 0;
   std::uint32_t round = 1;           ///< of the pass over the grid
-  std::uint32_t attempt = 0;         ///< tries of this round that failed; the group of a failed try is never met again
+  std::uint32_t attempt = 0;         ///< the try, at least; so the group of a failed one is never met again
   std::uint64_t target_samples = 0;  ///< the leader begins when it knows of so many; 0: at once
   std::uint64_t weight_min = 0;      ///< the round must not commit with fewer
   std::uint64_t weight_max = 0;      ///< nobody brings more; 0: kTargetsPerPeer x target_samples, or no bound

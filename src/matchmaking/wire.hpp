@@ -82,14 +82,16 @@ struct Accepted {
 /// invitation. From a follower to its leader, or about a third peer: there is a smaller one than you, give way to it.
 struct Redirect {
   std::array<unsigned char, 32> leader{};
-  MSGPACK_DEFINE_MAP(leader)
+  std::uint32_t attempt = 0;  ///< the try that the sender is in: whose round of that try runs has begun without it
+  MSGPACK_DEFINE_MAP(leader, attempt)
 };
 
 /// The answer to a Join, an invitation or a Begin.
 struct Refused {
-  std::uint8_t reason = 0;  ///< a RefusalReason; unknown numbers are refusals too
-  std::string detail;       ///< at most kDetailBytesMax; for the log
-  MSGPACK_DEFINE_MAP(reason, detail)
+  std::uint8_t reason = 0;    ///< a RefusalReason; unknown numbers are refusals too
+  std::string detail;         ///< at most kDetailBytesMax; for the log
+  std::uint32_t attempt = 0;  ///< of the group that has begun, where that is the reason
+  MSGPACK_DEFINE_MAP(reason, detail, attempt)
 };
 
 /// "Do not count on me": I wait elsewhere, my search ended, or I leave the run.

@@ -136,16 +136,13 @@ class SwarmLife {
   }
 
   Task<> live(unsigned number, std::uint64_t epochs) {
-    std::uint32_t attempt = 0;
     std::uint64_t epoch = global_epoch();
     while (global_epoch() < epochs && !dead_.contains(number)) {
-      if (epoch != global_epoch()) attempt = 0;
       epoch = global_epoch();
-      auto group = co_await search(number, epoch, attempt);
+      auto group = co_await search(number, epoch);
       if (dead_.contains(number) || global_epoch() != epoch) continue;
       const bool made = group && co_await round(number, *group);
       if (made || global_epoch() != epoch) continue;
-      ++attempt;
       co_await sleep(500ms);
     }
   }
@@ -174,10 +171,9 @@ class SwarmLife {
   std::uint64_t joined_at = 0;
 
  private:
-  Task<Result<matchmaking::Group>> search(unsigned number, std::uint64_t epoch, std::uint32_t attempt) {
+  Task<Result<matchmaking::Group>> search(unsigned number, std::uint64_t epoch) {
     using namespace asio::experimental::awaitable_operators;
     matchmaking::Wanted wanted = swarm.wanted(epoch, 5s);
-    wanted.attempt = attempt;
     auto found = co_await (train(number, epoch) || swarm.matchmakers.at(number)->find_group(wanted));
     if (found.index() == 0) co_return matchmaking::NoGroup::begun;
     co_return std::get<1>(std::move(found));

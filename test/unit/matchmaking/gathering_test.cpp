@@ -205,6 +205,66 @@ TEST_CASE("gathering: late askers hear that it has begun; who retries is kept fo
   CHECK(again.outcome()->value().attempt == 1);
 }
 
+TEST_CASE("gathering: invited to a later try while its round runs, a peer does not answer that it has begun") {
+  One follower(kPlaces[1], knowing({kPlaces[0]}));
+  One leader(kPlaces[0], Start(), 2);
+  leader.gathering.on_samples(kTarget, kStart);
+  leader.hears(kPlaces[1], join_of(kPlaces[1], 0));
+  follower.hears(kPlaces[0], *leader.said_to<wire::Begin>(kPlaces[1]));
+  REQUIRE(follower.gathering.outcome());
+  wire::Redirect invitation = redirect_to(kPlaces[0]);
+  follower.hears(kPlaces[0], invitation);
+  CHECK(reason_in(follower.said_to<wire::Refused>(kPlaces[0])) == RefusalReason::begun);
+  CHECK(follower.gathering.next_attempt() == 1);
+  invitation.attempt = 3;  // it failed there thrice
+  follower.hears(kPlaces[0], invitation);
+  CHECK(follower.gathering.take_outgoing().empty());
+  CHECK(follower.gathering.next_attempt() == 3);
+}
+
+TEST_CASE("gathering: tries that differ meet at the highest, one after the group that began") {
+  One behind(kPlaces[1], knowing({kPlaces[0]}));
+  wire::Redirect invitation = redirect_to(kPlaces[2]);
+  invitation.attempt = 2;
+  behind.hears(kPlaces[2], invitation);
+  CHECK(behind.gathering.next_attempt() == 2);
+  wire::Refused refused;
+  refused.reason = static_cast<std::uint8_t>(RefusalReason::begun);
+  refused.attempt = 6;
+  behind.hears(kPlaces[0], refused);
+  CHECK(behind.gathering.next_attempt() == 7);
+  invitation.attempt = kAttemptsAhead + 1;  // nobody drives us away from the others
+  behind.hears(kPlaces[2], invitation);
+  CHECK(behind.gathering.next_attempt() == 7);
+
+  One leader(kPlaces[0], Start(), 2);
+  leader.gathering.on_samples(kTarget, kStart);
+  wire::Join ahead = join_of(kPlaces[1], 0);
+  ahead.attempt = 4;
+  leader.hears(kPlaces[1], ahead);
+  REQUIRE(leader.gathering.outcome());
+  CHECK(leader.gathering.outcome()->value().attempt == 4);
+  CHECK(leader.gathering.next_attempt() == 5);
+}
+
+TEST_CASE("gathering: in a second try a leader waits two seconds for who lives, in a first half a second") {
+  for (const std::uint32_t attempt : {0U, 1U}) {
+    CAPTURE(attempt);
+    Terms terms = terms_of(kPlaces[0]);
+    terms.wanted.attempt = attempt;
+    FakeLinks world;
+    Gathering leader(terms, world.links(), knowing({kPlaces[1]}), {}, kStart);
+    std::optional<TimePoint> struck;
+    for (TimePoint now = kStart; now < kStart + 3s && !struck; now += 100ms) {
+      world.now = now;
+      leader.on_time(now);
+      if (!leader.take_struck().empty()) struck = now;
+    }
+    REQUIRE(struck);
+    CHECK(*struck == kStart + (attempt == 0 ? 500ms : 2s));
+  }
+}
+
 TEST_CASE("gathering: told that the round began, a peer gives up once the rest is no majority") {
   One late(kPlaces[3], knowing({kPlaces[0], kPlaces[1]}), 4);
   wire::Refused refused;

@@ -76,7 +76,8 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
   if (owes) {
     // an owner may wait itself, until it has given up a sender whose connection broke
     const Duration of_others = 2 * limit + options_.redial_max;
-    const Duration patience = owes_parts ? limit : owes_results ? of_others : of_others + exchange_;
+    const Duration of_parts = limit + (peer.heard_at == TimePoint() ? options_.hand_over : Duration());
+    const Duration patience = owes_parts ? of_parts : owes_results ? of_others : of_others + exchange_;
     if (age(std::max(peer.owes_since, peer.heard_at), now) >= patience) peer.stuck = true;
     if (owes_parts && too_slow(peer, now)) peer.slow_until = now + options_.slow_window;
   }

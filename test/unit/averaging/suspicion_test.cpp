@@ -57,6 +57,25 @@ TEST_CASE("suspicion: silence counts from 1 s to 4 s, by the round trip") {
   CHECK(far.suspicion.silence(far.links[1]) == 4s);
 }
 
+TEST_CASE("suspicion: who was not heard yet may be collecting its values, if it answers pings") {
+  SuspicionOptions options;
+  options.hand_over = 2s;
+  Watch collecting(options);
+  collecting.debts.parts = bit(1);
+  CHECK(collecting.until(2900ms) == 0);
+  CHECK(collecting.until(3200ms) == bit(1));
+  Watch begun(options);
+  begun.debts.parts = bit(1);
+  begun.until(500ms);
+  begun.suspicion.heard(1, 100, begun.now);
+  CHECK(begun.until(1400ms) == 0);
+  CHECK(begun.until(1700ms) == bit(1));
+  Watch frozen(options);
+  frozen.debts.parts = bit(1);
+  frozen.answers = false;
+  CHECK(frozen.until(1200ms) == bit(1));
+}
+
 TEST_CASE("suspicion: any frame clears it") {
   Watch watch;
   watch.answers = false;

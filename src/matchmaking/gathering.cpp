@@ -89,6 +89,13 @@ void Gathering::expire(TimePoint now) {
   fail(refused_for_ ? *refused_for_ : leading_ ? leader_.lacking() : NoGroup::late);
 }
 
+void Gathering::sit_out() {
+  if (!outcome_ || !*outcome_) return;
+  for (const Member& member : outcome_->value().roster) {
+    if (member.id != terms_.self) send(member.id, wire::Leave());
+  }
+}
+
 void Gathering::leave() {
   wire::Leave leave;
   leave.for_good = true;
@@ -257,7 +264,8 @@ void Gathering::on(const PeerId& from, const wire::Refused& refused, TimePoint n
 
 void Gathering::on(const PeerId& from, const wire::Leave& leave, TimePoint now) {
   carried_.early.erase(from);
-  if (leave.for_good && (left_.size() < Candidates::kCandidatesMax)) left_.insert(from);
+  const bool sits_out = outcome_ && *outcome_ && outcome_->value().rank_of(from);
+  if ((leave.for_good || sits_out) && left_.size() < Candidates::kCandidatesMax) left_.insert(from);
   if (outcome_) return;
   leader_.drop(from);
   invited_.erase(from);

@@ -57,6 +57,8 @@ class Gathering {
   void on_time(TimePoint now);
   /// The deadline passed, or the caller does not want a group any more.
   void expire(TimePoint now);
+  /// After a group: who is in it with us will not presume us in the next round.
+  void sit_out();
   /// The peer leaves the run: whoever might wait for it is told.
   void leave();
 
@@ -64,7 +66,7 @@ class Gathering {
   const std::optional<Result<Group>>& outcome() const noexcept { return outcome_; }
   bool leading() const noexcept { return leading_; }
   const std::optional<PeerId>& following() const noexcept { return follower_.leader(); }
-  /// Peers that said they leave the run.
+  /// Peers that said they leave the run, or our group: nobody waits for them in the next round.
   const std::set<PeerId>& left() const noexcept { return left_; }
 
   /// The next try of the same round: one after that of the group, ours or one that began without us, and no less

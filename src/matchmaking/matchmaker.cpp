@@ -187,6 +187,10 @@ void Matchmaker::committed(const Group& group, std::uint64_t held) {
   last_ = std::move(last);
 }
 
+void Matchmaker::sit_out() {
+  if (search_) search_->sit_out();
+}
+
 Task<> Matchmaker::leave() {
   context_.directory.withdraw(options_.key, std::string(kDeclarationSubkey));
   stopped_ = true;

@@ -53,6 +53,10 @@ class Matchmaker {
   /// `group` committed; bit i of `held`: roster[i] holds its result. They stand together for the round that follows.
   void committed(const Group& group, std::uint64_t held);
 
+  /// This peer will not be free when the round of the group that it has just found is over: the others are not to
+  /// presume that it begins the next one with them. Once free it searches as anybody.
+  void sit_out();
+
   /// Tells leader, followers and standing group that this peer leaves the run, withdraws its record, stops. Takes at
   /// most a second. A search that waits ends with NoGroup::left.
   Task<> leave();

@@ -86,6 +86,11 @@ void Search::current_peers(std::size_t count) {
   flush();
 }
 
+void Search::sit_out() {
+  gathering_->sit_out();
+  flush();
+}
+
 void Search::abandon() {
   gathering_->expire(context_.clock.now());
   flush();

@@ -39,6 +39,7 @@ class Search {
   void samples(std::uint64_t own_total);
   void samples_elsewhere(std::uint64_t total);
   void current_peers(std::size_t count);
+  void sit_out();
   bool left(const PeerId& peer) const { return gathering_->left().contains(peer); }
   /// Nobody waits for the outcome any more.
   void abandon();

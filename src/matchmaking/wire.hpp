@@ -94,7 +94,8 @@ struct Refused {
   MSGPACK_DEFINE_MAP(reason, detail, attempt)
 };
 
-/// "Do not count on me": I wait elsewhere, my search ended, or I leave the run.
+/// "Do not count on me": I wait elsewhere, my search ended, or I leave the run. After a Begin, to its roster: I take
+/// part in its round, but am not free to begin the next one with you.
 struct Leave {
   bool for_good = false;  ///< leaves the run: not of the standing group any more
   MSGPACK_DEFINE_MAP(for_good)

@@ -265,6 +265,23 @@ TEST_CASE("gathering: in a second try a leader waits two seconds for who lives, 
   }
 }
 
+TEST_CASE("gathering: who sits out is not presumed after the round; a stranger's word changes nothing") {
+  One leader(kPlaces[0], Start(), 2);
+  One follower(kPlaces[1], knowing({kPlaces[0]}), 2);
+  leader.gathering.on_samples(kTarget, kStart);
+  leader.hears(kPlaces[1], join_of(kPlaces[1], 0));
+  follower.gathering.sit_out();
+  CHECK(!follower.said_to<wire::Leave>(kPlaces[0]));  // nothing to sit out yet
+  follower.hears(kPlaces[0], *leader.said_to<wire::Begin>(kPlaces[1]));
+  follower.gathering.sit_out();
+  const auto leave = follower.said_to<wire::Leave>(kPlaces[0]);
+  REQUIRE(leave);
+  CHECK(!leave->for_good);
+  leader.hears(kPlaces[1], *leave);
+  leader.hears(kPlaces[2], wire::Leave());
+  CHECK(leader.gathering.left() == std::set<PeerId>{peer(kPlaces[1])});
+}
+
 TEST_CASE("gathering: told that the round began, a peer gives up once the rest is no majority") {
   One late(kPlaces[3], knowing({kPlaces[0], kPlaces[1]}), 4);
   wire::Refused refused;

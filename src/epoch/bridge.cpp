@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace collab::epoch {
@@ -11,6 +12,16 @@ Task<Result<>> Bridge::on_trainer(Work work) {
   enqueue(errand);
   while (!errand->done) co_await errand->finished.wait();
   co_return errand->lost ? Result<>(Errc::gone) : Result<>();
+}
+
+Task<Result<bool>> Bridge::on_trainer_until(Clock& clock, TimePoint deadline, Work work) {
+  const auto errand = std::make_shared<Errand>(loop_, std::move(work));
+  enqueue(errand);
+  bool in_time = true;
+  while (!errand->done && in_time) in_time = co_await errand->finished.wait_until(clock, deadline);
+  if (!errand->done && overtake(errand)) co_return false;
+  while (!errand->done) co_await errand->finished.wait();  // the trainer is at it
+  co_return errand->lost ? Result<bool>(Errc::gone) : Result<bool>(true);
 }
 
 std::uint64_t Bridge::samples() const {
@@ -30,6 +41,7 @@ std::uint64_t Bridge::microbatch() const {
 
 void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
   std::unique_lock lock(mutex_);
+  computing_ = nullptr;
   const std::uint64_t samples = trainer.samples();
   if (samples > samples_) microbatch_ = samples - samples_;
   samples_ = samples;
@@ -40,17 +52,23 @@ void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
     changed_.wait(lock);
     work_off(trainer, lock);
   }
+  if (!left_) computing_ = &trainer;
 }
 
 bool ThreadBridge::wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline) {
   std::unique_lock lock(mutex_);
+  computing_ = nullptr;
   samples_per_s_ = 0;
   asio::post(loop_, [this] { moved_.notify(); });
-  for (;;) {
+  bool in_time = true;
+  bool is_ready = false;
+  while (in_time && !is_ready) {
     work_off(trainer, lock);
-    if (open_ || (ready() && !held_)) return true;
-    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) return ready();
+    is_ready = open_ || (ready() && !held_);
+    if (!is_ready) in_time = changed_.wait_until(lock, deadline) == std::cv_status::no_timeout;
   }
+  if (!left_) computing_ = &trainer;
+  return is_ready || ready();
 }
 
 void ThreadBridge::leave() {
@@ -58,6 +76,7 @@ void ThreadBridge::leave() {
   {
     const std::lock_guard lock(mutex_);
     left_ = true;
+    computing_ = nullptr;
     lost = std::exchange(errands_, {});
   }
   for (auto& errand : lost) finish(std::move(errand), /*lost=*/true);
@@ -79,6 +98,18 @@ void ThreadBridge::enqueue(std::shared_ptr<Errand> errand) {
     }
   }
   finish(std::move(errand), /*lost=*/true);
+}
+
+bool ThreadBridge::overtake(const std::shared_ptr<Errand>& errand) {
+  // the lock keeps the trainer from its next border, and the errand from everybody else
+  const std::lock_guard lock(mutex_);
+  const auto queued = std::find(errands_.begin(), errands_.end(), errand);
+  if (computing_ == nullptr || queued == errands_.end()) return false;
+  errands_.erase(queued);
+  errand->work(*computing_);
+  errand->work = nullptr;
+  samples_ = computing_->samples();
+  return true;
 }
 
 void ThreadBridge::set_held(bool held) {

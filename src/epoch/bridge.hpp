@@ -32,6 +32,9 @@ class Bridge {
   // ---- on the loop ----
   /// Waits until the trainer has done `work`. Errors: `gone` when the trainer has left or leaves before.
   Task<Result<>> on_trainer(Work work);
+  /// Like `on_trainer`, but no later than `deadline`: then `work` is done on the loop while the trainer computes, and
+  /// may call only what Trainer allows beside a microbatch. False: it was done so.
+  Task<Result<bool>> on_trainer_until(Clock& clock, TimePoint deadline, Work work);
   /// From its next border on the trainer waits; work is still done.
   void hold() { set_held(true); }
   void release() { set_held(false); }
@@ -53,6 +56,8 @@ class Bridge {
     Signal finished;
   };
   virtual void enqueue(std::shared_ptr<Errand> errand) = 0;
+  /// Does a queued errand here and now; false when the trainer is at its border and comes to it, or has left.
+  virtual bool overtake(const std::shared_ptr<Errand>& errand) = 0;
   virtual void set_held(bool held) = 0;
 
   asio::any_io_executor loop_;
@@ -83,6 +88,7 @@ class ThreadBridge final : public Bridge {
 
  private:
   void enqueue(std::shared_ptr<Errand> errand) override;
+  bool overtake(const std::shared_ptr<Errand>& errand) override;
   void set_held(bool held) override;
   void finish(std::shared_ptr<Errand> errand, bool lost);
   /// Does everything queued. Called with the lock held, which it gives up while working.
@@ -90,6 +96,7 @@ class ThreadBridge final : public Bridge {
 
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Errand>> errands_;
+  Trainer* computing_ = nullptr;  // between two borders; null at one, before the first and after the last
   bool held_ = false;
   bool left_ = false;
   bool open_ = false;

@@ -39,16 +39,14 @@ std::uint64_t GradientAccumulator::hand_over(std::span<float> mean_gradient) {
   return samples;
 }
 
-void GradientAccumulator::give_back(std::span<const float> mean_gradient, std::uint64_t samples) {
-  if (samples == 0) return;
+std::uint64_t GradientAccumulator::give_back(std::span<const float> mean_gradient, std::uint64_t samples) {
+  if (samples == 0) return 0;
   const FlatPiece whole{0, mean_gradient};
-  const bool added = add({&whole, 1}, samples);
-  assert(added);
-  (void)added;
+  return add({&whole, 1}, samples) ? 0 : samples;
 }
 
 std::uint64_t GradientAccumulator::drop() {
-  std::fill(sum_.begin(), sum_.end(), 0.0F);
+  if (samples_ > 0) std::fill(sum_.begin(), sum_.end(), 0.0F);
   return std::exchange(samples_, 0);
 }
 

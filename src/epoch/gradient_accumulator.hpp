@@ -21,8 +21,9 @@ class GradientAccumulator {
   bool add(std::span<const FlatPiece> mean_gradient, std::uint64_t samples);
   /// Writes the mean gradient per sample and forgets it; zeros when there is none. Returns the samples behind it.
   std::uint64_t hand_over(std::span<float> mean_gradient);
-  /// Puts back what was handed over, beside what has been added since.
-  void give_back(std::span<const float> mean_gradient, std::uint64_t samples);
+  /// Puts back what was handed over, beside what has been added since. Returns the samples lost: all of them, and
+  /// nothing is added, when their sum had left the range of float32.
+  std::uint64_t give_back(std::span<const float> mean_gradient, std::uint64_t samples);
   /// Forgets everything; returns the samples lost.
   std::uint64_t drop();
 

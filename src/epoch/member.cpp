@@ -18,7 +18,7 @@ using std::chrono::seconds;
 using Kind = MemberEvent::Kind;
 
 constexpr Duration kResultTime = seconds(60);    // for fetching one missed round
-constexpr Duration kHandOverTime = seconds(10);  // from the begin until a microbatch in hand has ended, at most
+constexpr Duration kHandOverTime = seconds(10);  // from what records tell until the hand-over, at most
 constexpr Duration kStateTime = std::chrono::hours(1);
 constexpr Duration kLookTime = seconds(10);  // for asking the directory who is there
 constexpr unsigned kTellFailures = 5;        // in a row; then the user reads why
@@ -143,6 +143,7 @@ Task<> Member::synchronise() {
     caught_up = co_await catch_up();
     if (caught_up == CaughtUp::needs_state) co_await download_state();
   }
+  release();
   in_step_ = !leaving_;
   context_.store.advance(epoch_);
   show();
@@ -208,15 +209,34 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.weight_min =
       static_cast<std::uint64_t>(options_.commit_fraction * static_cast<double>(options_.target_batch));
   options.values = options_.codecs.length();
+  options.cut_wait = options_.cut_wait;
   options.all_reduce = options_.all_reduce;
+  options.all_reduce.suspicion.hand_over = options_.cut_wait;
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   const EpochContext node{averaging, matchmaker_, context_.tracker, bridge_, options_.codecs};
   const Release release(*this);
-  auto report = co_await run_epoch(node, options);
-  if (report) {
-    committed(std::move(*report));
+  EpochReport report;
+  const auto done = co_await run_epoch(node, options, report);
+  tell_lost(report);
+  if (done) {
+    committed(std::move(report));
   } else {
-    co_await after_failure(report.error());
+    co_await after_failure(done.error());
+  }
+}
+
+void Member::tell_lost(const EpochReport& report) {
+  if (report.late > 0) {
+    context_.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", "late"}});
+    context_.log.info("samples.lost", {{"epoch", report.epoch}, {"samples", report.late}, {"why", "late"}});
+    tell(Kind::lost_samples,
+         fmt::format("a microbatch of {} samples ended too late for epoch {}", report.late, report.epoch), report.late);
+  }
+  if (report.overflowed > 0) {
+    context_.log.warn("samples.lost", {{"epoch", report.epoch}, {"samples", report.overflowed}, {"why", "not_finite"}});
+    tell(Kind::lost_samples,
+         fmt::format("the gradients of {} samples add up to more than float32 holds", report.overflowed),
+         report.overflowed);
   }
 }
 
@@ -260,8 +280,8 @@ Task<> Member::after_failure(boost::system::error_code why) {
   if (leaving_ || why == NoGroup::left) co_return;
   const bool epoch_is_over = why == NoGroup::begun || why == Errc::stale;
   if (epoch_is_over) {
-    const CaughtUp caught_up = co_await catch_up();
-    if (caught_up == CaughtUp::needs_state) co_await download_state();
+    const CaughtUp caught_up = co_await catch_up_or_download();
+    release();
     // in step after all: their round failed, or has not ended yet
     if (caught_up == CaughtUp::in_step) co_await context_.clock.sleep_until(context_.clock.now() + milliseconds(50));
     co_return;
@@ -279,6 +299,17 @@ Task<> Member::after_failure(boost::system::error_code why) {
   const std::uint32_t tries = std::max(attempt, failures_);
   const Duration pause = std::min(options_.retry_min * (1U << std::min(tries - 1, 5U)), options_.retry_max);
   co_await context_.clock.sleep_until(context_.clock.now() + pause);
+}
+
+/// The trainer stands still from the first step on: on the way, whatever it computed would be for nothing.
+Task<Member::CaughtUp> Member::catch_up_or_download() {
+  CaughtUp caught_up = co_await catch_up();
+  while (caught_up == CaughtUp::needs_state && !leaving_) {
+    const bool downloaded = co_await download_state();
+    if (!downloaded) break;
+    caught_up = co_await catch_up();
+  }
+  co_return caught_up;
 }
 
 /// Applies the rounds that were missed, one after the other, for as long as somebody has the next one.
@@ -324,6 +355,7 @@ Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round)
     applied->step = trainer.step(averaged, epoch);
     applied->parameters = trainer.parameter_hash();
   };
+  bridge_.hold();
   const auto done = co_await bridge_.on_trainer(work);
   if (!done || !applied->step) co_return false;
   const std::uint64_t lost = applied->lost;
@@ -334,7 +366,6 @@ Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round)
   context_.store.advance(epoch_);
   context_.store.keep_result(epoch_ - 1, std::make_shared<const Bytes>(encode(*round)));
   context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
-  pause_when_full();
   context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}, {"lost_samples", lost}});
   if (in_step_) show();
   tell(Kind::caught_up);
@@ -384,11 +415,11 @@ Task<bool> Member::download_state() {
       restored->result = trainer.restore(*taken);
       restored->parameters = trainer.parameter_hash();
     };
+    bridge_.hold();
     const auto done = co_await bridge_.on_trainer(work);
     if (!done || !restored->result) co_return false;
     epoch_ = taken->epoch;
     parameters_ = restored->parameters;
-    pause_when_full();
     context_.tracker.forget_history();
     context_.store.advance(epoch_);
     const double took = to_seconds(context_.clock.now() - start);
@@ -413,6 +444,7 @@ Task<> Member::heal() {
   context_.log.warn("peer.diverged", {{"epoch", *at}});
   tell(Kind::diverged, fmt::format("parameters of epoch {} differ from the majority's: fetching theirs", *at));
   const bool downloaded = co_await download_state();
+  release();
   if (downloaded) co_return;
   co_await context_.clock.sleep_until(context_.clock.now() + options_.retry_min);
 }

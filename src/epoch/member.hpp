@@ -37,7 +37,8 @@ struct MemberOptions {
   std::uint64_t epochs_max = std::numeric_limits<std::uint64_t>::max();  ///< the run is over then
   Duration retry_min = std::chrono::milliseconds(500);                   ///< after a failed round; doubles
   Duration retry_max = std::chrono::seconds(10);
-  averaging::LoadOptions load;  ///< how the leader cuts segments; bytes per value follow from `codecs`
+  Duration cut_wait = std::chrono::seconds(2);  ///< of an epoch's begin for a microbatch in hand
+  averaging::LoadOptions load;                  ///< how the leader cuts segments; bytes per value follow from `codecs`
   averaging::AllReduceOptions all_reduce;
 };
 
@@ -116,9 +117,11 @@ class Member {
   Task<> keep_showing();
   Task<> synchronise();
   Task<CaughtUp> catch_up();
+  Task<CaughtUp> catch_up_or_download();
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
   Task<bool> download_state();
   Task<> take_part(TaskGroup& tasks);
+  void tell_lost(const EpochReport& report);
   Task<> after_failure(boost::system::error_code why);
   void committed(EpochReport report);
   Task<> heal();

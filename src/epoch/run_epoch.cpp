@@ -17,6 +17,7 @@ struct Contribution {
   std::vector<float> values;
   std::uint64_t weight = 0;
   double loss = 0;
+  std::uint64_t lost = 0;  ///< on the way back
 };
 
 /// Keeps the matchmaker up to date while it looks for a group: samples at every border, peers as they come and go.
@@ -61,42 +62,52 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
   co_return group;
 }
 
-/// Awaits the microbatch in hand. From here until the caller releases it the trainer stands still.
-Task<Result<>> hand_over(Bridge& bridge, std::shared_ptr<Contribution> mine) {
-  bridge.hold();
+/// Awaits the microbatch in hand until `cut_at`. At its next border the trainer stands still until it is released.
+Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, TimePoint cut_at) {
+  node.bridge.hold();
   const auto take = [mine](Trainer& trainer) {
     mine->loss = trainer.loss();
     mine->weight = trainer.hand_over(mine->values);
   };
-  co_return co_await bridge.on_trainer(take);
+  const auto whole = co_await node.bridge.on_trainer_until(node.averaging.clock, cut_at, take);
+  if (!whole) co_return whole.error();
+  if (*whole) co_return Result<>();
+  node.matchmaker.sit_out();  // our step will wait for the border: the others are not to wait for us then
+  node.averaging.log.info("epoch.cut", {{"samples", mine->weight}});
+  co_return Result<>();
 }
 
-Task<> give_back(Bridge& bridge, std::shared_ptr<Contribution> mine) {
-  const auto put = [mine](Trainer& trainer) { trainer.give_back(mine->values, mine->weight); };
-  (void)co_await bridge.on_trainer(put);  // a trainer that has left needs its samples no more
+/// At once: the next try must not wait for a microbatch either.
+Task<> give_back(EpochContext node, std::shared_ptr<Contribution> mine) {
+  const auto put = [mine](Trainer& trainer) { mine->lost = trainer.give_back(mine->values, mine->weight); };
+  Clock& clock = node.averaging.clock;
+  (void)co_await node.bridge.on_trainer_until(clock, clock.now(), put);  // one that has left needs its samples no more
 }
 
-Task<Result<Digest>> step(Bridge& bridge, std::shared_ptr<Contribution> averaged, std::uint64_t epoch) {
-  struct Stepped {
-    Result<> result;
-    Digest parameters{};
-  };
+struct Stepped {
+  std::uint64_t late = 0;
+  Result<> result;
+  Digest parameters{};
+};
+
+/// At the trainer's border. What it gathered since the hand-over was computed on the parameters before the step.
+Task<Result<>> step(Bridge& bridge, std::shared_ptr<Contribution> averaged, std::uint64_t epoch, EpochReport& report) {
   const auto stepped = std::make_shared<Stepped>();
   const auto take_step = [averaged, epoch, stepped](Trainer& trainer) {
+    stepped->late = trainer.drop();
     stepped->result = trainer.step(averaged->values, epoch);
     stepped->parameters = trainer.parameter_hash();
   };
   const auto done = co_await bridge.on_trainer(take_step);
-  if (!done) co_return done.error();
-  if (!stepped->result) co_return stepped->result.error();
-  co_return stepped->parameters;
+  report.late = stepped->late;
+  report.parameters = stepped->parameters;
+  co_return done ? stepped->result : done;
 }
 
 }  // namespace
 
-Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
+Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& report) {
   Clock& clock = node.averaging.clock;
-  EpochReport report;
   report.epoch = options.epoch;
   const TimePoint start = clock.now();
   auto group = co_await find_group(node, options);
@@ -105,12 +116,13 @@ Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
 
   const auto mine = std::make_shared<Contribution>();
   mine->values.resize(options.values);
-  const auto handed = co_await hand_over(node.bridge, mine);
+  const bool in_company = group->roster.size() > 1;  // else nobody waits for us
+  const auto handed = co_await hand_over(node, mine, in_company ? stands + options.cut_wait : TimePoint::max());
   if (!handed) co_return handed.error();
   const TimePoint handed_over = clock.now();
 
   report.weight = report.own_weight = mine->weight;
-  if (group->roster.size() > 1) {
+  if (in_company) {
     const PeerId self = node.averaging.identity.id();
     const std::uint64_t weight_max = group->roster[group->rank_of(self).value()].weight_max;
     report.own_weight = std::min(mine->weight, weight_max);
@@ -121,7 +133,8 @@ Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
     auto outcome = co_await averaging::all_reduce(node.averaging, *group, node.codecs, mine->values, report.own_weight,
                                                   options.all_reduce, report.round);
     if (!outcome) {
-      co_await give_back(node.bridge, mine);
+      co_await give_back(node, mine);
+      report.overflowed = mine->lost;
       co_return outcome.error();
     }
     report.weight = report.round.weight;
@@ -129,16 +142,15 @@ Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options) {
     report.group = std::move(*group);
   }
   const TimePoint averaged = clock.now();
-  const auto parameters = co_await step(node.bridge, mine, options.epoch);
-  if (!parameters) co_return parameters.error();
+  const auto stepped = co_await step(node.bridge, mine, options.epoch, report);
+  if (!stepped) co_return stepped.error();
 
-  report.parameters = *parameters;
   report.loss = mine->loss;
   report.gathering = stands - start;
   report.handing_over = handed_over - stands;
   report.averaging = averaged - handed_over;
   report.stepping = clock.now() - averaged;
-  co_return report;
+  co_return Result<>();
 }
 
 }  // namespace collab::epoch

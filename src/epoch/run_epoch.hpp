@@ -28,6 +28,9 @@ struct EpochOptions {
   std::uint64_t weight_min = 0;                  ///< samples below which a round does not commit
   std::size_t values = 0;                        ///< length of the flat gradient
   Duration patience = std::chrono::minutes(10);  ///< for a group; then the search starts anew
+  /// For the microbatch in hand when the group stands; then the sum is handed over without it. Groupmates know it as
+  /// SuspicionOptions::hand_over.
+  Duration cut_wait = std::chrono::seconds(2);
   averaging::AllReduceOptions all_reduce;
 };
 
@@ -36,12 +39,14 @@ struct EpochReport {
   std::optional<matchmaking::Group> group;  ///< empty when this peer was the whole swarm
   std::uint64_t weight = 0;                 ///< samples behind the step
   std::uint64_t own_weight = 0;
-  Digest parameters{};  ///< hash of the parameters after the step
-  double loss = 0;      ///< own training loss of the epoch; NaN: unknown
+  std::uint64_t late = 0;        ///< own samples whose microbatch ended after the hand-over: dropped, and in no epoch
+  std::uint64_t overflowed = 0;  ///< own samples of a failed round that are lost: their sum is not finite
+  Digest parameters{};           ///< hash of the parameters after the step
+  double loss = 0;               ///< own training loss of the epoch; NaN: unknown
   averaging::RoundReport round;
   std::shared_ptr<const averaging::CommittedRound> proof;  ///< null when this peer was the whole swarm
   Duration gathering{};                                    ///< until the group stood
-  Duration handing_over{};                                 ///< until the trainer reached the border of its microbatch
+  Duration handing_over{};  ///< until the trainer reached the border of its microbatch, or `cut_wait` was over
   Duration averaging{};
   Duration stepping{};
 };
@@ -49,9 +54,14 @@ struct EpochReport {
 /// Waits until the swarm has its target batch, averages with the group, and has the trainer take the step. However it
 /// ends, the caller releases the bridge: the trainer goes on when its user can know what has happened.
 ///
+/// A trainer that does not reach its border within `cut_wait` hands over what it has, be it nothing (it listens then),
+/// and commits in time with its group. The step waits for the border, as parameters stand still during a microbatch;
+/// that microbatch belongs to the epoch before and is dropped. A peer that is the whole swarm waits for it.
+///
 /// Errors, all with parameters unchanged and the samples back in the accumulator: a matchmaking::NoGroup; `late` when
 /// the round failed; `stale` when the others committed without this peer; `gone` when the trainer has left;
 /// `bad_request` when the step was refused (the averaged gradient made a parameter NaN): the samples are then lost.
-Task<Result<EpochReport>> run_epoch(EpochContext node, EpochOptions options);
+/// `report` is filled in either case.
+Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& report);
 
 }  // namespace collab::epoch

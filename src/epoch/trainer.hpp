@@ -10,7 +10,9 @@
 
 namespace collab::epoch {
 
-/// The model, its optimizer and the gradients gathered so far. Called on the trainer's thread only, through the Bridge.
+/// The model, its optimizer and the gradients gathered so far. Called through the Bridge, on the trainer's thread while
+/// that is at a border; but samples, hand_over, give_back and loss also on the loop while it computes: they know
+/// nothing of the microbatch in hand, and whoever adds it excludes them meanwhile.
 class Trainer {
  public:
   virtual ~Trainer() = default;
@@ -21,8 +23,9 @@ class Trainer {
   /// Writes the mean gradient per sample gathered since the last hand-over and forgets it. Returns the samples behind
   /// it; 0: `values` are zeros.
   virtual std::uint64_t hand_over(std::span<float> values) = 0;
-  /// Undoes a hand-over: the round failed and every sample is kept.
-  virtual void give_back(std::span<const float> values, std::uint64_t weight) = 0;
+  /// Undoes a hand-over: the round failed and every sample is kept. Returns the samples lost: all of them when a value
+  /// is not finite, for then the sum had left the range of float32 before.
+  virtual std::uint64_t give_back(std::span<const float> values, std::uint64_t weight) = 0;
   /// Forgets what was gathered: the epoch it belongs to is over without it. Returns the samples lost.
   virtual std::uint64_t drop() = 0;
   /// The optimizer step of `epoch`. Parameters belong to epoch + 1 afterwards.

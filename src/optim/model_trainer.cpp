@@ -22,6 +22,7 @@ void append(Bytes& bytes, std::span<const float> values) {
 }  // namespace
 
 bool ModelTrainer::add_microbatch(std::uint64_t samples, double loss) {
+  const std::lock_guard lock(mutex_);
   const bool finite = gathered_.add(stepper_.gradient_pieces(), samples);
   stepper_.clear_gradients();
   if (finite && std::isfinite(loss)) {
@@ -31,7 +32,23 @@ bool ModelTrainer::add_microbatch(std::uint64_t samples, double loss) {
   return finite;
 }
 
+std::uint64_t ModelTrainer::samples() const {
+  const std::lock_guard lock(mutex_);
+  return gathered_.samples();
+}
+
+std::uint64_t ModelTrainer::hand_over(std::span<float> values) {
+  const std::lock_guard lock(mutex_);
+  return gathered_.hand_over(values);
+}
+
+std::uint64_t ModelTrainer::give_back(std::span<const float> values, std::uint64_t weight) {
+  const std::lock_guard lock(mutex_);
+  return gathered_.give_back(values, weight);
+}
+
 std::uint64_t ModelTrainer::drop() {
+  const std::lock_guard lock(mutex_);
   loss_sum_ = 0;
   loss_samples_ = 0;
   return gathered_.drop();
@@ -39,6 +56,7 @@ std::uint64_t ModelTrainer::drop() {
 
 Result<> ModelTrainer::step(std::span<const float> averaged, std::uint64_t epoch) {
   const StepReport report = stepper_.step(averaged, epoch);
+  const std::lock_guard lock(mutex_);
   loss_sum_ = 0;
   loss_samples_ = 0;
   if (report.outcome != StepOutcome::stepped) return Errc::bad_request;
@@ -91,6 +109,7 @@ Result<> ModelTrainer::restore(const state::Snapshot& snapshot) {
 }
 
 double ModelTrainer::loss() const {
+  const std::lock_guard lock(mutex_);
   if (loss_samples_ == 0) return std::numeric_limits<double>::quiet_NaN();
   return loss_sum_ / static_cast<double>(loss_samples_);
 }

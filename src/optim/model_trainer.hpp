@@ -6,11 +6,13 @@
 #include "optim/stepper.hpp"
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 
 namespace collab::optim {
 
-/// Trainer thread only. Memory: one flat vector beside the stepper's.
+/// Trainer thread only, but for what epoch::Trainer allows beside a microbatch. Memory: one flat vector beside the
+/// stepper's.
 class ModelTrainer final : public epoch::Trainer {
  public:
   /// `stepper` outlives it.
@@ -25,9 +27,9 @@ class ModelTrainer final : public epoch::Trainer {
   void begin_at(std::uint64_t epoch) noexcept { epoch_ = epoch; }
 
   std::size_t values() const override { return gathered_.values(); }
-  std::uint64_t samples() const override { return gathered_.samples(); }
-  std::uint64_t hand_over(std::span<float> values) override { return gathered_.hand_over(values); }
-  void give_back(std::span<const float> values, std::uint64_t weight) override { gathered_.give_back(values, weight); }
+  std::uint64_t samples() const override;
+  std::uint64_t hand_over(std::span<float> values) override;
+  std::uint64_t give_back(std::span<const float> values, std::uint64_t weight) override;
   std::uint64_t drop() override;
   Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
@@ -37,8 +39,9 @@ class ModelTrainer final : public epoch::Trainer {
 
  private:
   Stepper& stepper_;
-  epoch::GradientAccumulator gathered_;
   std::uint64_t epoch_ = 0;
+  mutable std::mutex mutex_;  // of all below: the loop may take it between two microbatches
+  epoch::GradientAccumulator gathered_;
   double loss_sum_ = 0;
   std::uint64_t loss_samples_ = 0;
 };

@@ -28,7 +28,9 @@ Task<> ClockBridge::wait() {
 
 Task<> ClockBridge::microbatch() {
   const Duration length = from_seconds(static_cast<double>(pace_.microbatch) / pace_.samples_per_s);
+  computes_ = true;
   co_await clock_.sleep_until(clock_.now() + length);
+  computes_ = false;
   computing_ += length;
   trainer_.compute(pace_.microbatch);
   rate_.add(pace_.microbatch, clock_.now());
@@ -60,6 +62,14 @@ void ClockBridge::enqueue(std::shared_ptr<Errand> errand) {
   if (left_) return finish(*errand, /*lost=*/true);
   errands_.push_back(std::move(errand));
   changed_.notify();
+}
+
+bool ClockBridge::overtake(const std::shared_ptr<Errand>& errand) {
+  if (!computes_ || std::erase(errands_, errand) == 0) return false;
+  errand->work(trainer_);
+  errand->work = nullptr;
+  samples_ = trainer_.samples();
+  return true;
 }
 
 void ClockBridge::set_held(bool held) {

@@ -34,6 +34,7 @@ class ClockBridge final : public epoch::Bridge {
 
  private:
   void enqueue(std::shared_ptr<Errand> errand) override;
+  bool overtake(const std::shared_ptr<Errand>& errand) override;
   void set_held(bool held) override;
   void work_off();
   static void finish(Errand& errand, bool lost);
@@ -46,6 +47,7 @@ class ClockBridge final : public epoch::Bridge {
   progress::Rate rate_;
   std::deque<std::shared_ptr<Errand>> errands_;
   Signal changed_;
+  bool computes_ = false;
   bool held_ = false;
   bool begun_ = false;
   bool left_ = false;

@@ -63,14 +63,19 @@ std::uint64_t SimTrainer::hand_over(std::span<float> values) {
   return weight;
 }
 
-void SimTrainer::give_back(std::span<const float> values, std::uint64_t weight) {
-  accumulator_.give_back(values, weight);
-  gathered_.insert(gathered_.begin(), handed_over_.begin(), handed_over_.end());
+std::uint64_t SimTrainer::give_back(std::span<const float> values, std::uint64_t weight) {
+  const std::uint64_t lost = accumulator_.give_back(values, weight);
+  if (lost > 0) {
+    witness_.dropped(peer_, handed_over_);
+  } else {
+    gathered_.insert(gathered_.begin(), handed_over_.begin(), handed_over_.end());
+  }
   handed_over_.clear();
   if (plant_ == Plant::keep_partial) {
     for (std::size_t i = 0; i < values.size() / 2; ++i) parameters_[i] -= kKept * values[i];
   }
   witness_.gave_back(peer_, values, weight, parameter_hash());
+  return lost;
 }
 
 std::uint64_t SimTrainer::drop() {

@@ -123,6 +123,39 @@ TEST_CASE("epoch sim: ten rounds that come to nothing cost no sample; then one e
   }
 }
 
+TEST_CASE(
+    "epoch sim: a peer whose microbatch takes 30 s holds nobody up, and its samples count where epochs are long") {
+  constexpr std::size_t kSlow = 3;
+  for (const bool long_epochs : {false, true}) {
+    CAPTURE(long_epochs);
+    SwarmOptions options = small(1, 4, long_epochs ? 5 : 12);
+    options.rates = {16, 16, 16, 4.0 / 30};
+    options.target_batch = long_epochs ? 2400 : 144;
+    const double gathering_s = static_cast<double>(options.target_batch) / 48;
+    std::size_t cuts = 0;
+    Swarm swarm(options);
+    const auto see = [&](const TraceLine& line) {
+      if (line.event == "epoch.cut") ++cuts;
+    };
+    swarm.trace(see);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    REQUIRE(outcome.epoch_facts.size() == options.epochs);
+    CHECK(cuts > 0);
+    std::uint64_t counted = 0;
+    for (std::size_t i = 0; i < outcome.epoch_facts.size(); ++i) {
+      const EpochFact& fact = outcome.epoch_facts[i];
+      CAPTURE(fact.epoch);
+      CHECK(to_seconds(fact.committed - fact.begun) < 3);  // cut_wait and a second
+      if (i > 0) CHECK(to_seconds(fact.committed - outcome.epoch_facts[i - 1].committed) < gathering_s + 3);
+      const auto slow = fact.weights.find(kSlow);
+      if (slow != fact.weights.end()) counted += slow->second;
+    }
+    CHECK((counted > 0) == long_epochs);  // no microbatch of it begins and ends in a short one
+    CHECK(outcome.peers.at(kSlow).epoch == options.epochs);
+  }
+}
+
 TEST_CASE("epoch sim: peers of speeds 1, 4 and 16 bring weights as their speeds, and rounds begin when they can") {
   SwarmOptions options = small(1, 3, 20);
   options.rates = {4, 16, 64};

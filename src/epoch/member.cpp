@@ -21,7 +21,9 @@ constexpr Duration kResultTime = seconds(60);    // for fetching one missed roun
 constexpr Duration kHandOverTime = seconds(10);  // from what records tell until the hand-over, at most
 constexpr Duration kStateTime = std::chrono::hours(1);
 constexpr Duration kLookTime = seconds(10);  // for asking the directory who is there
-constexpr unsigned kTellFailures = 5;        // in a row; then the user reads why
+constexpr Duration kLookAtSeats = seconds(1);
+constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
+constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
 
 /// What a peer sends in a round, in bytes per value.
 double bytes_per_value(const CodecMap& codecs) {
@@ -54,6 +56,13 @@ std::uint64_t holders(const averaging::CommittedRound& round) {
   return mask;
 }
 
+SeatingOptions seating_options(const MemberOptions& options) {
+  SeatingOptions out;
+  out.group_size_max = options.group_size_max;
+  out.forced = options.grid;
+  return out;
+}
+
 }  // namespace
 
 /// Lets the trainer go on, whichever way the epoch ends.
@@ -71,6 +80,8 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       bridge_(bridge),
       on_event_(std::move(on_event)),
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log}, matchmaker_options()),
+      seats_({context_.directory, context_.clock, context_.log, context_.identity.id(), context_.loop},
+             seating_options(options_)),
       left_(context_.loop) {}
 
 Member::~Member() = default;
@@ -98,16 +109,32 @@ matchmaking::MatchmakerOptions Member::matchmaker_options() const {
   return out;
 }
 
+averaging::MoshpitOptions Member::moshpit_options() const {
+  averaging::MoshpitOptions out;
+  out.bundle = options_.run_id + "/gradients";
+  out.matchmaking = matchmaker_options();
+  out.all_reduce = options_.all_reduce;
+  out.all_reduce.suspicion.hand_over = options_.cut_wait;
+  return out;
+}
+
 Task<> Member::run(std::uint64_t first_epoch) {
   epoch_ = first_epoch;
   const auto body = [this](TaskGroup& tasks) -> Task<> {
+    const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
+    const matchmaking::Context searches{context_.net, context_.clock, context_.directory, context_.log};
+    moshpit_.emplace(averaging, searches, options_.codecs, moshpit_options());
+    (void)co_await seats_.look(context_.clock.now() + kLookTime);  // else the watch brings them
     co_await synchronise();
+    epoch_began_ = context_.clock.now();
     tasks.spawn("epoch.keep_showing", keep_showing());
+    tasks.spawn("epoch.seats", seats_.run());
+    tasks.spawn("epoch.keep_seats", keep_seats());
     while (!leaving_ && epoch_ < options_.epochs_max) {
       co_await take_part(tasks);
       co_await heal();
     }
-    co_await matchmaker_.stop();
+    co_await stop();
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
@@ -118,6 +145,12 @@ Task<> Member::run(std::uint64_t first_epoch) {
 Task<> Member::leave() {
   leaving_ = true;
   co_await matchmaker_.leave();
+  if (moshpit_) co_await moshpit_->leave();
+}
+
+Task<> Member::stop() {
+  co_await matchmaker_.stop();
+  if (moshpit_) co_await moshpit_->stop();
 }
 
 /// Before the first microbatch: whoever is behind computes for nothing.
@@ -154,26 +187,83 @@ Task<> Member::synchronise() {
 Task<> Member::keep_showing() {
   for (;;) {
     show();
-    pause_when_full();
+    pause_when_idle();
     co_await bridge_.moved().wait();
   }
 }
 
 /// Unless it has enough in hand.
 void Member::release() {
-  paused_ = full();
+  paused_ = !may_compute();
   if (!paused_) bridge_.release();
 }
 
-bool Member::full() const {
+bool Member::may_compute() const {
   constexpr std::uint64_t kFull = matchmaking::kTargetsPerPeer - 1;  // leaves room for the microbatch in hand
-  return bridge_.samples() >= kFull * options_.target_batch;
+  if (bridge_.samples() >= kFull * options_.target_batch) return false;
+  const matchmaking::Seating* on = grid();
+  return on == nullptr || on->has(context_.identity.id());
 }
 
-void Member::pause_when_full() {
-  const bool was_paused = std::exchange(paused_, full());
+void Member::pause_when_idle() {
+  const bool was_paused = std::exchange(paused_, !may_compute());
   if (paused_) bridge_.hold();
   if (!paused_ && was_paused) bridge_.release();  // else it may be held for a round
+}
+
+/// The grid follows who takes part; of all peers, one writes it down.
+Task<> Member::keep_seats() {
+  for (;;) {
+    look_at_seats();
+    co_await context_.clock.sleep_until(context_.clock.now() + kLookAtSeats);
+  }
+}
+
+void Member::look_at_seats() {
+  const TimePoint now = context_.clock.now();
+  const bool full = context_.tracker.samples() >= static_cast<double>(options_.target_batch);
+  if (!full) full_since_.reset();
+  if (full && !full_since_) full_since_ = now;
+  SeatingKeeper::Now look;
+  look.epoch = epoch_;
+  look.stuck = full_since_ && now - *full_since_ >= kStuckAfter;
+  look.last_epoch = last_epoch_;
+  for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
+  look.my_turn = in_step_ && context_.tracker.lowest_of_epoch(epoch_) == context_.identity.id();
+  seats_.look_at(look);
+}
+
+const matchmaking::Seating* Member::grid() const {
+  const matchmaking::Seating* seating = seats_.in_force(epoch_);
+  return seating == nullptr || seating->one_group() ? nullptr : seating;
+}
+
+averaging::Pass Member::pass_over(const matchmaking::Seating& seating) const {
+  averaging::Pass pass;
+  std::vector<PeerId> known = {context_.identity.id()};
+  for (const progress::Standing& standing : context_.tracker.others()) {
+    known.push_back(standing.peer);
+    if (standing.record.client) pass.clients.insert(standing.peer);
+  }
+  if (options_.role == matchmaking::Role::client) pass.clients.insert(context_.identity.id());
+  pass.grid = seating.grid();
+  pass.schedule = std::make_shared<const matchmaking::Schedule>(seating.schedule(epoch_, known));
+  return pass;
+}
+
+/// A newcomer follows the others until they have made room for it: within a few epochs.
+Task<> Member::wait_for_a_seat() {
+  paused_ = true;
+  bridge_.hold();
+  if (!std::exchange(told_no_seat_, true)) {
+    tell(Kind::waiting, "this peer has no place in the groups yet; it gets one within a few epochs");
+  }
+  const bool behind = context_.tracker.global_epoch().value_or(0) > epoch_;
+  if (behind) {
+    (void)co_await catch_up_or_download();
+    co_return;
+  }
+  co_await context_.tracker.changed().wait_until(context_.clock, context_.clock.now() + kLookAtSeats);
 }
 
 void Member::show() {
@@ -186,6 +276,7 @@ void Member::show() {
   own.parameters = parameters_;
   own.loss = loss_;
   own.taking_part = in_step_ && !leaving_;
+  own.client = options_.role == matchmaking::Role::client;
   context_.tracker.show(own);
 }
 
@@ -199,12 +290,22 @@ void Member::tell_bandwidth() {
     down = std::max(down, link.down_bytes_per_s);
   }
   matchmaker_.bandwidth(static_cast<std::uint64_t>(up), static_cast<std::uint64_t>(down));
+  moshpit_->bandwidth(static_cast<std::uint64_t>(up), static_cast<std::uint64_t>(down));
 }
 
 Task<> Member::take_part(TaskGroup& tasks) {
   tell_bandwidth();
   EpochOptions options;
   options.epoch = epoch_;
+  const Release release(*this);
+  const matchmaking::Seating* seating = grid();
+  if (seating != nullptr && !seating->has(context_.identity.id())) {
+    auto waiting = wait_for_a_seat();
+    co_await std::move(waiting);
+    co_return;
+  }
+  told_no_seat_ = false;
+  if (seating != nullptr) options.pass = pass_over(*seating);
   options.target_batch = options_.target_batch;
   options.weight_min =
       static_cast<std::uint64_t>(options_.commit_fraction * static_cast<double>(options_.target_batch));
@@ -213,8 +314,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.all_reduce = options_.all_reduce;
   options.all_reduce.suspicion.hand_over = options_.cut_wait;
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
-  const EpochContext node{averaging, matchmaker_, context_.tracker, bridge_, options_.codecs};
-  const Release release(*this);
+  const EpochContext node{averaging, matchmaker_, *moshpit_, seats_, context_.tracker, bridge_, options_.codecs};
   EpochReport report;
   const auto done = co_await run_epoch(node, options, report);
   tell_lost(report);
@@ -242,12 +342,16 @@ void Member::tell_lost(const EpochReport& report) {
 
 void Member::committed(EpochReport report) {
   epoch_ = report.epoch + 1;
+  last_epoch_ = context_.clock.now() - std::exchange(epoch_began_, context_.clock.now());
+  full_since_.reset();
   failures_ = 0;
   parameters_ = report.parameters;
   loss_ = report.loss;
   if (report.group) {
     group_ = report.group->id;
-    matchmaker_.committed(*report.group, report.proof ? holders(*report.proof) : ~std::uint64_t(0));
+    if (report.pass.empty()) {
+      matchmaker_.committed(*report.group, report.proof ? holders(*report.proof) : ~std::uint64_t(0));
+    }
   }
   context_.store.advance(epoch_);
   if (report.proof) {
@@ -263,8 +367,10 @@ void Member::committed(EpochReport report) {
                                         {"weight", report.weight},
                                         {"own_weight", report.own_weight},
                                         {"averaging_s", to_seconds(report.averaging)},
-                                        {"views", report.round.views}});
+                                        {"views", report.round.views},
+                                        {"rounds", std::max<std::size_t>(report.pass.size(), 1)}});
   show();
+  look_at_seats();
   MemberEvent event;
   event.kind = Kind::committed;
   event.epoch = epoch_;
@@ -366,6 +472,7 @@ Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round)
   context_.store.advance(epoch_);
   context_.store.keep_result(epoch_ - 1, std::make_shared<const Bytes>(encode(*round)));
   context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
+  full_since_.reset();
   context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}, {"lost_samples", lost}});
   if (in_step_) show();
   tell(Kind::caught_up);

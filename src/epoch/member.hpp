@@ -3,11 +3,13 @@
 
 #include "averaging/all_reduce.hpp"
 #include "averaging/load_balance.hpp"
+#include "averaging/moshpit.hpp"
 #include "base/metrics.hpp"
 #include "base/random.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/missed_round.hpp"
 #include "epoch/run_epoch.hpp"
+#include "epoch/seating_keeper.hpp"
 #include "matchmaking/matchmaker.hpp"
 #include "progress/tracker.hpp"
 #include "state/download.hpp"
@@ -31,7 +33,8 @@ struct MemberOptions {
   double commit_fraction = 0.5;      ///< of it; a round with fewer fails
   CodecMap codecs;
   Digest schema{};
-  std::size_t group_size_max = 64;
+  std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
+  std::vector<std::uint32_t> grid;  ///< its radices; empty: they follow the number of peers
   matchmaking::Role role = matchmaking::Role::node;
   std::uint64_t incarnation = 0;
   std::uint64_t epochs_max = std::numeric_limits<std::uint64_t>::max();  ///< the run is over then
@@ -100,7 +103,7 @@ class Member {
   Task<> leave();
 
   /// After run(), however it ended and before the destructor: answers nobody any more.
-  Task<> stop() { return matchmaker_.stop(); }
+  Task<> stop();
 
   /// A copy of the state at the begin of `epoch`: the source of the store. Errors: `stale` when that is over, `late`
   /// when it is not reached, `gone` when the trainer has left.
@@ -120,6 +123,12 @@ class Member {
   Task<CaughtUp> catch_up_or_download();
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
   Task<bool> download_state();
+  Task<> keep_seats();
+  void look_at_seats();
+  /// Where this peer sits now; null: everybody is in one group.
+  const matchmaking::Seating* grid() const;
+  averaging::Pass pass_over(const matchmaking::Seating& seating) const;
+  Task<> wait_for_a_seat();
   Task<> take_part(TaskGroup& tasks);
   void tell_lost(const EpochReport& report);
   Task<> after_failure(boost::system::error_code why);
@@ -127,20 +136,28 @@ class Member {
   Task<> heal();
   void tell_bandwidth();
   void show();
-  /// Nobody's weight may pass a bound: who has nearly so much computes no further until some of it is used.
-  bool full() const;
-  void pause_when_full();
+  /// Nobody's weight may pass a bound: who has nearly so much computes no further until some of it is used. Nor does a
+  /// peer that has no place on the grid yet.
+  bool may_compute() const;
+  void pause_when_idle();
   void release();
   void tell(MemberEvent::Kind kind, std::string text = {}, std::uint64_t samples = 0);
   matchmaking::MatchmakerOptions matchmaker_options() const;
+  averaging::MoshpitOptions moshpit_options() const;
 
   Context context_;
   MemberOptions options_;
   Bridge& bridge_;
   OnEvent on_event_;
   matchmaking::Matchmaker matchmaker_;
+  SeatingKeeper seats_;
+  std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
   unsigned failures_ = 0;  ///< in a row
+  TimePoint epoch_began_{};
+  Duration last_epoch_{};
+  std::optional<TimePoint> full_since_;  ///< since when the swarm has the batch of this epoch
+  bool told_no_seat_ = false;
   Digest parameters_{};
   Digest group_{};  ///< of the last committed round
   double loss_ = std::numeric_limits<double>::quiet_NaN();

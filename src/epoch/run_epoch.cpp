@@ -5,12 +5,14 @@
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
 
+#include <set>
 #include <utility>
 
 namespace collab::epoch {
 namespace {
 
 constexpr Duration kLookAgain = std::chrono::seconds(1);
+constexpr Duration kLookAtSamples = std::chrono::milliseconds(100);
 
 /// What goes from the trainer to the group and back. Shared with errands that may outlive the round's task.
 struct Contribution {
@@ -20,44 +22,84 @@ struct Contribution {
   std::uint64_t lost = 0;  ///< on the way back
 };
 
-/// Keeps the matchmaker up to date while it looks for a group: samples at every border, peers as they come and go.
+/// Keeps searches up to date while they look for a group: samples at every border, peers as they come and go.
 Task<> feed(EpochContext node, std::uint64_t epoch) {
   for (;;) {
     node.matchmaker.samples(epoch, node.bridge.samples());
     node.matchmaker.current_peers(node.tracker.current_peers());
+    node.moshpit.samples(epoch, node.bridge.samples());
     co_await node.bridge.moved().wait();
   }
 }
 
-/// Returns when a search under these assumptions makes no sense any more: the swarm is ahead of us, or we are alone and
-/// were not, or the other way round.
-Task<boost::system::error_code> assumptions_broken(EpochContext node, std::uint64_t epoch, bool alone) {
+/// On a grid: what everybody outside the first group has gathered.
+Task<> feed_elsewhere(EpochContext node, averaging::Pass pass) {
+  const auto group = pass.schedule->group(node.averaging.identity.id(), 1);
+  const std::set<PeerId> here(group.begin(), group.end());
+  const auto elsewhere = [&](const PeerId& peer) { return !here.contains(peer); };
   for (;;) {
-    const bool behind = node.tracker.global_epoch().value_or(0) > epoch;
-    if (behind) co_return matchmaking::NoGroup::begun;
+    node.moshpit.samples_elsewhere(static_cast<std::uint64_t>(node.tracker.samples_of_others(elsewhere)));
+    // what was told grows at the told rate until the next record
+    co_await node.tracker.changed().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAtSamples);
+  }
+}
+
+bool is_ahead(const EpochContext& node, std::uint64_t epoch) {
+  return node.tracker.global_epoch().value_or(0) > epoch;
+}
+
+/// Whether the grid that these options were made for is the one in force.
+bool grid_stands(const EpochContext& node, const EpochOptions& options) {
+  const matchmaking::Seating* seating = node.seats.in_force(options.epoch);
+  const bool on_grid = seating != nullptr && !seating->one_group();
+  if (on_grid != options.pass.has_value()) return false;
+  return !on_grid || seating->grid().id == options.pass->grid.id;
+}
+
+/// Returns when a search under these assumptions makes no sense any more: the swarm is ahead of us, another grid is in
+/// force, or we are alone and were not, or the other way round.
+Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptions options, bool alone) {
+  for (;;) {
+    if (is_ahead(node, options.epoch)) co_return matchmaking::NoGroup::begun;
+    if (!grid_stands(node, options)) co_return matchmaking::NoGroup::late;
     if (node.tracker.alone() != alone) co_return matchmaking::NoGroup::alone;
     // aloneness also comes by time, not only with a record
     co_await node.tracker.changed().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);
   }
 }
 
-Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions options) {
+/// Everybody's, or the first one of a pass.
+Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options, bool alone) {
+  const TimePoint deadline = node.averaging.clock.now() + options.patience;
+  if (options.pass) {
+    averaging::Pass pass = *options.pass;
+    pass.epoch = options.epoch;
+    pass.target_samples = options.target_batch;
+    pass.weight_min = options.weight_min;
+    pass.deadline = deadline;
+    co_return co_await node.moshpit.begin(std::move(pass));
+  }
   matchmaking::Wanted wanted;
   wanted.epoch = options.epoch;
   wanted.target_samples = options.target_batch;
   wanted.weight_min = options.weight_min;
   wanted.current_peers = node.tracker.current_peers();
-  wanted.alone = node.tracker.alone();
-  wanted.deadline = node.averaging.clock.now() + options.patience;
+  wanted.alone = alone;
+  wanted.deadline = deadline;
+  co_return co_await node.matchmaker.find_group(std::move(wanted));
+}
 
+Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions options) {
   using namespace asio::experimental::awaitable_operators;
   Result<matchmaking::Group> group = Errc::gone;
-  const auto search = [&](TaskGroup& tasks) -> Task<> {
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
     tasks.spawn("epoch.feed", feed(node, options.epoch));
-    auto first = co_await (node.matchmaker.find_group(wanted) || assumptions_broken(node, options.epoch, wanted.alone));
+    if (options.pass) tasks.spawn("epoch.feed_elsewhere", feed_elsewhere(node, *options.pass));
+    const bool alone = node.tracker.alone();
+    auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone));
     group = first.index() == 0 ? std::get<0>(std::move(first)) : Result<matchmaking::Group>(std::get<1>(first));
   };
-  auto scope = task_scope(rethrow, search);
+  auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
   co_return group;
 }
@@ -104,6 +146,37 @@ Task<Result<>> step(Bridge& bridge, std::shared_ptr<Contribution> averaged, std:
   co_return done ? stepped->result : done;
 }
 
+/// Nobody brings more than its groupmates were told it could have.
+std::uint64_t own_weight(const EpochContext& node, const matchmaking::Group& group, const Contribution& mine) {
+  const std::uint64_t weight_max = group.roster[group.rank_of(node.averaging.identity.id()).value()].weight_max;
+  if (mine.weight <= weight_max) return mine.weight;
+  node.averaging.log.warn("epoch.weight_cut", {{"epoch", group.epoch}, {"weight", mine.weight}, {"to", weight_max}});
+  return weight_max;
+}
+
+Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, matchmaking::Group group,
+                                std::shared_ptr<Contribution> mine, EpochReport& report) {
+  auto outcome = co_await averaging::all_reduce(node.averaging, group, node.codecs, mine->values, report.own_weight,
+                                                options.all_reduce, report.round);
+  if (!outcome) co_return outcome.error();
+  report.weight = report.round.weight;
+  report.proof = std::move(outcome->proof);
+  report.group = std::move(group);
+  co_return Result<>();
+}
+
+Task<Result<>> average_on_grid(EpochContext node, std::shared_ptr<Contribution> mine, EpochReport& report) {
+  averaging::PassReport told;
+  auto outcome = co_await node.moshpit.finish(mine->values, report.own_weight, told);
+  if (!told.rounds.empty()) report.round = told.rounds.back();
+  if (!outcome) co_return outcome.error();
+  report.weight = outcome->weight;
+  report.proof = outcome->rounds.back().proof;
+  report.group = report.proof->group();
+  report.pass = std::move(outcome->rounds);
+  co_return Result<>();
+}
+
 }  // namespace
 
 Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& report) {
@@ -111,35 +184,32 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   report.epoch = options.epoch;
   const TimePoint start = clock.now();
   auto group = co_await find_group(node, options);
-  if (!group) co_return group.error();  // nothing has changed: the samples wait for the next try
+  // on a grid, whoever missed the first group can still receive what the swarm comes to
+  const bool only_receives =
+      !group && options.pass && group.error() == matchmaking::NoGroup::begun && !is_ahead(node, options.epoch);
+  if (!group && !only_receives) co_return group.error();  // nothing has changed: the samples wait for the next try
   const TimePoint stands = clock.now();
 
   const auto mine = std::make_shared<Contribution>();
   mine->values.resize(options.values);
-  const bool in_company = group->roster.size() > 1;  // else nobody waits for us
-  const auto handed = co_await hand_over(node, mine, in_company ? stands + options.cut_wait : TimePoint::max());
-  if (!handed) co_return handed.error();
+  const bool in_company = options.pass || group->roster.size() > 1;  // else nobody waits for us
+  if (!only_receives) {
+    const auto handed = co_await hand_over(node, mine, in_company ? stands + options.cut_wait : TimePoint::max());
+    if (!handed) co_return handed.error();
+  }
   const TimePoint handed_over = clock.now();
 
   report.weight = report.own_weight = mine->weight;
   if (in_company) {
-    const PeerId self = node.averaging.identity.id();
-    const std::uint64_t weight_max = group->roster[group->rank_of(self).value()].weight_max;
-    report.own_weight = std::min(mine->weight, weight_max);
-    if (mine->weight > weight_max) {
-      node.averaging.log.warn("epoch.weight_cut",
-                              {{"epoch", options.epoch}, {"weight", mine->weight}, {"to", weight_max}});
-    }
-    auto outcome = co_await averaging::all_reduce(node.averaging, *group, node.codecs, mine->values, report.own_weight,
-                                                  options.all_reduce, report.round);
-    if (!outcome) {
+    if (group) report.own_weight = own_weight(node, *group, *mine);
+    auto averaging = options.pass ? average_on_grid(node, mine, report)
+                                  : average_in_group(node, options, std::move(*group), mine, report);
+    const auto committed = co_await std::move(averaging);
+    if (!committed) {
       co_await give_back(node, mine);
       report.overflowed = mine->lost;
-      co_return outcome.error();
+      co_return committed.error();
     }
-    report.weight = report.round.weight;
-    report.proof = std::move(outcome->proof);
-    report.group = std::move(*group);
   }
   const TimePoint averaged = clock.now();
   const auto stepped = co_await step(node.bridge, mine, options.epoch, report);

@@ -2,7 +2,9 @@
 // One epoch: from samples to a step, all peers together. The way of an epoch in one function.
 
 #include "averaging/all_reduce.hpp"
+#include "averaging/moshpit.hpp"
 #include "epoch/bridge.hpp"
+#include "epoch/seating_keeper.hpp"
 #include "matchmaking/matchmaker.hpp"
 #include "progress/tracker.hpp"
 
@@ -16,7 +18,9 @@ namespace collab::epoch {
 
 struct EpochContext {
   averaging::Context averaging;
-  matchmaking::Matchmaker& matchmaker;
+  matchmaking::Matchmaker& matchmaker;  ///< of the one group of everybody
+  averaging::Moshpit& moshpit;          ///< in its place as soon as there are more peers than one group holds
+  const SeatingKeeper& seats;
   progress::Tracker& tracker;
   Bridge& bridge;
   const CodecMap& codecs;
@@ -24,6 +28,9 @@ struct EpochContext {
 
 struct EpochOptions {
   std::uint64_t epoch = 0;
+  /// Over the grid in force, on which this peer has a place; empty: one group of everybody. Samples, weights and
+  /// deadline are filled in here.
+  std::optional<averaging::Pass> pass;
   std::uint64_t target_batch = 0;
   std::uint64_t weight_min = 0;                  ///< samples below which a round does not commit
   std::size_t values = 0;                        ///< length of the flat gradient
@@ -36,23 +43,24 @@ struct EpochOptions {
 
 struct EpochReport {
   std::uint64_t epoch = 0;
-  std::optional<matchmaking::Group> group;  ///< empty when this peer was the whole swarm
+  std::optional<matchmaking::Group> group;  ///< the last one; empty when this peer was the whole swarm
   std::uint64_t weight = 0;                 ///< samples behind the step
   std::uint64_t own_weight = 0;
   std::uint64_t late = 0;        ///< own samples whose microbatch ended after the hand-over: dropped, and in no epoch
   std::uint64_t overflowed = 0;  ///< own samples of a failed round that are lost: their sum is not finite
   Digest parameters{};           ///< hash of the parameters after the step
   double loss = 0;               ///< own training loss of the epoch; NaN: unknown
-  averaging::RoundReport round;
-  std::shared_ptr<const averaging::CommittedRound> proof;  ///< null when this peer was the whole swarm
+  averaging::RoundReport round;  ///< the last one
+  std::shared_ptr<const averaging::CommittedRound> proof;  ///< of it; null when this peer was the whole swarm
+  std::vector<averaging::Outcome> pass;                    ///< the rounds on a grid; empty with one group
   Duration gathering{};                                    ///< until the group stood
   Duration handing_over{};  ///< until the trainer reached the border of its microbatch, or `cut_wait` was over
   Duration averaging{};
   Duration stepping{};
 };
 
-/// Waits until the swarm has its target batch, averages with the group, and has the trainer take the step. However it
-/// ends, the caller releases the bridge: the trainer goes on when its user can know what has happened.
+/// Waits until the swarm has its target batch, averages with the group or over the grid, and has the trainer take the
+/// step. However it ends, the caller releases the bridge: the trainer goes on when its user can know what has happened.
 ///
 /// A trainer that does not reach its border within `cut_wait` hands over what it has, be it nothing (it listens then),
 /// and commits in time with its group. The step waits for the border, as parameters stand still during a microbatch;

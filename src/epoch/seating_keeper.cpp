@@ -12,8 +12,7 @@ using matchmaking::Seating;
 namespace {
 
 constexpr std::uint64_t kEpochsNotice = 2;
-constexpr unsigned kMisfitsMin = 2;   // who comes or goes is seen by all within an epoch; before, views differ
-constexpr unsigned kFailuresMin = 2;  // then it does not wait for an epoch that may never come
+constexpr unsigned kMisfitsMin = 2;  // who comes or goes is seen by all within a moment; before, views differ
 
 std::string radices_text(const Seating& seating) {
   std::string text;
@@ -107,20 +106,23 @@ bool SeatingKeeper::fits(const Seating& wanted) const {
   return now->radices == wanted.radices && now->seats == wanted.seats;
 }
 
-void SeatingKeeper::at_epoch(const Now& now) {
+void SeatingKeeper::look_at(const Now& now) {
   epoch_ = now.epoch;
   forget_old();
-  const bool stuck = now.failures >= kFailuresMin;
+  // more than half of all peers do not fit into one group
+  const Seating* present = in_force(epoch_);
+  const bool one_group = present == nullptr || present->one_group();
+  const bool stuck = now.stuck || (one_group && now.present.size() >= 2 * options_.group_size_max);
   const bool planned = !stuck && !known_.empty() && known_.rbegin()->first.first > epoch_;
   Seating wanted = wanted_for(now.present);
   misfits_ = planned || fits(wanted) ? 0 : misfits_ + 1;
-  if (misfits_ < (stuck ? 1 : kMisfitsMin) || !now.my_turn) return;
-  if (stuck) {
-    const Seating* present = in_force(epoch_);
+  if (misfits_ < kMisfitsMin || !now.my_turn) return;
+  if (stuck) {  // an epoch to come may never come
     wanted.from = epoch_;
     wanted.revision = present != nullptr && present->from == epoch_ ? present->revision + 1 : 0;
   } else {
-    const double notice = to_seconds(options_.notice) / std::max(to_seconds(now.last_epoch), 1e-3);
+    const bool known = now.last_epoch > Duration(0);
+    const double notice = known ? to_seconds(options_.notice) / to_seconds(now.last_epoch) : 0;
     wanted.from = epoch_ + std::max(kEpochsNotice, static_cast<std::uint64_t>(std::ceil(notice)));
   }
   misfits_ = 0;

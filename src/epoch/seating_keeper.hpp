@@ -45,17 +45,17 @@ class SeatingKeeper {
   /// Reads the directory at once, before the first epoch. Errors: `gone`, `late`.
   Task<Result<>> look(TimePoint deadline);
 
-  /// What is true when this peer begins `epoch`, or a pass of it has failed.
+  /// What is true when this peer looks whether the grid fits: at the begin of `epoch`, and every second.
   struct Now {
     std::uint64_t epoch = 0;
-    unsigned failures = 0;        ///< passes of it that failed in a row
-    Duration last_epoch{};        ///< how long the one before took
+    bool stuck = false;           ///< its batch has long been full, and still no pass was complete
+    Duration last_epoch{};        ///< how long the one before took; zero: unknown
     std::vector<PeerId> present;  ///< who takes part, this peer included
     bool my_turn = false;         ///< of all who are present, one has it in each epoch
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
-  /// turn: for an epoch to come, or, when passes fail because of it, for the present one.
-  void at_epoch(const Now& now);
+  /// turn: for an epoch to come, or for the present one when that is stuck or one group cannot hold most of the peers.
+  void look_at(const Now& now);
 
   /// Null: one group of everybody. Valid until the next call of something here.
   const matchmaking::Seating* in_force(std::uint64_t epoch) const;

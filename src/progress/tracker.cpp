@@ -178,6 +178,12 @@ std::size_t Tracker::current_peers() const {
   return static_cast<std::size_t>(count) + 1;
 }
 
+std::vector<Standing> Tracker::taking_part() const {
+  auto standings = all();
+  std::erase_if(standings, [](const Standing& standing) { return !standing.record.taking_part; });
+  return standings;
+}
+
 bool Tracker::hears_nobody() const {
   const bool long_known = first_published_ && needs_.clock.now() - *first_published_ >= options_.alone_after;
   return long_known && needs_.directory.connected() && current_peers() == 1;
@@ -206,6 +212,12 @@ Task<> Tracker::ask_whether_alone() {
 
 double Tracker::samples() const {
   return gathered(others(), own_.epoch, needs_.clock.unix_ms()) + static_cast<double>(own_.samples);
+}
+
+double Tracker::samples_of_others(const std::function<bool(const PeerId&)>& counted) const {
+  auto standings = others();
+  std::erase_if(standings, [&](const Standing& standing) { return !counted(standing.peer); });
+  return gathered(standings, own_.epoch, needs_.clock.unix_ms());
 }
 
 std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {

@@ -12,6 +12,7 @@
 #include "progress/standing.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,12 +67,16 @@ class Tracker {
   std::optional<std::uint64_t> global_epoch() const { return progress::global_epoch(all()); }
   /// Peers that gather samples now, this one included.
   std::size_t current_peers() const;
+  /// Fresh records of those who take part, this peer's own among them when it does.
+  std::vector<Standing> taking_part() const;
   /// The directory has long known of this peer, and when it was asked because nobody else was heard of, it answered and
   /// showed nobody else who takes part. Silence alone is no proof: whoever is cut off hears nobody, and still trusts
   /// the answers it got before.
   bool alone() const;
   /// Samples of everybody for this peer's epoch.
   double samples() const;
+  /// The same of those others that `counted` says yes to.
+  double samples_of_others(const std::function<bool(const PeerId&)>& counted) const;
   /// The most that `peer` can honestly have gathered for this peer's epoch in `ahead` from now; of who has no record,
   /// an equal share of the target batch, and so much at least of everybody; of this peer, no bound.
   std::uint64_t samples_max(const PeerId& peer, Duration ahead = Duration(0)) const;

@@ -26,8 +26,9 @@ struct ProgressV1 {
   double loss = 0;               ///< its training loss of the last epoch; NaN: unknown
   bool taking_part = false;      ///< it gathers samples for this epoch; else it watches, or catches up
   std::uint64_t microbatch = 0;  ///< samples of its last one: they come all at once; 0: not told
+  bool client = false;           ///< it cannot be dialled
   MSGPACK_DEFINE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, loss, taking_part,
-                     microbatch)
+                     microbatch, client)
 };
 using Header = std::variant<ProgressV1>;
 

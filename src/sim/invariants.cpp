@@ -107,7 +107,36 @@ void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& p
   }
 }
 
+void Invariants::check_applied(std::size_t peer, const epoch::EpochReport& report) {
+  std::vector<float> applied(options_.codecs.length());
+  report.proof->apply(applied);
+  if (hash_bytes("collab sim averaged", std::as_bytes(std::span(applied))) != books_[peer].averaged) {
+    add("atomic", {peer}, fmt::format("its step of epoch {} took other values than the committed ones", report.epoch));
+  }
+}
+
+/// Groups of a pass end with the same bytes, which `stepped` sees; here is what they are made of.
+void Invariants::committed_on_grid(std::size_t peer, const epoch::EpochReport& report) {
+  check_applied(peer, report);
+  Committed& committed = epochs_[report.epoch];
+  committed.group = "grid";
+  const averaging::CommittedRound& first = *report.pass.front().proof;
+  if (first.group().round == 1 && committed.first_groups.insert(words(first.group().id)).second)
+    count_senders(peer, report.epoch, first);
+  std::uint64_t handed_over = 0;
+  for (const auto& [group, peers] : taken_) {
+    for (const auto& [sender, taken] : peers)
+      handed_over += taken.epoch == report.epoch ? taken.contribution.weight : 0;
+  }
+  if (report.weight < options_.weight_min || report.weight > handed_over) {
+    add("ledger", {peer},
+        fmt::format("epoch {} was committed with {} samples; at least {} are due, {} were handed over", report.epoch,
+                    report.weight, options_.weight_min, handed_over));
+  }
+}
+
 void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
+  if (!report.pass.empty()) return committed_on_grid(peer, report);
   const std::string group = report.group ? words(report.group->id) : alone(peer);
   const auto known = epochs_.find(report.epoch);
   if (known == epochs_.end()) {
@@ -118,11 +147,7 @@ void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
     add("agree", {peer}, fmt::format("epoch {} was committed with two results", report.epoch));
   }
   if (!report.proof) return;
-  std::vector<float> applied(options_.codecs.length());
-  report.proof->apply(applied);
-  if (hash_bytes("collab sim averaged", std::as_bytes(std::span(applied))) != books_[peer].averaged) {
-    add("atomic", {peer}, fmt::format("its step of epoch {} took other values than the committed ones", report.epoch));
-  }
+  check_applied(peer, report);
   for (const averaging::PeerReport& mine : report.round.peers) {
     // whoever is not counted must be able to tell its user
     const bool is_own = numbers_.at(mine.id) == peer;
@@ -136,42 +161,53 @@ void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
   }
 }
 
+void Invariants::count_senders(std::size_t peer, std::uint64_t epoch, const averaging::CommittedRound& round) {
+  const matchmaking::Group& group = round.group();
+  const auto& taken = taken_[words(group.id)];
+  const auto taken_by = [&](averaging::Rank rank) {
+    const auto number = numbers_.find(group.roster[rank].id);
+    return number == numbers_.end() ? taken.end() : taken.find(number->second);
+  };
+  // a peer never claims more than its groupmates were told it could have
+  const auto counted = [&](averaging::Rank rank, const Taken& from) {
+    return std::min(from.contribution.weight, group.roster[rank].weight_max);
+  };
+  Contribution one;
+  const auto contribution = [&](averaging::Rank rank) -> const Contribution* {
+    const auto found = taken_by(rank);
+    if (found == taken.end()) return nullptr;
+    one = {counted(rank, found->second), found->second.contribution.values};
+    return &one;
+  };
+  const std::string wrong = wrong_mean(round, options_.codecs, contribution);
+  if (!wrong.empty()) add("mean", {peer}, fmt::format("epoch {}: {}", epoch, wrong));
+  Committed& committed = epochs_[epoch];
+  for (auto rest = senders_of(round); rest != 0; rest &= rest - 1) {
+    const auto rank = averaging::first(rest);
+    const auto found = taken_by(rank);
+    if (found == taken.end()) continue;
+    const Sent sent{counted(rank, found->second), found->second.samples};
+    committed.senders[found->first] = sent;
+    committed.weight += sent.weight;
+    ledger_.committed(found->first, epoch, sent.samples);
+  }
+}
+
 void Invariants::first_report(std::size_t peer, const std::string& group, const epoch::EpochReport& report) {
   Committed& committed = epochs_[report.epoch];
   committed.group = group;
   committed.result = report.round.result;
-  const auto& taken = taken_[group];
-  if (!report.proof) {
-    const auto mine = taken.find(peer);
-    if (mine != taken.end()) committed.senders[peer] = {mine->second.contribution.weight, mine->second.samples};
+  if (report.proof) {
+    count_senders(peer, report.epoch, *report.proof);
   } else {
-    const auto taken_by = [&](averaging::Rank rank) {
-      const auto number = numbers_.find(report.group->roster[rank].id);
-      return number == numbers_.end() ? taken.end() : taken.find(number->second);
-    };
-    // a peer never claims more than its groupmates were told it could have
-    const auto counted = [&](averaging::Rank rank, const Taken& from) {
-      return std::min(from.contribution.weight, report.group->roster[rank].weight_max);
-    };
-    Contribution one;
-    const auto contribution = [&](averaging::Rank rank) -> const Contribution* {
-      const auto found = taken_by(rank);
-      if (found == taken.end()) return nullptr;
-      one = {counted(rank, found->second), found->second.contribution.values};
-      return &one;
-    };
-    const std::string wrong = wrong_mean(*report.proof, options_.codecs, contribution);
-    if (!wrong.empty()) add("mean", {peer}, fmt::format("epoch {}: {}", report.epoch, wrong));
-    for (auto rest = senders_of(*report.proof); rest != 0; rest &= rest - 1) {
-      const auto rank = averaging::first(rest);
-      const auto found = taken_by(rank);
-      if (found == taken.end()) continue;
-      committed.senders[found->first] = {counted(rank, found->second), found->second.samples};
+    const auto& taken = taken_[group];
+    const auto mine = taken.find(peer);
+    if (mine != taken.end()) {
+      const Sent sent{mine->second.contribution.weight, mine->second.samples};
+      committed.senders[peer] = sent;
+      committed.weight += sent.weight;
+      ledger_.committed(peer, report.epoch, sent.samples);
     }
-  }
-  for (const auto& [sender, sent] : committed.senders) {
-    committed.weight += sent.weight;
-    ledger_.committed(sender, report.epoch, sent.samples);
   }
   check_weight(peer, committed, report);
 }

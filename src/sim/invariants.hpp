@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,10 +76,15 @@ class Invariants {
     Digest result{};
     std::uint64_t weight = 0;
     std::map<std::size_t, Sent> senders;
+    std::set<std::string> first_groups;  // on a grid: of those whose samples are counted here
   };
 
   void check_untouched(std::size_t peer, const Digest& parameters, const char* when);
   void first_report(std::size_t peer, const std::string& group, const epoch::EpochReport& report);
+  void committed_on_grid(std::size_t peer, const epoch::EpochReport& report);
+  /// The round's mean is that of what its senders handed over, and their samples are in the epoch.
+  void count_senders(std::size_t peer, std::uint64_t epoch, const averaging::CommittedRound& round);
+  void check_applied(std::size_t peer, const epoch::EpochReport& report);
   void check_weight(std::size_t peer, const Committed& committed, const epoch::EpochReport& report);
   void forget(std::uint64_t before_epoch);
 

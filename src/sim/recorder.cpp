@@ -36,12 +36,14 @@ T field(Log::Fields fields, std::string_view name) {
 
 void Recorder::logged(std::size_t peer, LogLevel, std::string_view event, Log::Fields fields) {
   Event noted{clock_.now().time_since_epoch(), peer, in_words(event, fields)};
-  if (event == "matchmaking.begun") {
+  // on a grid, samples are handed over to the first group of a pass
+  const bool is_first = field<std::uint64_t>(fields, "round") <= 1;
+  if (event == "matchmaking.begun" && is_first) {
     const auto peers = field<std::uint64_t>(fields, "peers");
     invariants_.begun(peer, field<std::string>(fields, "group"), peers);
     begun_.emplace(field<std::uint64_t>(fields, "epoch"), noted.at);
   }
-  if (event == "averaging.round") invariants_.decided(peer);
+  if (event == "averaging.round" && is_first) invariants_.decided(peer);
   if (see_line_) see_line_({noted.at, peer, std::string(event), noted.text});
   auto& last = last_[peer];
   last.push_back(std::move(noted));

@@ -23,6 +23,7 @@ struct SwarmOptions {
   std::size_t values = 32'768;
   CodecId codec = CodecId::float16;
   std::uint64_t target_batch = 1024;
+  std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
   double commit_fraction = 0.5;
   std::uint64_t microbatch = 4;
   double samples_per_s = 16;  ///< of the median peer; log-normal with `spread`, drawn from the seed

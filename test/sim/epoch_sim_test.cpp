@@ -259,6 +259,47 @@ std::string found_by(SwarmOptions options, std::uint64_t seeds) {
 
 }  // namespace
 
+TEST_CASE("epoch sim: more peers than one group holds train on a grid, with equal parameters in every epoch") {
+  for (const std::size_t peers : {9, 12}) {
+    CAPTURE(peers);
+    SwarmOptions options = small(3, peers, 14);
+    options.group_size_max = 4;
+    Swarm swarm(options);
+    std::size_t complete = 0;
+    const auto see = [&](const TraceLine& line) {
+      complete += line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos ? 1 : 0;
+    };
+    swarm.trace(see);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs == 14);
+    CHECK(complete >= 12 * peers);
+    CHECK(outcome.rounds_failed == 0);
+  }
+}
+
+TEST_CASE(
+    "epoch sim: on a grid, whoever dies or freezes is missed for a few epochs and gets a new place when it is back") {
+  for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {
+    CAPTURE(name(kind));
+    SwarmOptions options = small(5, 12, 40);
+    options.group_size_max = 4;
+    options.faults.events = {timed(15s, kind, 3, 20s)};
+    Swarm swarm(options);
+    std::map<std::size_t, std::size_t> complete;  // passes by peer, in the last half of the run
+    const auto see = [&](const TraceLine& line) {
+      if (line.at > 45s && line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos)
+        ++complete[line.peer];
+    };
+    swarm.trace(see);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs == 40);
+    CHECK(complete.size() == 12);
+    for (const auto& [peer, passes] : complete) CHECK(passes >= 10);
+  }
+}
+
 TEST_CASE("epoch sim: a peer that steps alone when it is cut off is found, and no correct peer does") {
   SwarmOptions options = small(1, 3, 0);
   options.target_batch = 64;

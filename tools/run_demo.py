@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a coordinator and four real peers, kills one, adds one, and reports what came out.
+"""Runs a coordinator and four or more real peers, kills one, adds one, and reports what came out.
 
 Everything it knows it reads from the programs' own JSON lines, so the report says what the programs saw.
 """
@@ -84,6 +84,7 @@ class Demo:
         self.options, self.folder = options, options.folder.resolve()
         self.port = free_port()
         self.http = free_port()
+        self.late_name = f'peer-{options.peers + 1}'
         self.peers, self.cpu, self.notes = {}, {}, []
         self.started = time.monotonic()
 
@@ -106,6 +107,8 @@ class Demo:
             command += ['--new-run', '--preset', 'demo']
             if self.options.epochs:
                 command += ['--epochs', str(self.options.epochs)]
+            if self.options.group_size:
+                command += ['--group-size-max', str(self.options.group_size)]
             if self.options.data:
                 command += ['--data', str(self.options.data)]
         self.coordinator = Program('coordinator', command, self.folder / 'coordinator.log')
@@ -146,9 +149,9 @@ class Demo:
                 victim.killed = True
                 victim.process.kill()
                 self.say(f'epoch {epoch}: killed {victim.name} (SIGKILL)')
-            if epoch >= JOIN_AT and 'peer-5' not in self.peers:
-                self.start_peer('peer-5')
-                self.say(f'epoch {epoch}: started peer-5')
+            if epoch >= JOIN_AT and self.late_name not in self.peers:
+                self.start_peer(self.late_name)
+                self.say(f'epoch {epoch}: started {self.late_name}')
             if epoch // 50 > shown:
                 shown = epoch // 50
                 self.say(f'epoch {epoch}: loss {self.loss_text(epoch)}, {len(self.alive())} peers')
@@ -186,12 +189,12 @@ class Demo:
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True)
         self.start_coordinator()
-        for i in range(1, 5):
+        for i in range(1, self.options.peers + 1):
             self.start_peer(f'peer-{i}')
         for peer in list(self.peers.values()):
             if peer.wait_for('joined', START_TIMEOUT_S) is None:
                 self.fail(f'{peer.name} did not join', peer)
-        self.say('4 peers have joined')
+        self.say(f'{self.options.peers} peers have joined')
         self.train()
         keep = self.options.keep and self.alive()
         if not keep:
@@ -234,7 +237,7 @@ class Demo:
         model, final = self.final_evaluation()
         vocabulary = final['vocabulary']
         at_100 = next((e['mlm_loss'] for epoch, e in evaluations.items() if epoch >= 100), None)
-        late = self.peers.get('peer-5')
+        late = self.peers.get(self.late_name)
         checks = []
 
         def check(what, holds):
@@ -250,7 +253,7 @@ class Demo:
         check(f'all peers hold equal parameters: compared at {compared} epochs, unequal at {len(unequal)}',
               compared > 0 and not unequal)
         check('peer-2 was killed and the others went on', any(p.killed for p in self.peers.values()) or epochs < KILL_AT)
-        check('peer-5 joined late and took part', late is None and epochs < JOIN_AT or
+        check(f'{self.late_name} joined late and took part', late is None and epochs < JOIN_AT or
               late is not None and any(e['result'] == 'committed' for e in late.events('epoch')))
 
         lines = [f'epochs            {epochs} in {time.monotonic() - self.started:.0f} s',
@@ -304,6 +307,8 @@ def loss_curve(losses, evaluations, final, vocabulary, width=860, height=420):
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument('--minutes', type=float, default=30, help='stop training after so many minutes')
 parser.add_argument('--epochs', type=int, default=0, help='stop training at this epoch (default: the recipe\'s 600)')
+parser.add_argument('--peers', type=int, default=4, help='that begin (default 4)')
+parser.add_argument('--group-size', type=int, default=0, help='at most so many average in one group; with more peers groups form a grid')
 parser.add_argument('--data', type=pathlib.Path, help='a folder of text instead of the packaged Bengali')
 parser.add_argument('--folder', type=pathlib.Path, default=ROOT / 'build/demo')
 parser.add_argument('--keep', action='store_true', help='leave everything running')

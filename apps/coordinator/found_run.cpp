@@ -5,12 +5,14 @@
 #include "crypto/hash.hpp"
 #include "data/prepared.hpp"
 #include "data/text.hpp"
+#include "matchmaking/group_key.hpp"
 #include "recipes/albert.hpp"
 #include "state/snapshot.hpp"
 #include "tensor/codec.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace collab::coordinator {
@@ -68,6 +70,17 @@ void check_founding(const node::Config& config) {
     throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")),
                   "float32, float16, bfloat16, linear8 or dynamic8");
   }
+  const auto grid = matchmaking::parse_grid(config.text("grid"));
+  if (!grid) {
+    throw Failure(ExitCode::usage, fmt::format("no grid \"{}\"", config.text("grid")),
+                  "auto, or the sizes of groups as in 4x3: 2 to 64 each, at most 8 of them");
+  }
+  if (!grid->empty() && *std::max_element(grid->begin(), grid->end()) > config.number("group-size-max")) {
+    throw Failure(ExitCode::usage,
+                  fmt::format("grid {} has groups above --group-size-max {}", config.text("grid"),
+                              config.number("group-size-max")),
+                  "smaller numbers, or a greater --group-size-max");
+  }
   if (chosen_admission(config) == Admission::allow_list && !config.has("allow")) {
     throw Failure(ExitCode::usage, "admission list needs the list of who may join",
                   "--allow FILE with peer ids, one a line");
@@ -121,6 +134,7 @@ Signed found_run(const node::Config& config, const std::string& run_id, const Id
   manifest.target_batch = recipe.target_batch;
   manifest.codec = config.text("codec");
   manifest.group_size_max = static_cast<std::uint32_t>(config.number("group-size-max"));
+  manifest.grid = config.text("grid");
   manifest.commit_fraction = config.real("commit-fraction");
   manifest.admission = chosen_admission(config);
   manifest.tokenizer = state::content_hash(std::as_bytes(std::span(tokenizer.bytes())));

@@ -26,6 +26,7 @@ node::OptionTable coordinator_options() {
       {"seed", OptionKind::number, founding, "N", "", "of first parameters, order and masks", 0, 9e15},
       {"codec", OptionKind::text, founding, "NAME", "float16", "float32, float16, bfloat16, linear8, dynamic8"},
       {"group-size-max", OptionKind::number, founding, "N", "64", "peers that average together", 2, 64},
+      {"grid", OptionKind::text, founding, "AxB[xC]", "auto", "of groups, when there are more peers; follows them"},
       {"commit-fraction", OptionKind::real, founding, "X", "0.5", "of the target batch; a round with less fails", 0.01,
        1},
       {"admission", OptionKind::text, founding, "MODE", "", "open, list or token; must be given, but on loopback"},

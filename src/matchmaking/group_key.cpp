@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <charconv>
 #include <map>
 #include <utility>
 
@@ -102,6 +103,23 @@ Result<> check_radices(std::span<const std::uint32_t> radices) {
   const auto bad = [](std::uint32_t radix) { return radix < 2 || radix > kGroupSizeMax; };
   if (std::any_of(radices.begin(), radices.end(), bad)) return Errc::bad_request;
   return {};
+}
+
+Result<std::vector<std::uint32_t>> parse_grid(std::string_view text) {
+  std::vector<std::uint32_t> radices;
+  if (text == "auto") return radices;
+  for (std::string_view rest = text; !rest.empty();) {
+    std::uint32_t radix = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), radix);
+    if (error != std::errc()) return Errc::bad_request;
+    radices.push_back(radix);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    if (rest.empty()) break;
+    if (rest.size() < 2 || rest.front() != 'x') return Errc::bad_request;
+    rest.remove_prefix(1);
+  }
+  if (const auto good = check_radices(radices); !good) return good.error();
+  return radices;
 }
 
 Seat seat_of(const PeerId& peer) noexcept {

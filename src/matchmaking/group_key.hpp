@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace collab::matchmaking {
@@ -32,6 +33,9 @@ struct Grid {
 std::vector<std::uint32_t> radices_for(std::uint64_t peers, std::size_t group_size_max);
 /// Errors: `bad_request` for no radix, more than kDimensionsMax, one under 2 or above kGroupSizeMax.
 Result<> check_radices(std::span<const std::uint32_t> radices);
+
+/// "4x3" as radices, "auto" as none of them. Errors: `bad_request` for anything else.
+Result<std::vector<std::uint32_t>> parse_grid(std::string_view text);
 
 /// The first eight bytes of an id: enough to tell the peers of a run apart, and in the order of the ids.
 using Seat = std::uint64_t;

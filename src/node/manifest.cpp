@@ -31,7 +31,7 @@ Bytes encode_fields(const Manifest& manifest) {
   FieldWriter writer;
   writer.add_text(manifest.run_id).add_raw(raw(manifest.authority.key)).add(manifest.sequence);
   writer.add_blob(std::as_bytes(std::span(manifest.recipe))).add_raw(raw(manifest.schema));
-  writer.add(manifest.target_batch).add_text(manifest.codec).add(manifest.group_size_max);
+  writer.add(manifest.target_batch).add_text(manifest.codec).add(manifest.group_size_max).add_text(manifest.grid);
   writer.add(std::bit_cast<std::uint64_t>(manifest.commit_fraction));
   writer.add(static_cast<std::uint8_t>(manifest.admission));
   writer.add_raw(raw(manifest.tokenizer)).add_raw(raw(manifest.data));
@@ -107,6 +107,7 @@ Read read_manifest(const Signed& statement, std::string_view run_id, const std::
   manifest.target_batch = reader.take<std::uint64_t>();
   manifest.codec = reader.take_text();
   manifest.group_size_max = reader.take<std::uint32_t>();
+  manifest.grid = reader.take_text();
   manifest.commit_fraction = std::bit_cast<double>(reader.take<std::uint64_t>());
   manifest.admission = static_cast<Admission>(reader.take<std::uint8_t>());
   take_into(reader, manifest.tokenizer);

@@ -97,6 +97,12 @@ epoch::MemberOptions Optimizer::Inner::member_options() const {
   out.commit_fraction = manifest.commit_fraction;
   out.schema = hash_bytes("collab schema", stepper->schema().canonical());
   out.group_size_max = manifest.group_size_max;
+  const auto grid = matchmaking::parse_grid(manifest.grid);
+  if (!grid) {
+    throw Failure(ExitCode::incompatible, fmt::format("this run forms groups as \"{}\", unknown here", manifest.grid),
+                  "a newer version of collab");
+  }
+  out.grid = *grid;
   out.incarnation = parts.incarnation;
   if (options.epochs_max > 0) out.epochs_max = options.epochs_max;
   if (manifest.schema != Digest() && manifest.schema != out.schema) {

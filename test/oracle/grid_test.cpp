@@ -42,6 +42,19 @@ double rounds_to(std::size_t peers, std::uint32_t side, double absent, double go
 
 }  // namespace
 
+TEST_CASE("grid: text is radices, or as peers come, or refused") {
+  using Radices = std::vector<std::uint32_t>;
+  CHECK(parse_grid("auto").value() == Radices{});
+  CHECK(parse_grid("4x3").value() == Radices{4, 3});
+  CHECK(parse_grid("64").value() == Radices{64});
+  CHECK(parse_grid("2x2x2x2x2x2x2x2").value().size() == 8);
+  for (const char* bad :
+       {"", "x", "4x", "x4", "4x1", "65x2", "4,3", "4 x 3", "-4x3", "2x2x2x2x2x2x2x2x2", "auto ", "99999999999"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_grid(bad));
+  }
+}
+
 TEST_CASE("grid: as few dimensions as the group size allows, every cell filled") {
   CHECK(radices_for(1, 64) == std::vector<std::uint32_t>{1});
   CHECK(radices_for(64, 64) == std::vector<std::uint32_t>{64});

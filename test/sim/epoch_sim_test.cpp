@@ -1,4 +1,4 @@
-#include "sim/swarm.hpp"
+#include "small_swarm.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,68 +6,6 @@
 #include "support/doctest.hpp"
 
 namespace collab::sim {
-namespace {
-
-using namespace std::chrono_literals;
-
-/// Small enough for many runs: two units of values, epochs of about two seconds.
-SwarmOptions small(std::uint64_t seed, std::size_t peers, std::uint64_t epochs) {
-  SwarmOptions options;
-  options.seed = seed;
-  options.peers = peers;
-  options.epochs = epochs;
-  options.values = 4 * 4096;
-  options.target_batch = 32 * peers;
-  return options;
-}
-
-Fault aimed(Phase phase, FaultKind kind, Duration length, Aim aim = Aim::any) {
-  Fault fault;
-  fault.at = 12s;
-  fault.phase = phase;
-  fault.kind = kind;
-  fault.length = length;
-  fault.aim = aim;
-  return fault;
-}
-
-Fault timed(Duration at, FaultKind kind, std::size_t peer, Duration length) {
-  Fault fault;
-  fault.at = at;
-  fault.kind = kind;
-  fault.peer = peer;
-  fault.aim = Aim::peer;
-  fault.length = length;
-  return fault;
-}
-
-void check_held(const Outcome& outcome) {
-  for (const Violation& broken : outcome.violations) {
-    FAIL_CHECK(broken.invariant << " at " << to_seconds(broken.at) << " s, "
-                                << (broken.peers.empty() ? std::string("all") : std::to_string(broken.peers.front()))
-                                << ": " << broken.text);
-  }
-}
-
-void check_struck(const Outcome& outcome) {
-  for (const FaultFact& fact : outcome.faults) {
-    CAPTURE(describe(fact.fault));
-    CAPTURE(fact.why_not);
-    CHECK(fact.struck.has_value());
-  }
-}
-
-/// Runs, and everything that must hold did: equal parameters at every epoch among it.
-Outcome run_and_check(const SwarmOptions& options) {
-  Swarm swarm(options);
-  const Outcome outcome = swarm.run();
-  check_held(outcome);
-  check_struck(outcome);
-  if (options.epochs > 0) CHECK(outcome.epochs == options.epochs);
-  return outcome;
-}
-
-}  // namespace
 
 TEST_CASE("epoch sim: two peers and eight commit equal bytes in every epoch") {
   for (const std::size_t peers : {2U, 8U}) {
@@ -258,47 +196,6 @@ std::string found_by(SwarmOptions options, std::uint64_t seeds) {
 }
 
 }  // namespace
-
-TEST_CASE("epoch sim: more peers than one group holds train on a grid, with equal parameters in every epoch") {
-  for (const std::size_t peers : {9, 12}) {
-    CAPTURE(peers);
-    SwarmOptions options = small(3, peers, 14);
-    options.group_size_max = 4;
-    Swarm swarm(options);
-    std::size_t complete = 0;
-    const auto see = [&](const TraceLine& line) {
-      complete += line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos ? 1 : 0;
-    };
-    swarm.trace(see);
-    const Outcome outcome = swarm.run();
-    check_held(outcome);
-    CHECK(outcome.epochs == 14);
-    CHECK(complete >= 12 * peers);
-    CHECK(outcome.rounds_failed == 0);
-  }
-}
-
-TEST_CASE(
-    "epoch sim: on a grid, whoever dies or freezes is missed for a few epochs and gets a new place when it is back") {
-  for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {
-    CAPTURE(name(kind));
-    SwarmOptions options = small(5, 12, 40);
-    options.group_size_max = 4;
-    options.faults.events = {timed(15s, kind, 3, 20s)};
-    Swarm swarm(options);
-    std::map<std::size_t, std::size_t> complete;  // passes by peer, in the last half of the run
-    const auto see = [&](const TraceLine& line) {
-      if (line.at > 45s && line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos)
-        ++complete[line.peer];
-    };
-    swarm.trace(see);
-    const Outcome outcome = swarm.run();
-    check_held(outcome);
-    CHECK(outcome.epochs == 40);
-    CHECK(complete.size() == 12);
-    for (const auto& [peer, passes] : complete) CHECK(passes >= 10);
-  }
-}
 
 TEST_CASE("epoch sim: a peer that steps alone when it is cut off is found, and no correct peer does") {
   SwarmOptions options = small(1, 3, 0);

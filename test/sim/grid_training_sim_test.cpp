@@ -1,0 +1,52 @@
+#include "small_swarm.hpp"
+
+#include <map>
+#include <string>
+
+#include "support/doctest.hpp"
+
+namespace collab::sim {
+
+TEST_CASE("grid training: more peers than one group holds train on a grid, with equal parameters in every epoch") {
+  for (const std::size_t peers : {9, 12}) {
+    CAPTURE(peers);
+    SwarmOptions options = small(3, peers, 14);
+    options.group_size_max = 4;
+    Swarm swarm(options);
+    std::size_t complete = 0;
+    const auto see = [&](const TraceLine& line) {
+      complete += line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos ? 1 : 0;
+    };
+    swarm.trace(see);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs == 14);
+    CHECK(complete >= 12 * peers);
+    CHECK(outcome.rounds_failed == 0);
+  }
+}
+
+TEST_CASE(
+    "grid training: on a grid, whoever dies or freezes is missed for a few epochs and gets a new place when it is "
+    "back") {
+  for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {
+    CAPTURE(name(kind));
+    SwarmOptions options = small(5, 12, 28);
+    options.group_size_max = 4;
+    options.faults.events = {timed(12s, kind, 3, 12s)};
+    Swarm swarm(options);
+    std::map<std::size_t, std::size_t> complete;  // passes by peer, in the last half of the run
+    const auto see = [&](const TraceLine& line) {
+      if (line.at > 40s && line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos)
+        ++complete[line.peer];
+    };
+    swarm.trace(see);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs == 28);
+    CHECK(complete.size() == 12);
+    for (const auto& [peer, passes] : complete) CHECK(passes >= 5);
+  }
+}
+
+}  // namespace collab::sim

@@ -233,6 +233,7 @@ cli::KeysRequest keys_request(const node::Config& config, std::vector<std::strin
   request.authority = authority_of(config, home);
   request.manifest = RunFiles(home).manifest;
   request.bans = home / "bans";
+  request.lift = config.toggle("lift");
   return request;
 }
 

@@ -29,7 +29,7 @@ struct KeysRequest {
   std::int64_t now_ms = 0;          ///< Unix milliseconds
 };
 
-/// Fills in what follows from the options `claims`, `for`, `reason`, `lift` (as far as the program has them), and the
+/// Fills in what follows from the options `claims`, `for` and `reason`, and the
 /// clock. The paths are the program's.
 KeysRequest keys_request(const node::Config& config, std::vector<std::string> words);
 

@@ -380,6 +380,7 @@ bool Multiplexer::begin_open(const Prefix& prefix, std::span<const std::byte> he
   const bool more = (prefix.flags & kMore) != 0;
   const std::size_t size =
       more ? std::visit([](const auto& open) { return std::size_t(open.size); }, *opened) : payload;
+  if (size > kMessageBytesMax) return violate("message_size");  // whatever the method allows
   const auto user = owner_.on_open(*this, handle, traffic, std::move(*opened), size);
   if (!user) {
     reset(handle, user.error());

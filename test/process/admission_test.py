@@ -4,7 +4,7 @@ one. Who is turned away ends with exit code 4 and the reason, and the others go 
 
 Usage: admission_test.py COORDINATOR PEER [CASE…]. Prints a line per case and a last line that counts.
 """
-import contextlib, json, os, pathlib, signal, socket, subprocess, sys, tempfile, threading, time
+import contextlib, json, os, pathlib, signal, socket, subprocess, sys, tempfile, threading, time, traceback
 
 COORDINATOR, PEER = sys.argv[1:3]
 WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
@@ -275,7 +275,8 @@ with tempfile.TemporaryDirectory() as place:
                 print(f'ok: {name} ({time.monotonic() - began:.1f} s)', flush=True)
             except (AssertionError, subprocess.SubprocessError, OSError, KeyError, IndexError) as problem:
                 failed += 1
-                print(f'FAILED: {name}: {type(problem).__name__}: {problem}', flush=True)
+                where = traceback.extract_tb(problem.__traceback__)[-1].lineno
+                print(f'FAILED: {name}: line {where}: {type(problem).__name__}: {problem}', flush=True)
         assert HOST.stop() == 0, HOST.said()
     finally:
         for program in RUNNING:

@@ -10,9 +10,9 @@ struct OverheadOrder {
   std::string preset = "demo";
   std::string data;                  ///< folder of text; empty: what tools/setup unpacked
   std::uint64_t target_batch = 512;  ///< samples of a step
-  std::uint64_t steps = 4;           ///< in a slice
+  std::uint64_t steps = 8;           ///< in a slice
   std::uint64_t casts = 5;           ///< times that everything is done, each with new processes
-  std::uint64_t slices = 2;          ///< of each kind and cast that count, after one to warm up
+  std::uint64_t slices = 1;          ///< of each kind and cast that count, after one to warm up
   unsigned threads = 1;              ///< that compute, of each process
   std::string log_level = "warn";
   bool json = false;  ///< one line, else a table for people

@@ -91,10 +91,15 @@ struct NativeFloat16 : Float16 {
     return finite(out);
   }
 
-  static bool works_here() {
+  static bool look() {
     unsigned a = 0, b = 0, c = 0, d = 0;  // clang 14 knows no "f16c" to ask for by name
     const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & unsigned(bit_F16C)) != 0;
     return f16c && __builtin_cpu_supports("avx");
+  }
+  /// Asked for every block: a virtual machine leaves to its host at each cpuid, which takes longer than the block.
+  static bool works_here() {
+    static const bool works = look();
+    return works;
   }
 };
 #endif

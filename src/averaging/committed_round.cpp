@@ -54,6 +54,12 @@ std::uint64_t CommittedRound::weight() const noexcept {
   return least;
 }
 
+Ranks CommittedRound::holders() const noexcept {
+  Ranks ranks = 0;
+  for (const auto& hold : proof_.holds) ranks |= bit(hold.rank);
+  return ranks;
+}
+
 void CommittedRound::apply(std::span<float> values) const {
   for (const SegmentResult& result : results_) result.decode_into(values);
 }

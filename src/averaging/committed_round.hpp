@@ -23,6 +23,8 @@ class CommittedRound {
 
   const matchmaking::Group& group() const noexcept { return shape_->group; }
   const wire::Proof& proof() const noexcept { return proof_; }
+  /// Whose signed Holds prove that they have the result.
+  Ranks holders() const noexcept;
   /// Every Average, in order: with group and proof, all that `verify` needs.
   std::vector<Frame> frames() const;
   /// The smallest weight behind a value.

@@ -22,13 +22,6 @@ std::string key_of(const std::string& bundle, std::uint32_t round, const Pass& p
   return matchmaking::key_text(fmt::format("{}.{}", bundle, round), pass.grid, pass.schedule->digits(self, round));
 }
 
-/// Ranks whose signed Hold proves that they have the result.
-std::uint64_t holders(const Outcome& outcome) {
-  std::uint64_t mask = 0;
-  for (const auto& hold : outcome.proof->proof().holds) mask |= std::uint64_t(1) << hold.rank;
-  return mask;
-}
-
 }  // namespace
 
 /// What a peer carries from round to round.
@@ -197,7 +190,7 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     co_return outcome.error();
   }
   if (round == 1) {
-    matchmakers_.front()->committed(*group, holders(*outcome));
+    matchmakers_.front()->committed(*group, outcome->proof->holders());
     progress.report.counted = report.peers[group->rank_of(context_.identity.id()).value()].counted > 0;
   }
   progress.outcome.rounds.push_back(std::move(*outcome));
@@ -236,6 +229,14 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   if (!last) co_return last.error();
   std::copy(progress.values.begin(), progress.values.end(), values.begin());
   co_return std::move(progress.outcome);
+}
+
+std::uint32_t Moshpit::next_attempt() const {
+  return matchmakers_.empty() ? 0 : matchmakers_.front()->next_attempt();
+}
+
+void Moshpit::sit_out() {
+  if (!matchmakers_.empty()) matchmakers_.front()->sit_out();
 }
 
 Task<> Moshpit::leave() {

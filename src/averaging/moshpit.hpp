@@ -96,6 +96,10 @@ class Moshpit {
   /// or a weight above the bound, before anything was sent. `report` is filled in either case.
   Task<Result<PassOutcome>> finish(std::span<float> values, std::uint64_t weight, PassReport& report);
 
+  /// Of the first group, as the matchmakers' own.
+  std::uint32_t next_attempt() const;
+  void sit_out();
+
   /// As the matchmakers': tells whoever counts on this peer, and ends a search that waits with NoGroup::left.
   Task<> leave();
   Task<> stop();

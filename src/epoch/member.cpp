@@ -49,13 +49,6 @@ matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roste
   return plan;
 }
 
-/// Ranks whose signed Hold proves that they have the result.
-std::uint64_t holders(const averaging::CommittedRound& round) {
-  std::uint64_t mask = 0;
-  for (const auto& hold : round.proof().holds) mask |= std::uint64_t(1) << hold.rank;
-  return mask;
-}
-
 SeatingOptions seating_options(const MemberOptions& options) {
   SeatingOptions out;
   out.group_size_max = options.group_size_max;
@@ -109,12 +102,17 @@ matchmaking::MatchmakerOptions Member::matchmaker_options() const {
   return out;
 }
 
+averaging::AllReduceOptions Member::all_reduce_options() const {
+  averaging::AllReduceOptions out = options_.all_reduce;
+  out.suspicion.hand_over = options_.cut_wait;
+  return out;
+}
+
 averaging::MoshpitOptions Member::moshpit_options() const {
   averaging::MoshpitOptions out;
   out.bundle = options_.run_id + "/gradients";
   out.matchmaking = matchmaker_options();
-  out.all_reduce = options_.all_reduce;
-  out.all_reduce.suspicion.hand_over = options_.cut_wait;
+  out.all_reduce = all_reduce_options();
   return out;
 }
 
@@ -311,8 +309,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
       static_cast<std::uint64_t>(options_.commit_fraction * static_cast<double>(options_.target_batch));
   options.values = options_.codecs.length();
   options.cut_wait = options_.cut_wait;
-  options.all_reduce = options_.all_reduce;
-  options.all_reduce.suspicion.hand_over = options_.cut_wait;
+  options.all_reduce = all_reduce_options();
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   const EpochContext node{averaging, matchmaker_, *moshpit_, seats_, context_.tracker, bridge_, options_.codecs};
   EpochReport report;
@@ -350,7 +347,7 @@ void Member::committed(EpochReport report) {
   if (report.group) {
     group_ = report.group->id;
     if (report.pass.empty()) {
-      matchmaker_.committed(*report.group, report.proof ? holders(*report.proof) : ~std::uint64_t(0));
+      matchmaker_.committed(*report.group, report.proof ? report.proof->holders() : ~std::uint64_t(0));
     }
   }
   context_.store.advance(epoch_);
@@ -394,7 +391,7 @@ Task<> Member::after_failure(boost::system::error_code why) {
   }
   if (why == NoGroup::late || why == NoGroup::alone) co_return;  // the batch is not full, or somebody came or went
   ++failures_;
-  const std::uint32_t attempt = matchmaker_.next_attempt();
+  const std::uint32_t attempt = grid() == nullptr ? matchmaker_.next_attempt() : moshpit_->next_attempt();
   context_.metrics.add("collab_rounds_total", 1, {{"result", "failed"}});
   context_.log.warn("round.failed", {{"epoch", epoch_}, {"attempt", attempt}, {"reason", why.message()}});
   tell(Kind::round_failed, fmt::format("epoch {}: {}; samples kept", epoch_, why.message()));

@@ -143,6 +143,7 @@ class Member {
   void release();
   void tell(MemberEvent::Kind kind, std::string text = {}, std::uint64_t samples = 0);
   matchmaking::MatchmakerOptions matchmaker_options() const;
+  averaging::AllReduceOptions all_reduce_options() const;
   averaging::MoshpitOptions moshpit_options() const;
 
   Context context_;

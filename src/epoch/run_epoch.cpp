@@ -105,7 +105,7 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
 }
 
 /// Awaits the microbatch in hand until `cut_at`. At its next border the trainer stands still until it is released.
-Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, TimePoint cut_at) {
+Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, TimePoint cut_at, bool on_grid) {
   node.bridge.hold();
   const auto take = [mine](Trainer& trainer) {
     mine->loss = trainer.loss();
@@ -114,7 +114,12 @@ Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, 
   const auto whole = co_await node.bridge.on_trainer_until(node.averaging.clock, cut_at, take);
   if (!whole) co_return whole.error();
   if (*whole) co_return Result<>();
-  node.matchmaker.sit_out();  // our step will wait for the border: the others are not to wait for us then
+  // our step will wait for the border: the others are not to wait for us then
+  if (on_grid) {
+    node.moshpit.sit_out();
+  } else {
+    node.matchmaker.sit_out();
+  }
   node.averaging.log.info("epoch.cut", {{"samples", mine->weight}});
   co_return Result<>();
 }
@@ -193,8 +198,9 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   const auto mine = std::make_shared<Contribution>();
   mine->values.resize(options.values);
   const bool in_company = options.pass || group->roster.size() > 1;  // else nobody waits for us
+  const TimePoint cut_at = in_company ? stands + options.cut_wait : TimePoint::max();
   if (!only_receives) {
-    const auto handed = co_await hand_over(node, mine, in_company ? stands + options.cut_wait : TimePoint::max());
+    const auto handed = co_await hand_over(node, mine, cut_at, options.pass.has_value());
     if (!handed) co_return handed.error();
   }
   const TimePoint handed_over = clock.now();

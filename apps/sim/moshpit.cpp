@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint32_t kRoundsMax = 100;  // of averaging parameters; a variance that takes longer is never reached
 constexpr std::uint64_t kWeightMax = 199;
-constexpr std::size_t kNetworkPeersMax = 256;  // connections are real: 1 GB for 150 peers
+constexpr std::size_t kNetworkPeersMax = 1024;  // connections are real, 250 kB each: 8 GB for 32x32
 constexpr double kErrorMax = 1e-6;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {

@@ -80,6 +80,13 @@ std::string read_some(int descriptor, std::size_t limit, const fs::path& path) {
   return text;
 }
 
+/// Whom a lock file names: the pid its holder wrote there.
+std::string named_in(int lock_file, const fs::path& path) {
+  std::string pid = read_some(lock_file, 20, path);
+  pid.resize(std::min(pid.size(), pid.find_first_not_of("0123456789")));
+  return pid.empty() ? "another process" : "pid " + pid;
+}
+
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -93,14 +100,20 @@ Descriptor lock(const fs::path& file) {
   if (descriptor.number() < 0) fail_errno("cannot open", path);
   if (::flock(descriptor.number(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) fail_errno("cannot lock", path);
-    std::string pid = read_some(descriptor.number(), 20, path);
-    pid.resize(std::min(pid.size(), pid.find_first_not_of("0123456789")));
-    fail("the key " + file.string() + " is in use by " + (pid.empty() ? "another process" : "pid " + pid),
+    fail("the key " + file.string() + " is in use by " + named_in(descriptor.number(), path),
          "give --home with another folder, or stop that process");
   }
   if (::ftruncate(descriptor.number(), 0) != 0) fail_errno("cannot write", path);
   write_all(descriptor.number(), std::to_string(::getpid()) + "\n", path);
   return descriptor;
+}
+
+std::optional<std::string> holder(const fs::path& file) {
+  const fs::path path = beside(file, ".lock");
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.number() < 0) return std::nullopt;
+  const bool held = ::flock(descriptor.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return held ? std::optional(named_in(descriptor.number(), path)) : std::nullopt;
 }
 
 std::optional<Identity::Seed> read(const fs::path& file) {

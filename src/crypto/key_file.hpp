@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace collab::key_file {
@@ -30,6 +31,10 @@ class Descriptor {
 /// Takes the lock beside `file` (`<file>.lock`, with the holder's pid in it), and makes the folder (0700) if there is
 /// none. The lock ends with the descriptor. Throws `Failure(machine)`.
 Descriptor lock(const std::filesystem::path& file);
+
+/// Who holds that lock now: "pid 4711", or "another process" when it is not named; nothing: nobody. Makes and writes
+/// nothing; a lock that cannot be looked at counts as not held.
+std::optional<std::string> holder(const std::filesystem::path& file);
 
 /// Nothing when there is no such file. Throws `Failure(machine)` when it is readable by others, torn or of an unknown
 /// version.

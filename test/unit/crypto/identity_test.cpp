@@ -155,4 +155,17 @@ TEST_CASE("identity: a signature holds for its bytes and its key only") {
   CHECK(anna.sign(bytes_of("yes")) == signature);
 }
 
+TEST_CASE("identity: who holds a key can be asked without making anything") {
+  const Folder folder;
+  const fs::path file = folder.path / "home" / "identity";
+  CHECK_FALSE(key_file::holder(file));
+  CHECK_FALSE(fs::exists(file.parent_path()));
+  {
+    const Identity held = Identity::load_or_create(file);
+    CHECK(key_file::holder(file) == "pid " + std::to_string(::getpid()));
+  }
+  CHECK_FALSE(key_file::holder(file));
+  const Identity again = Identity::load_or_create(file);  // asking left no lock behind
+}
+
 }  // namespace collab

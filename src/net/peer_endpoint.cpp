@@ -506,6 +506,11 @@ std::vector<PeerId> PeerEndpoint::connected() const {
   return links_.connected();
 }
 
+std::optional<std::int64_t> PeerEndpoint::skew_ms(const PeerId& peer) const {
+  const Connection* connection = links_.current(peer);
+  return connection == nullptr ? std::nullopt : std::optional(connection->skew_ms());
+}
+
 std::optional<Address> PeerEndpoint::remote_of(const PeerId& peer) const {
   const Connection* connection = links_.current(peer);
   return connection == nullptr ? std::nullopt : std::optional(connection->remote());

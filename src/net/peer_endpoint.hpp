@@ -79,6 +79,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
 
   /// Milliseconds since 1970 as the swarm agrees: own steady clock plus the median skew of the connected peers.
   std::int64_t swarm_ms() const override;
+  /// The time this peer takes for the swarm's minus our clock, to half a round trip; none while not connected.
+  std::optional<std::int64_t> skew_ms(const PeerId& peer) const;
   /// Own host as the connected peers see it: that which two of different hosts name, else the only one that is named.
   /// The last such while there is none; nothing before the first. One stranger cannot move it.
   const std::optional<std::string>& observed_host() const noexcept { return observed_host_; }

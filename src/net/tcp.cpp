@@ -123,7 +123,7 @@ struct LookUp {
   std::vector<tcp::endpoint> found;
 };
 
-Task<Result<std::vector<tcp::endpoint>>> look_up(asio::any_io_executor executor, Address address) {
+Task<Result<std::vector<tcp::endpoint>>> endpoints_of(asio::any_io_executor executor, Address address) {
   boost::system::error_code not_numeric;
   const auto host = asio::ip::make_address(address.host, not_numeric);
   std::vector<tcp::endpoint> found;
@@ -170,7 +170,7 @@ Result<tcp::acceptor> bind(const asio::any_io_executor& executor, const tcp::end
 }  // namespace
 
 Task<Result<std::unique_ptr<ByteStream>>> TcpNetwork::dial(Address to, TimePoint deadline) {
-  const auto found = co_await with_deadline(clock_, deadline, look_up(executor_, to));
+  const auto found = co_await with_deadline(clock_, deadline, endpoints_of(executor_, to));
   if (!found) co_return found.error();
   Errc why = Errc::gone;
   for (std::size_t i = 0; i < found->size(); ++i) {
@@ -185,6 +185,19 @@ Task<Result<std::unique_ptr<ByteStream>>> TcpNetwork::dial(Address to, TimePoint
     if (clock_.now() >= deadline) break;
   }
   co_return why;
+}
+
+Task<Result<std::vector<std::string>>> TcpNetwork::look_up(std::string host, TimePoint deadline) {
+  Address address;
+  address.host = std::move(host);
+  const auto found = co_await with_deadline(clock_, deadline, endpoints_of(executor_, std::move(address)));
+  if (!found) co_return found.error();
+  std::vector<std::string> hosts;
+  for (const tcp::endpoint& endpoint : *found) {
+    std::string numeric = endpoint.address().to_string();
+    if (std::find(hosts.begin(), hosts.end(), numeric) == hosts.end()) hosts.push_back(std::move(numeric));
+  }
+  co_return hosts;
 }
 
 Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Address& at) {

@@ -5,6 +5,9 @@
 
 #include <boost/asio/any_io_executor.hpp>
 
+#include <string>
+#include <vector>
+
 namespace collab::net {
 
 /// Thread safety: none; belongs to the node's loop. Outlives its streams and listeners.
@@ -26,6 +29,9 @@ class TcpNetwork final : public Network {
 
   Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) override;
   Result<std::unique_ptr<Listener>> listen(const Address& at) override;
+  /// What the name service says of a host, numeric, in its order; a numeric host is its own answer. Errors: `gone` (no
+  /// such host, or no name service), `late`.
+  Task<Result<std::vector<std::string>>> look_up(std::string host, TimePoint deadline);
 
  private:
   asio::any_io_executor executor_;

@@ -57,6 +57,17 @@ TEST_CASE("endpoint on TCP: two nodes connect by address, call each other and le
   CHECK(a.in_loop([](RealNode& node) -> Task<std::size_t> { co_return node.endpoint().connected().size(); }(a)) == 0);
 }
 
+TEST_CASE("TCP: a host is looked up by its name; a numeric one is its own answer") {
+  RealNode a(1);
+  a.start();
+  const auto numeric = a.in_loop(a.network().look_up("10.1.2.3", a.in(std::chrono::seconds(5))));
+  REQUIRE(numeric);
+  CHECK(*numeric == std::vector<std::string>(1, "10.1.2.3"));
+  const auto named = a.in_loop(a.network().look_up("localhost", a.in(std::chrono::seconds(5))));
+  REQUIRE(named);
+  CHECK((named->front() == "127.0.0.1" || named->front() == "::1"));
+}
+
 TEST_CASE("endpoint on TCP: a conversation carries messages of every size in order, both ways at once") {
   RealNode a(1);
   RealNode b(2);

@@ -630,6 +630,8 @@ TEST_CASE("sim net: swarm time follows the pongs, not only what the hello said")
     co_await swarm.pause(seconds(1));
     const auto ahead = [&] { return swarm[0].endpoint().swarm_ms() - swarm[0].clock().unix_ms(); };
     CHECK(std::abs(ahead() - 40'000) < 100);
+    CHECK(std::abs(swarm[0].endpoint().skew_ms(peers.front()->id()).value_or(0) - 40'000) < 100);
+    CHECK_FALSE(swarm[0].endpoint().skew_ms(swarm[0].id()));
     ahead_ms = 5'000;
     co_await swarm.pause(seconds(31));
     CHECK(std::abs(ahead() - 5'000) < 100);

@@ -37,7 +37,7 @@ class RealNode {
 
   net::PeerEndpoint& endpoint() { return *endpoint_; }
   Clock& clock() { return clock_; }
-  net::Network& network() { return network_; }
+  net::TcpNetwork& network() { return network_; }
   Metrics& metrics() { return metrics_; }
   const PeerId& id() const { return identity_.id(); }
   TimePoint in(Duration time) { return clock_.now() + time; }

@@ -98,15 +98,15 @@ std::string first_unknown(const Json& json, const std::string& prefix = "") {
   return {};
 }
 
-std::uint64_t activation_values(const Recipe& recipe) {
+}  // namespace
+
+std::uint64_t activation_values(const Recipe& recipe) noexcept {
   const std::uint64_t tokens = std::uint64_t{recipe.microbatch} * recipe.data.sequence;
   const auto& model = recipe.model;
   return tokens * model.layers *
          (10U * std::uint64_t{model.hidden} + 3U * std::uint64_t{model.intermediate} +
           2U * std::uint64_t{model.heads} * recipe.data.sequence);
 }
-
-}  // namespace
 
 double Schedule::at(std::uint64_t epoch) const noexcept {
   if (epoch >= total_epochs) return 0;

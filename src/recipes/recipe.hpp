@@ -73,6 +73,9 @@ inline constexpr std::size_t kRecipeTextMax = 64 * 1024;         ///< bytes
 inline constexpr std::uint64_t kParameterValuesMax = 1U << 30U;  ///< 4 GiB as float32
 inline constexpr std::uint64_t kMicrobatchTokensMax = 1U << 16U;
 
+/// float32 values that computing one microbatch keeps for the way back, without the output layer: an estimate.
+std::uint64_t activation_values(const Recipe&) noexcept;
+
 /// The recipe itself when every field is in its range and the fields fit together. The ranges are tight enough that a
 /// recipe from a stranger cannot ask for absurd memory: `kParameterValuesMax`, `kMicrobatchTokensMax` and at most
 /// 2^33 values of activations.

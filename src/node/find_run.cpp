@@ -42,24 +42,6 @@ const Attempt* gravest(const std::vector<Attempt>& attempts) {
   return found == attempts.end() ? nullptr : &*found;
 }
 
-std::string outcome(const Attempt& attempt) {
-  const std::string at = net::to_string(attempt.place.at.address);
-  switch (attempt.finding) {
-    case Finding::found: return at + " answered";
-    case Finding::refused: return at + " refused";
-    case Finding::silent: return fmt::format("{} silent for {:.0f} s", at, std::max(1.0, to_seconds(attempt.waited)));
-    case Finding::busy: return at + " busy";
-    case Finding::other_run: return at + " is of another run";
-    case Finding::other_peer: return at + " is somebody else";
-    case Finding::not_admitted: return at + " does not admit this peer";
-    case Finding::version: return at + " speaks another version";
-    case Finding::clock: return at + " finds this machine's clock wrong";
-    case Finding::authority: return at + " is of another authority";
-    case Finding::damaged: return at + " gave a wrong answer";
-  }
-  return at;
-}
-
 bool has_reason(const std::string& text, std::string_view reason) {
   return text.starts_with(reason) && text.substr(reason.size()).starts_with(": ");
 }
@@ -114,6 +96,24 @@ bool is_final(const Attempt& attempt) noexcept {
   const Source source = attempt.place.source;
   if (source == Source::loopback || source == Source::lan || source == Source::contact) return false;
   return gravity(attempt.finding) >= gravity(Finding::other_run);
+}
+
+std::string outcome(const Attempt& attempt) {
+  const std::string at = net::to_string(attempt.place.at.address);
+  switch (attempt.finding) {
+    case Finding::found: return at + " answered";
+    case Finding::refused: return at + " refused";
+    case Finding::silent: return fmt::format("{} silent for {:.0f} s", at, std::max(1.0, to_seconds(attempt.waited)));
+    case Finding::busy: return at + " busy";
+    case Finding::other_run: return at + " is of another run";
+    case Finding::other_peer: return at + " is somebody else";
+    case Finding::not_admitted: return at + " does not admit this peer";
+    case Finding::version: return at + " speaks another version";
+    case Finding::clock: return at + " finds this machine's clock wrong";
+    case Finding::authority: return at + " is of another authority";
+    case Finding::damaged: return at + " gave a wrong answer";
+  }
+  return at;
 }
 
 std::string describe(const std::string& run_id, const std::vector<Attempt>& attempts) {

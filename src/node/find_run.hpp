@@ -12,6 +12,7 @@
 namespace collab::node {
 
 inline constexpr std::uint16_t kDefaultPort = 4600;
+inline constexpr std::uint16_t kDefaultPorts = 20;  ///< from there on are tried for listening, then any
 inline constexpr std::size_t kPlacesMax = 512;
 
 /// Who told us of a place; the order is that in which they are tried.
@@ -54,6 +55,9 @@ struct Attempt {
   std::string text;   ///< the other side's own words, or ours; may be empty
   Duration waited{};  ///< until that was clear
 };
+
+/// "host:4600 refused", "host2:4600 silent for 5 s".
+std::string outcome(const Attempt& attempt);
 
 /// What a refused or failed connection means. `waited`: how long it took to fail.
 Finding finding_of(const Refusal& why, Duration waited);

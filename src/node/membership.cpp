@@ -13,7 +13,6 @@
 namespace collab::node {
 namespace {
 
-constexpr std::uint16_t kFallbackPorts = 20;  // 4600 to 4619
 constexpr Duration kOwnAddressPeriod = std::chrono::seconds(5);
 constexpr Duration kTurnedAwayPause = std::chrono::seconds(1);
 constexpr Duration kWithdrawTime = std::chrono::milliseconds(100);  // for the last record to be on its way
@@ -147,7 +146,7 @@ void Membership::listen() {
   };
   if (options_.client) return open(std::nullopt);
   if (options_.listen) return open(options_.listen);
-  for (std::uint16_t i = 0; i < kFallbackPorts; ++i) {
+  for (std::uint16_t i = 0; i < kDefaultPorts; ++i) {
     net::Address at;
     at.host = "::";
     at.port = static_cast<std::uint16_t>(kDefaultPort + i);

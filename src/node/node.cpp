@@ -124,18 +124,14 @@ Task<Round> Node::look(net::PeerEndpoint& scout) {
   co_return co_await search(scout, connect, needs_.clock, std::move(where), expected(), options_.search);
 }
 
-/// Round after round, until the run is found or there is something that only a person can change.
-Task<> Node::look_until(TimePoint deadline, std::optional<Found>& found) {
-  Access::Options rules;
-  rules.run_id = options_.run.run_id;
-  rules.own = self();
-  Access access(rules);
+net::EndpointOptions Node::scout_options() const {
   net::EndpointOptions options;
   options.run = options_.run.run_id;
   options.software = options_.software;
-  const net::PeerEndpoint::Needs needs{needs_.loop, needs_.clock,   needs_.network, needs_.random.derive("scout"),
-                                       needs_.log,  needs_.metrics, identity_,      access};
-  net::PeerEndpoint scout(needs, options);
+  return options;
+}
+
+void Node::brief(net::PeerEndpoint& scout) const {
   const auto no_answer = [](PeerId, Frame, TimePoint) -> Task<net::Answer> {
     co_return Refusal(Errc::gone, "this node is no member yet");
   };
@@ -144,6 +140,18 @@ Task<> Node::look_until(TimePoint deadline, std::optional<Found>& found) {
     if (!token->problem.empty()) throw Failure(ExitCode::usage, token->problem, "the line that the run's host gave");
     scout.credentials().present(token->token, {});
   }
+}
+
+/// Round after round, until the run is found or there is something that only a person can change.
+Task<> Node::look_until(TimePoint deadline, std::optional<Found>& found) {
+  Access::Options rules;
+  rules.run_id = options_.run.run_id;
+  rules.own = self();
+  Access access(rules);
+  const net::PeerEndpoint::Needs needs{needs_.loop, needs_.clock,   needs_.network, needs_.random.derive("scout"),
+                                       needs_.log,  needs_.metrics, identity_,      access};
+  net::PeerEndpoint scout(needs, scout_options());
+  brief(scout);
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     tasks.spawn("node.scout", scout.run());
     std::optional<TimePoint> told;

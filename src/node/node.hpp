@@ -36,6 +36,18 @@ class Node {
   /// What a program whose join failed ends with.
   Failure join_failure(const Refusal& why) const;
 
+  /// Where `join` looks, the local network asked: that takes `LanOptions::wait`.
+  Task<std::vector<Place>> places() const;
+  /// What `join` demands of a manifest.
+  Expected expected() const;
+  /// Why `join` would not even look: what the home holds is not of the run that was named.
+  const std::optional<Refusal>& conflict() const noexcept { return conflict_; }
+  /// What it says to strangers while it looks; it listens nowhere.
+  net::EndpointOptions scout_options() const;
+  /// What such an endpoint needs to ask for a manifest: the row, and this peer's token. Before it runs. Throws
+  /// `Failure(usage)` when the token is none.
+  void brief(net::PeerEndpoint& scout) const;
+
   /// Becomes the first member, or a coordinator that goes on with what its home holds. Opens the ports.
   /// Throws `Failure(usage)` when the statement is not of this run and the pinned key, or older than the home's;
   /// `Failure(machine)` as `join`.
@@ -69,9 +81,7 @@ class Node {
   std::vector<Member> members() const { return membership_->members(); }
 
  private:
-  Expected expected() const;
   std::vector<Place> known_places() const;
-  Task<std::vector<Place>> places() const;
   Task<> look_until(TimePoint deadline, std::optional<Found>& found);
   Task<Round> look(net::PeerEndpoint& scout);
   Task<> keep(Found found);

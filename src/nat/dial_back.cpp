@@ -61,6 +61,15 @@ bool may_knock_at(std::uint16_t port) noexcept {
   return port == 443 || port >= 1024;
 }
 
+net::Method dial_back_method() {
+  net::Method method;
+  method.name = "nat.dial_back";
+  method.traffic = net::TrafficClass::control;
+  method.request_bytes_max = 1024;
+  method.answer_bytes_max = 1024;
+  return method;
+}
+
 DialBackServer::DialBackServer(net::Endpoint& endpoint, net::Network& network, Clock& clock, Log& log,
                                const net::TlsContext& tls, HostOf host_of, Options options)
     : network_(network),
@@ -70,15 +79,10 @@ DialBackServer::DialBackServer(net::Endpoint& endpoint, net::Network& network, C
       host_of_(std::move(host_of)),
       options_(options),
       rate_(options_.per_min / 60, options_.per_min, clock.now()) {
-  net::Method method;
-  method.name = "nat.dial_back";
-  method.traffic = net::TrafficClass::control;
-  method.request_bytes_max = 1024;
-  method.answer_bytes_max = 1024;
   const auto answer = [this](PeerId from, Frame request, TimePoint deadline) {
     return on_dial_back(from, std::move(request), deadline);
   };
-  endpoint.handle(std::move(method), answer);
+  endpoint.handle(dial_back_method(), answer);
 }
 
 /// Null: asked too often.

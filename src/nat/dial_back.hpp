@@ -23,6 +23,9 @@ Task<Result<>> knock(net::Network& network, Clock& clock, const net::TlsContext&
 /// Whether a dial-back server may be asked for this port: not one of a service that strangers should not poke at.
 bool may_knock_at(std::uint16_t port) noexcept;
 
+/// The row of nat.dial_back: who asks needs it as well as who answers.
+net::Method dial_back_method();
+
 /// Registers nat.dial_back. Thread safety: none; belongs to the node's loop. Outlives the endpoint's calls.
 class DialBackServer {
  public:

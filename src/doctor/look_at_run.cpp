@@ -1,0 +1,178 @@
+#include "base/task_group.hpp"
+#include "doctor/run.hpp"
+#include "nat/dial_back.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace collab::doctor {
+namespace {
+
+constexpr std::size_t kNamesMax = 16;
+
+/// What all parts of a look share.
+struct Visit {
+  Visit(const node::Node& who, const LookOptions& how)
+      : peer(who), needs(who.needs()), options(how), random(needs.random.derive("doctor")), access(rules()) {}
+
+  Access::Options rules() const {
+    Access::Options rules;
+    rules.own = peer.self();
+    return rules;
+  }
+  /// Listens where it was told; nowhere, if that port was taken meanwhile.
+  void open() {
+    net::EndpointOptions say = peer.scout_options();
+    if (options.listen) say.listen.push_back(*options.listen);
+    try {
+      make(say);
+    } catch (const Failure&) {
+      say.listen.clear();
+      make(say);
+    }
+    peer.brief(*endpoint);
+    const auto no_answer = [](PeerId, Frame, TimePoint) -> Task<net::Answer> {
+      co_return Refusal(Errc::gone, "this is a look from outside, no member");
+    };
+    endpoint->handle(nat::dial_back_method(), no_answer);
+    const auto listening = endpoint->listening();
+    if (!listening.empty()) port = listening.front().port;
+  }
+  void make(const net::EndpointOptions& say) {
+    const net::PeerEndpoint::Needs own{needs.loop, needs.clock,   needs.network,   random.derive("net"),
+                                       needs.log,  needs.metrics, peer.identity(), access};
+    endpoint = std::make_unique<net::PeerEndpoint>(own, say);
+    endpoint->listen();
+  }
+
+  const node::Node& peer;
+  const node::NodeNeeds& needs;
+  const LookOptions& options;
+  Random random;
+  Access access;
+  std::unique_ptr<net::PeerEndpoint> endpoint;
+  std::uint16_t port = 0;  ///< where it listens; 0: nowhere
+  std::vector<node::Place> places;
+  std::vector<std::optional<node::Found>> found;  ///< by place
+  std::map<PeerId, std::int64_t> skews_ms;        ///< as their hellos said
+  RunLook look;
+};
+
+/// The first places, of contacts only some: whoever named a place wants to know about it.
+std::vector<node::Place> cut(std::vector<node::Place> places, const LookOptions& options) {
+  std::size_t contacts = 0;
+  const auto too_many = [&](const node::Place& place) {
+    return place.source == node::Source::contact && ++contacts > options.contacts_max;
+  };
+  places.erase(std::remove_if(places.begin(), places.end(), too_many), places.end());
+  if (places.size() > options.places_max) places.resize(options.places_max);
+  return places;
+}
+
+Task<> look_up(Visit& visit, std::string host) {
+  const TimePoint deadline = visit.needs.clock.now() + visit.options.name_time;
+  auto found = co_await visit.options.look_up(host, deadline);
+  if (found) visit.look.hosts[host] = std::move(*found);
+}
+
+/// Notes what the first hello said of time: later a peer that is alone follows our clock as we would follow its.
+Task<boost::system::result<PeerId, Refusal>> dial(Visit& visit, net::Address at, TimePoint deadline) {
+  const auto peer = co_await visit.endpoint->connect(std::move(at), deadline);
+  if (!peer) co_return peer;
+  if (const auto skew = visit.endpoint->skew_ms(*peer)) visit.skews_ms.emplace(*peer, *skew);
+  co_return peer;
+}
+
+Task<> look_at_place(Visit& visit, std::size_t index) {
+  net::PeerEndpoint& endpoint = *visit.endpoint;
+  const node::Connect connect = [&visit](net::Address at, TimePoint deadline) {
+    return dial(visit, std::move(at), deadline);
+  };
+  const TimePoint start = visit.needs.clock.now();
+  std::vector<node::Place> one(1, visit.places[index]);
+  node::Round round = co_await node::search(endpoint, connect, visit.needs.clock, std::move(one), visit.peer.expected(),
+                                            visit.options.search);
+  node::Attempt attempt;
+  attempt.place = visit.places[index];
+  attempt.finding = node::Finding::found;
+  attempt.waited = visit.needs.clock.now() - start;
+  if (!round.attempts.empty()) attempt = std::move(round.attempts.front());
+  visit.look.attempts[index] = std::move(attempt);
+  visit.found[index] = std::move(round.found);
+}
+
+Task<> look_everywhere(Visit& visit) {
+  std::vector<node::Place> places = co_await visit.peer.places();
+  visit.places = cut(std::move(places), visit.options);
+  visit.look.attempts.resize(visit.places.size());
+  visit.found.resize(visit.places.size());
+  for (const node::Place& place : visit.places) {
+    if (!net::is_numeric(place.at.address) && visit.look.hosts.size() < kNamesMax)
+      visit.look.hosts[place.at.address.host].clear();
+  }
+  const auto body = [&visit](TaskGroup& tasks) -> Task<> {
+    for (const auto& [host, nothing] : visit.look.hosts) tasks.spawn("doctor.look_up", look_up(visit, host));
+    for (std::size_t i = 0; i < visit.places.size(); ++i) tasks.spawn("doctor.place", look_at_place(visit, i));
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  const auto is_there = [](const auto& found) { return found.has_value(); };
+  const auto first = std::find_if(visit.found.begin(), visit.found.end(), is_there);
+  if (first != visit.found.end()) visit.look.found = std::move(*first);
+}
+
+/// The median, so that one whose clock is wrong does not make ours wrong.
+void compare_clocks(Visit& visit) {
+  std::vector<std::int64_t> skews;
+  for (const auto& [peer, skew_ms] : visit.skews_ms) skews.push_back(skew_ms);
+  if (skews.empty()) return;
+  const auto middle = skews.begin() + static_cast<std::ptrdiff_t>((skews.size() - 1) / 2);
+  std::nth_element(skews.begin(), middle, skews.end());
+  visit.look.skew_ms = *middle;
+}
+
+Task<> ask_for_dial_backs(Visit& visit) {
+  Clock& clock = visit.needs.clock;
+  net::PeerEndpoint& endpoint = *visit.endpoint;
+  const auto connected = [&endpoint] { return endpoint.connected(); };
+  nat::Reachability::Options options;
+  options.port = visit.port;
+  nat::Reachability reachability(endpoint, clock, visit.random.derive("nat"), visit.needs.log, visit.needs.loop,
+                                 connected, options);
+  const TimePoint deadline = clock.now() + visit.options.dial_back_time;
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("doctor.dial_back", reachability.run());
+    while (reachability.state() == nat::State::unknown && clock.now() < deadline)
+      co_await reachability.changed().wait_until(clock, deadline);
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  Reach reach;
+  reach.state = reachability.state();
+  reach.servers = std::min(endpoint.connected().size(), options.servers_max);
+  reach.addresses = reachability.addresses();
+  visit.look.reach = std::move(reach);
+}
+
+}  // namespace
+
+Task<RunLook> look_at_run(const node::Node& peer, LookOptions options) {
+  Visit visit(peer, options);
+  visit.look.run_id = peer.options().run.run_id;
+  visit.open();
+  const auto body = [&visit](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("doctor.endpoint", visit.endpoint->run());
+    co_await look_everywhere(visit);
+    compare_clocks(visit);
+    if (visit.look.found && visit.port != 0) co_await ask_for_dial_backs(visit);
+    co_await visit.endpoint->leave();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  co_return std::move(visit.look);
+}
+
+}  // namespace collab::doctor

@@ -1,0 +1,156 @@
+#include "doctor/run.hpp"
+
+#include "base/text.hpp"
+#include "net/wire.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <utility>
+
+namespace collab::doctor {
+namespace {
+
+using node::Attempt;
+using Seen = node::Finding;
+
+constexpr std::size_t kTextBytesMax = 200;
+
+bool is_named(const Attempt& attempt) {
+  const node::Source source = attempt.place.source;
+  return source == node::Source::given || source == node::Source::run_book || source == node::Source::manifest;
+}
+
+std::optional<Finding> judge_names(const RunLook& look) {
+  if (look.hosts.empty()) return std::nullopt;
+  std::string known;
+  std::string unknown;
+  for (const auto& [host, numeric] : look.hosts) {
+    std::string& list = numeric.empty() ? unknown : known;
+    list += (list.empty() ? "" : ", ") + host;
+    if (!numeric.empty()) list += " is " + numeric.front();
+  }
+  if (unknown.empty()) return ok("names", known);
+  const std::string measured = fmt::format("no address for {}{}", unknown, known.empty() ? "" : "; " + known);
+  const std::string remedy = "check the spelling, the network, and the name server in /etc/resolv.conf";
+  return look.found ? warn("names", measured, remedy) : fail("names", measured, remedy, ExitCode::unreachable);
+}
+
+std::string words_of(const Attempt& attempt) {
+  const bool nobody = attempt.finding == Seen::refused || attempt.finding == Seen::silent;
+  const std::string said =
+      nobody || attempt.text.empty() ? "" : ": " + printable(attempt.text.substr(0, kTextBytesMax));
+  return fmt::format("{}{} ({})", node::outcome(attempt), said, name(attempt.place.source));
+}
+
+Finding judge_place(const Attempt& attempt, const RunLook& look, const JudgeOptions& options) {
+  const std::string what = "bootstrap " + net::to_string(attempt.place.at.address);
+  const bool answered = attempt.finding == Seen::found || (!options.named && attempt.finding == Seen::other_run);
+  if (answered)
+    return ok(what, fmt::format("{} after {:.0f} ms", words_of(attempt), 1000 * to_seconds(attempt.waited)));
+  const Failure failure = node::to_failure(look.run_id, {attempt});
+  std::string measured = words_of(attempt);
+  const bool refused = attempt.finding == Seen::not_admitted;
+  const bool in_doubt = refused && options.key == JudgeOptions::Key::in_use;
+  if (in_doubt) measured += "; asked with a passing key, as this peer's own is in use";
+  if (refused && options.key == JudgeOptions::Key::none_yet) measured += "; asked as a stranger, as any new peer is";
+  if (look.found || in_doubt) return warn(what, measured, failure.remedy());
+  return fail(what, measured, failure.remedy(), failure.code());
+}
+
+/// Members of earlier times come and go, so they are counted, not judged one by one.
+std::optional<Finding> judge_contacts(const RunLook& look) {
+  std::size_t known = 0;
+  std::size_t there = 0;
+  for (const Attempt& attempt : look.attempts) {
+    if (attempt.place.source != node::Source::contact) continue;
+    ++known;
+    if (attempt.finding == Seen::found) ++there;
+  }
+  if (known == 0) return std::nullopt;
+  return ok("contacts", fmt::format("{} of {} members of earlier times answered", there, known));
+}
+
+std::string said_above(std::size_t places) {
+  return places == 1 ? "the place above did not lead to it" : fmt::format("none of {} places above led to it", places);
+}
+
+Finding judge_found(const RunLook& look, const std::vector<Finding>& places) {
+  if (!look.found) {
+    const Failure failure = node::to_failure(look.run_id, look.attempts);
+    Finding finding = fail("run", failure);
+    if (!places.empty()) finding.measured = fmt::format("{} not found: {}", look.run_id, said_above(places.size()));
+    const bool in_doubt = !places.empty() && worst(places) != Grade::fail;  // refused, but not as the peer it would be
+    return in_doubt ? warn("run", finding.measured, finding.remedy) : finding;
+  }
+  const node::Manifest& manifest = look.found->manifest;
+  return ok("run", fmt::format("{} at {} ({}); its key is {}; manifest {}, target batch {}", manifest.run_id,
+                               net::to_string(look.found->address), name(look.found->source), manifest.authority.text(),
+                               manifest.sequence, manifest.target_batch));
+}
+
+std::optional<Finding> judge_protocol(const RunLook& look) {
+  if (look.found)
+    return ok("protocol",
+              fmt::format("{}; the run asks for {} or later", net::kProtocolVersion, look.found->manifest.version_min));
+  const auto other = [](const Attempt& attempt) { return attempt.finding == Seen::version; };
+  const auto found = std::find_if(look.attempts.begin(), look.attempts.end(), other);
+  if (found == look.attempts.end()) return std::nullopt;
+  return fail("protocol", fmt::format("{}; {}", net::kProtocolVersion, words_of(*found)), "update the older program",
+              ExitCode::incompatible);
+}
+
+std::optional<Finding> judge_clock(const RunLook& look) {
+  const char* remedy = "set the clock, best by NTP";
+  if (look.skew_ms) {
+    const std::int64_t skew = *look.skew_ms;
+    const std::string measured =
+        fmt::format("{:.1f} s {} the peers that answered", static_cast<double>(std::abs(skew)) / 1000,
+                    skew > 0 ? "behind" : "ahead of");
+    if (std::abs(skew) > net::kSkewMaxMs) return fail("clock", measured, remedy, ExitCode::machine);
+    if (std::abs(skew) > kSkewWarnMs) return warn("clock", measured, remedy);
+    return ok("clock", measured);
+  }
+  const auto refused = [](const Attempt& attempt) { return attempt.finding == Seen::clock; };
+  const auto found = std::find_if(look.attempts.begin(), look.attempts.end(), refused);
+  if (found == look.attempts.end()) return std::nullopt;
+  return fail("clock", words_of(*found), remedy, ExitCode::machine);
+}
+
+std::optional<Finding> judge_reach(const RunLook& look) {
+  if (!look.reach) return std::nullopt;
+  const Reach& reach = *look.reach;
+  const std::string asked = fmt::format("{} peer{} asked", reach.servers, reach.servers == 1 ? "" : "s");
+  if (reach.state == nat::State::open && !reach.addresses.empty())
+    return ok("dial-back", fmt::format("others dial {}; {}", net::to_string(reach.addresses.front()), asked));
+  if (reach.state == nat::State::outbound_only)
+    return warn("dial-back", fmt::format("nobody can dial this machine; {}. It takes part as a client", asked),
+                "open the port in the firewall and forward it at the router, or say --client");
+  return warn("dial-back", fmt::format("nobody knows whether others can dial this machine; {}", asked),
+              "ask again when more peers are there");
+}
+
+}  // namespace
+
+std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options) {
+  std::vector<Finding> findings;
+  const auto add = [&](std::optional<Finding> finding) {
+    if (finding) findings.push_back(std::move(*finding));
+  };
+  add(judge_names(look));
+  std::vector<Finding> places;
+  for (const Attempt& attempt : look.attempts) {
+    if (is_named(attempt)) places.push_back(judge_place(attempt, look, options));
+  }
+  findings.insert(findings.end(), places.begin(), places.end());
+  add(judge_contacts(look));
+  if (options.named) add(judge_found(look, places));
+  add(judge_protocol(look));
+  add(judge_clock(look));
+  add(judge_reach(look));
+  return findings;
+}
+
+}  // namespace collab::doctor

@@ -1,0 +1,66 @@
+#pragma once
+// A look at the run as a joiner would see it: every place where it may be, its clock, its manifest, and whether it can
+// dial us. Looking and judging are apart, so that every answer can be judged.
+
+#include "doctor/finding.hpp"
+#include "nat/reachability.hpp"
+#include "node/node.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::doctor {
+
+/// What the name service says of a host: numeric ones. `TcpNetwork::look_up`, or a test's.
+using LookUp = std::function<Task<Result<std::vector<std::string>>>(std::string host, TimePoint deadline)>;
+
+struct LookOptions {
+  LookUp look_up;
+  /// Where others are asked to knock; none: nobody is asked.
+  std::optional<net::Address> listen;
+  Duration name_time = std::chrono::seconds(5);
+  node::SearchOptions search = {std::chrono::seconds(5), std::chrono::seconds(5), 1};  ///< of each place
+  Duration dial_back_time = std::chrono::seconds(9);
+  std::size_t contacts_max = 8;  ///< members of earlier times that are tried
+  std::size_t places_max = 32;   ///< all in all
+};
+
+/// Whether others could dial this machine.
+struct Reach {
+  nat::State state = nat::State::unknown;
+  std::size_t servers = 0;              ///< who could be asked
+  std::vector<net::Address> addresses;  ///< where they dialled us
+};
+
+/// Facts.
+struct RunLook {
+  std::string run_id;
+  std::map<std::string, std::vector<std::string>> hosts;  ///< each name, and what the name service says; empty: nothing
+  std::vector<node::Attempt> attempts;                    ///< of every place, in their order; `found` too
+  std::optional<node::Found> found;                       ///< the first of them
+  std::optional<std::int64_t> skew_ms;                    ///< the peers' time minus ours: the median of who answered
+  std::optional<Reach> reach;
+};
+
+/// At most about 20 s: places side by side, then dial-backs. `node`: not joined; nothing in its home is changed.
+/// Throws `Failure(usage)` when the peer's token is none.
+Task<RunLook> look_at_run(const node::Node& node, LookOptions options);
+
+struct JudgeOptions {
+  bool named = true;  ///< the run; else whoever answers is all right, whatever run it is of
+  /// Whose key was shown, when it was not the peer's own. None was made yet: a run that refuses strangers will refuse
+  /// it too. In use elsewhere: being refused says nothing.
+  enum class Key : std::uint8_t { own, none_yet, in_use } key = Key::own;
+};
+
+inline constexpr std::int64_t kSkewWarnMs = 5'000;
+
+/// names, one "bootstrap ADDR" for each place that somebody named, contacts, run, protocol, clock, dial-back; what
+/// could not be looked at is left out.
+std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options);
+
+}  // namespace collab::doctor

@@ -2,6 +2,7 @@
 
 #include "cli/program.hpp"
 #include "jobs/peer_commands.hpp"
+#include "jobs/peer_doctor.hpp"
 #include "jobs/peer_options.hpp"
 #include "jobs/peer_run.hpp"
 #include "node/run_name.hpp"
@@ -47,6 +48,7 @@ int dispatch(const Registry& jobs, const std::vector<std::string>& arguments) {
     config.set("run-id", node::to_string(link.run), node::Origin::flag, "the link");
   }
   read_files(config);
+  if (parsed.command == "doctor") return examine(jobs, config, parsed.argument);
   if (!config.has("run-id") && parsed.command != "config") {
     throw Failure(ExitCode::usage, "which run to join is not said", "collab-peer --run-id NAME, or a join link");
   }
@@ -56,7 +58,11 @@ int dispatch(const Registry& jobs, const std::vector<std::string>& arguments) {
   if (parsed.command == "leave") return ask_to_leave(config);
   if (parsed.command == "export") return export_checkpoint(config);
   if (parsed.command == "eval") return evaluate_checkpoint(jobs, config);
-  return run_peer(jobs, config, parsed.argument);
+  try {
+    return run_peer(jobs, config, parsed.argument);
+  } catch (const Failure& failure) {
+    throw after_failed_start(config, parsed.argument, failure);
+  }
 }
 
 }  // namespace

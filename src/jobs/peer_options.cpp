@@ -54,6 +54,7 @@ cli::Synopsis peer_synopsis() {
                        {"export", "newest checkpoint as a folder that transformers opens"},
                        {"eval", "loss of the newest checkpoint on held-out text"},
                        {"keys", "create | show | token PEER | revoke SERIAL: this peer's id, and the run's key", 2},
+                       {"doctor", "what keeps this machine from the run, and what to do about it"},
                        {"config", "each option, its value, and who set it"}};
   synopsis.examples = {"collab-peer --run-id sahajbert",
                        "collab-peer --run-id sahajbert --bootstrap host:4600 --threads 4",

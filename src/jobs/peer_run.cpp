@@ -38,18 +38,16 @@ class Stay {
   Stay(const Registry& jobs, const node::Config& config, const std::string& link)
       : jobs_(jobs),
         config_(config),
-        link_(link),
         device_(device_of(config)),
         output_(config.toggle("json")    ? OutputMode::json
                 : config.toggle("quiet") ? OutputMode::quiet
                                          : OutputMode::people,
                 run_id_of(config)),
-        collaboration_(options()) {}
+        collaboration_(run_options_of(config, link)) {}
 
   int run();
 
  private:
-  optim::RunOptions options() const;
   void join();
   void make_job();
   void resume();
@@ -64,7 +62,6 @@ class Stay {
 
   const Registry& jobs_;
   const node::Config& config_;
-  std::string link_;
   optim::Device device_;  ///< before anything is opened: a device that is not there is a matter of this machine
   cli::Interrupt interrupt_;
   PeerOutput output_;
@@ -86,28 +83,6 @@ class Stay {
   double held_out_loss_ = 0;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
-
-optim::RunOptions Stay::options() const {
-  optim::RunOptions options;
-  const node::RunName name = node::parse_run_name(config_.text("run-id"));
-  options.run_id = name.run_id;
-  options.authority = name.authority;
-  options.bootstrap = config_.list("bootstrap");
-  if (!link_.empty()) options.bootstrap.push_back(link_);
-  options.home = home_of(config_);
-  options.name = config_.text("name");
-  options.token = config_.text("token");
-  options.allow_list = config_.text("allow");
-  options.listen = config_.text("listen");
-  options.client = config_.toggle("client");
-  options.discover_lan = config_.toggle("lan");
-  options.join_patience = std::chrono::seconds(config_.number("patience"));
-  options.log.stderr_level = config_.toggle("quiet")
-                                 ? std::max(LogLevel::warn, cli::parse_log_level(config_.text("log-level")))
-                                 : cli::parse_log_level(config_.text("log-level"));
-  options.log.file = config_.has("log-file") ? config_.text("log-file") : (options.home / "logs/peer.jsonl").string();
-  return options;
-}
 
 void Stay::join() {
   output_.done(fmt::format("collab-peer {}: {} ({}), home {}", kVersion, collaboration_.name(),
@@ -304,6 +279,28 @@ void Stay::save() {
 }
 
 }  // namespace
+
+optim::RunOptions run_options_of(const node::Config& config, const std::string& link) {
+  optim::RunOptions options;
+  const node::RunName name = node::parse_run_name(config.text("run-id"));
+  options.run_id = name.run_id;
+  options.authority = name.authority;
+  options.bootstrap = config.list("bootstrap");
+  if (!link.empty()) options.bootstrap.push_back(link);
+  options.home = home_of(config);
+  options.name = config.text("name");
+  options.token = config.text("token");
+  options.allow_list = config.text("allow");
+  options.listen = config.text("listen");
+  options.client = config.toggle("client");
+  options.discover_lan = config.toggle("lan");
+  options.join_patience = std::chrono::seconds(config.number("patience"));
+  options.log.stderr_level = config.toggle("quiet")
+                                 ? std::max(LogLevel::warn, cli::parse_log_level(config.text("log-level")))
+                                 : cli::parse_log_level(config.text("log-level"));
+  options.log.file = config.has("log-file") ? config.text("log-file") : (options.home / "logs/peer.jsonl").string();
+  return options;
+}
 
 std::string run_id_of(const node::Config& config) {
   return node::parse_run_name(config.text("run-id")).run_id;

@@ -3,7 +3,9 @@
 
 #include "jobs/registry.hpp"
 #include "node/config.hpp"
+#include "optim/collaboration.hpp"
 
+#include <filesystem>
 #include <string>
 
 namespace collab::jobs {
@@ -11,6 +13,8 @@ namespace collab::jobs {
 /// `link`: a join link, or empty. Throws `Failure`. Returns an exit code.
 int run_peer(const Registry& jobs, const node::Config& config, const std::string& link);
 
+/// What the options say of the run and of this peer. `link`: a join link, or empty. Throws `Failure(usage)`.
+optim::RunOptions run_options_of(const node::Config& config, const std::string& link);
 /// From --home, else the run's default place. Throws `Failure(usage)` when the run is not named.
 std::filesystem::path home_of(const node::Config& config);
 /// Without the pinned key.

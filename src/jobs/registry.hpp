@@ -38,6 +38,7 @@ using MakeJob = std::function<RunnableJob(const JobInputs& inputs)>;
 class Registry {
  public:
   void add(std::string name, MakeJob make) { makers_[std::move(name)] = std::move(make); }
+  bool knows(const std::string& name) const { return makers_.contains(name); }
   /// Throws `Failure(incompatible)`, naming the jobs that are known, when `inputs.recipe.job` is not.
   RunnableJob make(const JobInputs& inputs) const;
 

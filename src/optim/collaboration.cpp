@@ -55,7 +55,9 @@ Collaboration::Parts::Parts(RunOptions run_options)
     stopping = std::make_unique<Signal>(runtime.loop());
     const node::NodeNeeds needs{
         runtime.loop(), runtime.workers(), runtime.clock(), network, Random(seed).derive("node"), log, metrics};
-    node = std::make_unique<node::Node>(needs, std::move(identity), node_options());
+    node::NodeOptions node_options = node_options_of(options);
+    node_options.name = name;
+    node = std::make_unique<node::Node>(needs, std::move(identity), std::move(node_options));
   });
 }
 
@@ -68,10 +70,11 @@ Collaboration::Parts::~Parts() {
   });
 }
 
-node::NodeOptions Collaboration::Parts::node_options() const {
+node::NodeOptions node_options_of(const RunOptions& options) {
   node::NodeOptions out;
-  out.home = home;
-  out.run = run;
+  out.run = node::parse_run_name(options.run_id);
+  if (options.authority) out.run.authority = options.authority;
+  out.home = options.home.empty() ? default_home(out.run.run_id) : options.home;
   for (const std::string& text : options.bootstrap) {
     if (node::looks_like_link(text)) {
       const node::JoinLink link = node::parse_join_link(text);
@@ -83,7 +86,7 @@ node::NodeOptions Collaboration::Parts::node_options() const {
   }
   const auto files = node::run_book_files(std::getenv);
   const node::RunBook book = node::read_run_book(files);
-  if (const auto entry = book.find(run.run_id); entry != book.end()) out.run_book_entry = entry->second;
+  if (const auto entry = book.find(out.run.run_id); entry != book.end()) out.run_book_entry = entry->second;
   out.run_book = files.back();
   if (!options.listen.empty()) {
     const auto address = net::parse_address(options.listen, /*any_port=*/true);
@@ -97,7 +100,6 @@ node::NodeOptions Collaboration::Parts::node_options() const {
   out.token_file = options.token;
   out.allow_list = options.allow_list;
   out.role = options.client ? "client" : "full";
-  out.name = name;
   out.software = "collab-peer 0.1.0";
   if (options.discover_lan) out.lan.emplace();
   return out;

@@ -31,10 +31,11 @@ Device set_up_device(DeviceWish wish, int threads) {
   const bool card = std::filesystem::exists("/dev/nvidia0");
   if (wish == DeviceWish::cpu || (wish == DeviceWish::automatic && !card)) return chosen;
   const std::string problem = why_no_cuda();
-  if (problem.empty()) return {c10::Device(c10::kCUDA, 0), "CUDA device 0"};
+  if (problem.empty()) return {c10::Device(c10::kCUDA, 0), "CUDA device 0", {}};
   if (wish == DeviceWish::cuda)
     throw Failure(ExitCode::machine, "CUDA does not work: " + problem, "leave out --device cuda to compute on the CPU");
   chosen.words += "; CUDA does not work: " + problem;
+  chosen.problem = problem;
   return chosen;
 }
 

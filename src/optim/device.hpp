@@ -15,7 +15,8 @@ enum class DeviceWish {
 
 struct Device {
   c10::Device device = c10::Device(c10::kCPU);
-  std::string words;  ///< for the log: "CPU, 1 thread", and why not CUDA if that was tried
+  std::string words;    ///< for the log: "CPU, 1 thread", and why not CUDA if that was tried
+  std::string problem;  ///< why not CUDA; empty: it computes, or there is no card, or it was not wished for
 };
 
 /// Sets libtorch's threads, then looks for CUDA by loading its libraries, which nothing else does: a program that stays

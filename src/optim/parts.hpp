@@ -25,6 +25,10 @@
 
 namespace collab::optim {
 
+/// What a node is told, but for its name and the text that goes with it. Throws `Failure(usage)` for an address, a link
+/// or a run book that cannot be read.
+node::NodeOptions node_options_of(const RunOptions& options);
+
 /// Objects of the loop are made and destroyed on the loop, in the order of their declaration and in reverse.
 struct Collaboration::Parts {
   explicit Parts(RunOptions run_options);
@@ -32,7 +36,6 @@ struct Collaboration::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
-  node::NodeOptions node_options() const;
   /// Everything that a member of the run has, as soon as the manifest is known.
   void assemble();
   /// Runs the node and what belongs to it until `stop` is set. The one task of this object on the loop.

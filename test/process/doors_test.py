@@ -4,7 +4,7 @@ message that says what failed, why, and what to do.
 
 Usage: doors_test.py COORDINATOR PEER BENCH ODD_MANIFEST NAN_PEER. Prints a line per case and a last line that counts.
 """
-import concurrent.futures, contextlib, ctypes, json, os, pathlib, resource, shutil, signal, socket, subprocess, sys
+import base64, concurrent.futures, contextlib, ctypes, json, os, pathlib, resource, shutil, signal, socket, subprocess, sys
 import tempfile, threading, time
 
 COORDINATOR, PEER, BENCH, ODD_MANIFEST, NAN_PEER = sys.argv[1:6]
@@ -387,6 +387,113 @@ def nan_steps(folder):
     assert sound.stop() == 0 and own.stop() == 0
 
 
+def doctor(home, at, *more, run=RUN, change=None, named=True):
+    """The exit code, and the findings by name. What they say adds up, and it took less than half a minute."""
+    words = ['--run-id', run, '--home', home] if named else []
+    began = time.monotonic()
+    done = subprocess.run([str(word) for word in [PEER, 'doctor', *words, *(['--bootstrap', at] if at else []), '--no-lan',
+                                                  '--threads', '1', '--device', 'cpu', '--json', *more]],
+                          capture_output=True, text=True, env=ENVIRONMENT, timeout=30, preexec_fn=change)
+    assert done.stdout.count('\n') == 1, f'{done.stdout[-400:]} {done.stderr[-400:]}'
+    report = json.loads(done.stdout)
+    checks = {check['name']: check for check in report['checks']}
+    assert len(checks) == len(report['checks']), 'a name is there twice'
+    for check in report['checks']:
+        assert set(check) == {'name', 'result', 'measured', 'remedy', 'code'} and check['measured'], check
+        assert (check['result'] == 'ok') == (check['remedy'] == '') and (check['result'] == 'fail') == (check['code'] != 0), check
+    assert report['exit_code'] == done.returncode and report['version'] == 1, report
+    assert report['worst'] == max((check['result'] for check in report['checks']), key=['ok', 'warn', 'fail'].index)
+    assert time.monotonic() - began < 30
+    return done.returncode, checks
+
+
+def few_files():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+
+
+def doctors_report(folder):
+    place = f'bootstrap {OPEN.at}'
+
+    def new_home():
+        code, checks = doctor(folder / 'h1', OPEN.at, '--listen', '127.0.0.1:0')
+        assert code == 0 and all(c['result'] == 'ok' for n, c in checks.items() if n not in ('cpu', 'memory')), checks
+        assert {'key', 'port', 'cpu', 'gpu', place, 'run', 'protocol', 'clock', 'dial-back', 'recipe', 'home', 'disk',
+                'memory', 'files', 'tokenizer', 'text'} == set(checks), set(checks)
+        assert 'others dial 127.0.0.1:' in checks['dial-back']['measured'], checks['dial-back']
+        assert 'none yet' in checks['key']['measured'] and not (folder / 'h1').exists(), 'the doctor made something'
+
+    def known_home():
+        shutil.copytree(folder / 'founded', folder / 'h2')
+        (folder / 'h2').chmod(0o700)
+        (folder / 'h2/identity.key').write_text(f'collab-ed25519-v1 {base64.b32encode(bytes(range(32))).decode().lower()[:52]}\n')
+        before = {path.name: path.stat().st_mtime_ns for path in (folder / 'h2').rglob('*')}
+        secret = (folder / 'h2/identity.key').read_text().split()[1]
+        code, checks = doctor(folder / 'h2', OPEN.at, '--client', '--data', TEXT)
+        assert code == 0 and 'whole' in checks['text']['measured'] and 'whole' in checks['tokenizer']['measured'], checks
+        assert '40 files' in checks['data folder']['measured'] and 'dial-back' not in checks, checks
+        assert secret[:8] not in json.dumps(checks), 'the key was shown'
+        assert before == {path.name: path.stat().st_mtime_ns for path in (folder / 'h2').rglob('*')}, 'the home changed'
+        whole = (folder / 'h2/prepared.bin').read_bytes()
+        (folder / 'h2/prepared.bin').write_bytes(whole[:-1] + b'?')
+        (folder / 'h2').chmod(0o777)
+        code, checks = doctor(folder / 'h2', OPEN.at, '--client', '--data', folder / 'no-such', '--microbatch', '8')
+        assert code == 6 and checks['key']['remedy'].startswith('chmod 700') and checks['text']['result'] == 'warn', checks
+        assert checks['data folder']['code'] == 8 and '8 samples' in checks['recipe']['measured'], checks
+
+    def in_use():
+        code, checks = doctor(folder / 'open', OPEN.at, '--listen', OPEN.at)
+        assert code == 0 and f'in use by pid {OPEN.process.pid}' in checks['key']['measured'], checks
+        assert checks['port']['result'] == 'warn' and 'stop that one' in checks['port']['remedy'], checks['port']
+
+    def gone():
+        closed = f'127.0.0.1:{port()}'
+        with socket.socket() as silent:
+            silent.bind(('127.0.0.1', 0))
+            silent.listen()
+            mute = f'127.0.0.1:{silent.getsockname()[1]}'
+            code, checks = doctor(folder / 'h3', closed, '--bootstrap', mute)
+        assert code == 3 and f'{closed} refused' in checks[f'bootstrap {closed}']['measured'], checks
+        assert f'{mute} silent for 5 s' in checks[f'bootstrap {mute}']['measured'], checks
+        assert checks['run']['code'] == 3 and 'dial-back' not in checks, checks
+
+    def others():
+        code, checks = doctor(folder / 'h4', OPEN.at, run='another-run')
+        assert code == 3 and f'takes part in run "{RUN}"' in checks[place]['measured'], checks
+        code, checks = doctor(None, OPEN.at, named=False)
+        assert code == 0 and 'not named' in checks['run']['measured'] and checks[place]['result'] == 'ok', checks
+        code, checks = doctor(None, None, named=False)
+        assert code == 0 and place not in checks and 'disk' in checks, checks
+        code, checks = doctor(folder / 'h5', OPEN.at, run=f'{RUN}#{"a" * 51}q')
+        assert code == 4, (code, checks)
+
+    def limits():
+        code, checks = doctor(folder / 'h6', OPEN.at, change=few_files)
+        assert code == 6 and '100 files at once' in checks['files']['measured'], checks
+        assert 'ulimit' in checks['files']['remedy'], checks
+        code, checks = doctor(folder / 'h7', OPEN.at, '--listen', OPEN.at)
+        assert code == 6 and checks['port']['remedy'].startswith('--listen 127.0.0.1:'), checks
+
+    together((new_home,), (known_home,), (in_use,), (gone,), (others,), (limits,))
+    said = subprocess.run([PEER, 'doctor', '--run-id', RUN, '--home', folder / 'h8', '--bootstrap', OPEN.at, '--no-lan'],
+                          env=ENVIRONMENT, capture_output=True, text=True, timeout=30)
+    lines = said.stdout.splitlines()
+    assert said.returncode == 0 and len(lines) >= 14 and all(line.split()[0] in ('ok', 'warn') for line in lines), said
+    assert not [name for name in ('h1', 'h3', 'h4', 'h5', 'h6', 'h7', 'h8') if (folder / name).exists()]
+    # a start that failed names the doctor, and what a quick look at the machine finds
+    ends(3, peer_words(folder / 'h9', f'127.0.0.1:{port()}'), 'collab-peer doctor --run-id', f'--home {folder}/h9')
+    (folder / 'h9').chmod(0o777)
+    failed = subprocess.run([str(word) for word in peer_words(folder / 'h9', f'127.0.0.1:{port()}')], text=True,
+                            stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=15, preexec_fn=few_files)
+    assert failed.returncode == 6 and 'fail  files' in failed.stderr, failed.stderr
+
+
+def doctor_on_a_full_disk(folder):
+    with small_disk(folder / 'disk3', 64) as disk:
+        code, checks = doctor(disk / 'p', OPEN.at)
+        assert code == 6 and checks['disk']['code'] == 6 and 'free some disk space' in checks['disk']['remedy'], checks
+        assert not (disk / 'p').exists()
+
+
 CASES = [('2: wrong words', usage), ('3: a run that cannot be reached', unreachable),
          ('a coordinator is found again by its manifest', found_again), ('4: a peer that is not admitted', not_admitted),
          ('5: a manifest that does not fit', incompatible), ('5: a job that is unknown', unknown_job),
@@ -395,7 +502,8 @@ CASES = [('2: wrong words', usage), ('3: a run that cannot be reached', unreacha
          ('7: three steps in a row that are not finite', nan_steps),
          ('a peer whose gradients are NaN drops them, and the others go on', nan_gradients),
          ('8: text and data that are missing or damaged', data_missing), ('8: a damaged checkpoint', damaged_checkpoint),
-         ('0: a planned leave', planned_leave), ('130: a second Ctrl+C', interrupts)]
+         ('the doctor finds each of these, and changes nothing', doctors_report),
+         ('the doctor finds a full disk', doctor_on_a_full_disk), ('0: a planned leave', planned_leave), ('130: a second Ctrl+C', interrupts)]
 
 passed, failed, skipped = 0, 0, 0
 chosen = sys.argv[6:]

@@ -1,0 +1,268 @@
+#include "jobs/peer_doctor.hpp"
+
+#include "doctor/files.hpp"
+#include "doctor/key.hpp"
+#include "doctor/machine.hpp"
+#include "doctor/port.hpp"
+#include "doctor/run.hpp"
+#include "jobs/peer_files.hpp"
+#include "jobs/peer_run.hpp"
+#include "net/tcp.hpp"
+#include "node/runtime.hpp"
+#include "optim/parts.hpp"
+#include "optim/sgemm.hpp"
+#include "recipes/recipe.hpp"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace collab::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+using doctor::Finding;
+
+constexpr Duration kSgemmTime = std::chrono::milliseconds(300);
+constexpr const char* kNobodysRun = "doctor";  // shown to a --bootstrap when no run is named: who answers names its own
+
+std::uint64_t kept_checkpoints(const node::Config& config) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(1, config.number("keep")));
+}
+
+/// One look, from the first line to the exit code.
+class Examination {
+ public:
+  Examination(const Registry& jobs, const node::Config& config, const std::string& link)
+      : jobs_(jobs),
+        config_(config),
+        named_(config.has("run-id")),
+        options_(options_of(config, link)),
+        home_(named_ || config.has("home") ? options_.home : options_.home.parent_path()),
+        json_(config.toggle("json")),
+        network_(runtime_.loop(), runtime_.clock()) {}
+  ~Examination();
+  Examination(const Examination&) = delete;
+  Examination& operator=(const Examination&) = delete;
+
+  int run();
+
+ private:
+  static optim::RunOptions options_of(const node::Config& config, const std::string& link);
+  void say(Finding finding);
+  void look_at_port();
+  void begin_to_look();
+  void look_at_device();
+  void judge_run(const doctor::RunLook& look);
+  std::optional<node::Manifest> stored_manifest();
+  std::optional<recipes::Recipe> read_recipe(const node::Manifest& manifest);
+  void look_at_files(const std::optional<node::Manifest>& manifest);
+
+  const Registry& jobs_;
+  const node::Config& config_;
+  bool named_;  ///< the run
+  optim::RunOptions options_;
+  fs::path home_;
+  bool json_;
+  std::vector<Finding> findings_;
+  doctor::KeyCheck key_;
+  doctor::PortCheck port_;
+  Log log_;
+  Metrics metrics_;
+  node::Runtime runtime_;
+  net::TcpNetwork network_;
+  std::unique_ptr<node::Node> node_;  ///< on the loop; never joins
+  std::future<doctor::RunLook> looking_;
+};
+
+Examination::~Examination() {
+  if (looking_.valid()) looking_.wait();
+  runtime_.on_loop([this] { node_.reset(); });
+}
+
+optim::RunOptions Examination::options_of(const node::Config& config, const std::string& link) {
+  if (config.has("run-id")) return run_options_of(config, link);
+  node::Config named = config;
+  named.set("run-id", kNobodysRun, node::Origin::flag);
+  optim::RunOptions options = run_options_of(named, link);
+  options.discover_lan = false;
+  return options;
+}
+
+void Examination::say(Finding finding) {
+  if (!json_) {
+    fmt::print("{}\n", doctor::line(finding));
+    std::fflush(stdout);
+  }
+  findings_.push_back(std::move(finding));
+}
+
+void Examination::look_at_port() {
+  doctor::PortWish wish;
+  wish.client = options_.client;
+  wish.peer_here = key_.holder.has_value();
+  if (!options_.listen.empty()) wish.wanted = optim::node_options_of(options_).listen;
+  runtime_.on_loop([&] { port_ = doctor::check_port(network_, wish); });
+  say(port_.finding);
+}
+
+/// Unless no run and no place is named, or the home holds something else.
+void Examination::begin_to_look() {
+  node::NodeOptions options = optim::node_options_of(options_);
+  if (!named_) {
+    options.home.clear();
+    options.loopback_port = 0;
+    if (options.bootstrap.empty()) return;
+  }
+  // the peer's own key, unless a peer that uses it is connected elsewhere
+  const bool own = key_.identity && !key_.holder;
+  Identity identity = own ? std::move(*key_.identity) : Identity::create();
+  std::uint64_t seed = 0;
+  randombytes_buf(&seed, sizeof seed);  // a new one each time: whom we asked before must not take us for that asker
+  try {
+    runtime_.on_loop([&] {
+      const node::NodeNeeds needs{runtime_.loop(), runtime_.workers(), runtime_.clock(), network_, Random(seed), log_,
+                                  metrics_};
+      node_ = std::make_unique<node::Node>(needs, std::move(identity), std::move(options));
+    });
+  } catch (const Failure& failure) {
+    say(doctor::fail("run", failure));
+    return;
+  }
+  if (node_->conflict()) {
+    say(doctor::fail("run", node_->join_failure(*node_->conflict())));
+    return;
+  }
+  doctor::LookOptions how;
+  how.listen = port_.open;
+  how.look_up = [this](std::string host, TimePoint deadline) { return network_.look_up(std::move(host), deadline); };
+  looking_ = asio::co_spawn(runtime_.loop(), doctor::look_at_run(*node_, std::move(how)), asio::use_future);
+}
+
+void Examination::look_at_device() {
+  try {
+    const optim::Device device = device_of(config_);
+    say(doctor::judge_cpu(optim::sgemm_gflops(runtime_.clock(), kSgemmTime), at::get_num_threads()));
+    say(doctor::judge_device(device.words, device.problem));
+  } catch (const Failure& failure) {
+    say(doctor::fail("gpu", failure));
+  }
+}
+
+void Examination::judge_run(const doctor::RunLook& look) {
+  doctor::JudgeOptions how;
+  how.named = named_;
+  using Key = doctor::JudgeOptions::Key;
+  how.key = key_.holder ? Key::in_use : key_.made ? Key::own : Key::none_yet;
+  for (Finding& finding : doctor::judge(look, how)) say(std::move(finding));
+}
+
+std::optional<node::Manifest> Examination::stored_manifest() {
+  if (!node_ || !node_->stored()) return std::nullopt;
+  auto manifest = node::read_manifest(*node_->stored(), options_.run_id, options_.authority);
+  return manifest ? std::optional(std::move(*manifest)) : std::nullopt;
+}
+
+std::optional<recipes::Recipe> Examination::read_recipe(const node::Manifest& manifest) {
+  auto recipe = recipes::from_json(manifest.recipe);
+  if (!recipe) {
+    say(doctor::fail("recipe", fmt::format("it cannot be read: {}", recipe.error().why), "a newer version of collab",
+                     ExitCode::incompatible));
+    return std::nullopt;
+  }
+  if (config_.has("microbatch")) recipe->microbatch = static_cast<std::uint32_t>(config_.number("microbatch"));
+  if (jobs_.knows(recipe->job)) {
+    say(doctor::ok("recipe", fmt::format("{}, {} samples at once", recipe->job, recipe->microbatch)));
+  } else {
+    say(doctor::fail("recipe", fmt::format("this run trains \"{}\", which this program does not know", recipe->job),
+                     "a newer collab-peer, or a program that adds this job", ExitCode::incompatible));
+  }
+  return *recipe;
+}
+
+void Examination::look_at_files(const std::optional<node::Manifest>& manifest) {
+  if (manifest) {
+    const RunFiles files = files_in(home_);
+    say(doctor::check_run_file("tokenizer", files.tokenizer, manifest->tokenizer));
+    say(doctor::check_run_file("text", files.prepared, manifest->data));
+  }
+  if (config_.has("data")) say(doctor::check_text_folder(config_.text("data")));
+}
+
+int Examination::run() {
+  if (named_ || config_.has("home")) {
+    key_ = doctor::check_key(home_ / "identity.key");
+    say(key_.finding);
+  }
+  look_at_port();
+  begin_to_look();
+  look_at_device();
+  std::optional<node::Manifest> manifest;
+  if (looking_.valid()) {
+    try {
+      const doctor::RunLook look = looking_.get();
+      judge_run(look);
+      if (look.found) manifest = look.found->manifest;
+    } catch (const Failure& failure) {
+      say(doctor::fail("token", failure));
+    }
+  }
+  if (!named_)
+    say(doctor::ok("run", "not named: this machine alone was looked at; --run-id NAME looks at the run too"));
+  if (named_ && !manifest) manifest = stored_manifest();
+  std::optional<recipes::Recipe> recipe;
+  if (manifest) recipe = read_recipe(*manifest);
+  const doctor::Needs needs = recipe ? doctor::needs_of(*recipe, kept_checkpoints(config_)) : doctor::Needs();
+  for (Finding& finding : doctor::judge(doctor::measure_machine(home_), needs)) say(std::move(finding));
+  look_at_files(manifest);
+  if (json_) fmt::print("{}\n", doctor::to_json(findings_));
+  return static_cast<int>(doctor::exit_code(findings_));
+}
+
+/// What costs no time and is likely to be the reason.
+std::vector<Finding> quick_failures(const fs::path& home) {
+  std::vector<Finding> findings = doctor::judge(doctor::measure_machine(home), doctor::Needs());
+  findings.push_back(doctor::check_key(home / "identity.key").finding);
+  const auto is_no_failure = [](const Finding& finding) { return finding.result != doctor::Grade::fail; };
+  findings.erase(std::remove_if(findings.begin(), findings.end(), is_no_failure), findings.end());
+  return findings;
+}
+
+/// What a person would type, in the words that were given.
+std::string doctor_command(const node::Config& config, const std::string& link) {
+  std::string command = fmt::format("collab-peer doctor --run-id {}", config.text("run-id"));
+  if (config.has("home")) command += " --home " + config.text("home");
+  for (const std::string& address : config.list("bootstrap")) command += " --bootstrap " + address;
+  return link.empty() ? command : fmt::format("{} '{}'", command, link);
+}
+
+}  // namespace
+
+int examine(const Registry& jobs, const node::Config& config, const std::string& link) {
+  // a name server that is silent must not hold up everything; glibc reads this at the first question
+  ::setenv("RES_OPTIONS", "timeout:2 attempts:1", 0);
+  Examination examination(jobs, config, link);
+  return examination.run();
+}
+
+Failure after_failed_start(const node::Config& config, const std::string& link, const Failure& failure) {
+  const bool of_start = failure.code() == ExitCode::unreachable || failure.code() == ExitCode::not_admitted ||
+                        failure.code() == ExitCode::incompatible || failure.code() == ExitCode::machine;
+  if (!of_start) return failure;
+  for (const Finding& finding : quick_failures(home_of(config))) {
+    if (finding.measured != failure.what()) fmt::print(stderr, "collab-peer: {}\n", doctor::line(finding));
+  }
+  return Failure(failure.code(), failure.what(),
+                 fmt::format("{}; or look closer: {}", failure.remedy(), doctor_command(config, link)));
+}
+
+}  // namespace collab::jobs

@@ -1,9 +1,9 @@
 #pragma once
 // What a round did, for the log, the progress record and the dashboard.
 
+#include "averaging/fault.hpp"
 #include "averaging/members.hpp"
-#include "averaging/segment_reducer.hpp"
-#include "averaging/weights.hpp"
+#include "averaging/weight_run.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -26,7 +26,7 @@ struct PeerReport {
   double counted = 0;        ///< share of the values that its part is in
   std::uint64_t weight = 0;  ///< as it told this peer; 0: unknown, or it listened only
   LeftOut left_out = LeftOut::no;
-  SegmentReducer::Fault fault = SegmentReducer::Fault::none;
+  Fault fault = Fault::none;
   std::uint64_t bytes_up = 0;    ///< frames sent to it in this round
   std::uint64_t bytes_down = 0;  ///< frames received from it
   double up_bytes_per_s = 0;     ///< over the exchange

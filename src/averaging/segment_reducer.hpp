@@ -1,6 +1,7 @@
 #pragma once
 // One owner's arithmetic for one segment in one view: parts in, averages out.
 
+#include "averaging/fault.hpp"
 #include "averaging/rule.hpp"
 #include "averaging/segment_result.hpp"
 #include "averaging/weights.hpp"
@@ -28,8 +29,7 @@ class SegmentReducer {
     EncodeOptions result;                   ///< how averages are encoded
     std::vector<std::uint64_t> weight_max;  ///< by rank
   };
-  /// Why a sender is left out of this segment.
-  enum class Fault : std::uint8_t { none, malformed, not_finite, conflict, weight_refused };
+  using Fault = averaging::Fault;
 
   /// `shape`, `rule` and what `own` refers to outlive it.
   SegmentReducer(const Shape& shape, const Rule& rule, Plan plan, Contribution own);

@@ -1,6 +1,7 @@
 #pragma once
 // Samples behind each value: one number as a rule; several where a sender was lost half-way in the round before.
 
+#include "averaging/weight_run.hpp"
 #include "averaging/wire.hpp"
 #include "tensor/partition.hpp"
 
@@ -9,13 +10,6 @@
 #include <vector>
 
 namespace collab::averaging {
-
-/// Values from the previous run's end up to `end` were averaged over this many samples.
-struct WeightRun {
-  std::uint64_t end = 0;
-  std::uint64_t weight = 0;
-  bool operator==(const WeightRun&) const = default;
-};
 
 /// Of a whole flat vector. Runs are of whole units, because units are what is averaged at once.
 class Weights {

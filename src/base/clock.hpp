@@ -1,6 +1,7 @@
 #pragma once
 // Time as a dependency: protocols ask a Clock, so the simulator can own time.
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/task.hpp"
 
@@ -14,18 +15,6 @@
 #include <utility>
 
 namespace collab {
-
-using Duration = std::chrono::nanoseconds;
-/// Nanoseconds since the clock's own origin. Never sent to another peer.
-using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
-
-/// Seconds as a number, for rates and reports.
-inline double to_seconds(Duration duration) noexcept {
-  return std::chrono::duration<double>(duration).count();
-}
-inline Duration from_seconds(double seconds) noexcept {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
 
 /// Monotonic time of one node. `now()` is constant between two suspensions in the simulator.
 class Clock {

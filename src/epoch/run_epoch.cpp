@@ -178,7 +178,7 @@ Task<Result<>> average_on_grid(EpochContext node, std::shared_ptr<Contribution> 
   report.weight = outcome->weight;
   report.proof = outcome->rounds.back().proof;
   report.group = report.proof->group();
-  report.pass = std::move(outcome->rounds);
+  for (averaging::Outcome& round : outcome->rounds) report.pass.push_back(std::move(round.proof));
   co_return Result<>();
 }
 

@@ -4,15 +4,12 @@
 #include "averaging/all_reduce.hpp"
 #include "averaging/moshpit.hpp"
 #include "epoch/bridge.hpp"
+#include "epoch/report.hpp"
 #include "epoch/seating_keeper.hpp"
 #include "matchmaking/matchmaker.hpp"
 #include "progress/tracker.hpp"
 
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
 
 namespace collab::epoch {
 
@@ -39,24 +36,6 @@ struct EpochOptions {
   /// SuspicionOptions::hand_over.
   Duration cut_wait = std::chrono::seconds(2);
   averaging::AllReduceOptions all_reduce;
-};
-
-struct EpochReport {
-  std::uint64_t epoch = 0;
-  std::optional<matchmaking::Group> group;  ///< the last one; empty when this peer was the whole swarm
-  std::uint64_t weight = 0;                 ///< samples behind the step
-  std::uint64_t own_weight = 0;
-  std::uint64_t late = 0;        ///< own samples whose microbatch ended after the hand-over: dropped, and in no epoch
-  std::uint64_t overflowed = 0;  ///< own samples of a failed round that are lost: their sum is not finite
-  Digest parameters{};           ///< hash of the parameters after the step
-  double loss = 0;               ///< own training loss of the epoch; NaN: unknown
-  averaging::RoundReport round;  ///< the last one
-  std::shared_ptr<const averaging::CommittedRound> proof;  ///< of it; null when this peer was the whole swarm
-  std::vector<averaging::Outcome> pass;                    ///< the rounds on a grid; empty with one group
-  Duration gathering{};                                    ///< until the group stood
-  Duration handing_over{};  ///< until the trainer reached the border of its microbatch, or `cut_wait` was over
-  Duration averaging{};
-  Duration stepping{};
 };
 
 /// Waits until the swarm has its target batch, averages with the group or over the grid, and has the trainer take the

@@ -10,7 +10,7 @@ namespace collab::jobs {
 namespace {
 
 std::string left_out(const averaging::PeerReport& peer) {
-  using Fault = averaging::SegmentReducer::Fault;
+  using averaging::Fault;
   using averaging::LeftOut;
   switch (peer.fault) {
     case Fault::none: break;

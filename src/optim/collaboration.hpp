@@ -1,10 +1,9 @@
 #pragma once
 // The user's object: one run on one node.
 
-#include "base/error.hpp"
+#include "base/duration.hpp"
 #include "base/log.hpp"
-#include "net/address.hpp"
-#include "node/manifest.hpp"
+#include "crypto/peer_id.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +12,10 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+namespace collab::node {
+struct Manifest;
+}
 
 namespace collab::optim {
 
@@ -71,7 +74,7 @@ class Collaboration {
   /// `unreachable`, `not_admitted`, `incompatible`, `machine`.
   void start(std::function<bool(const std::string& what)> waiting = {});
   bool started() const noexcept;
-  /// After start().
+  /// After start(). What it says: node/manifest.hpp.
   const node::Manifest& manifest() const;
   /// Leaves as planned: announces, stops. What is in hand counts only after Optimizer::finish(). Any thread; again:
   /// nothing.

@@ -1,11 +1,12 @@
 #pragma once
 // The user's object around an existing training loop: accumulates, and takes the swarm's steps.
 
-#include "epoch/run_epoch.hpp"
+#include "epoch/report.hpp"
 #include "optim/collaboration.hpp"
 #include "optim/factory.hpp"
 #include "optim/job.hpp"
 #include "optim/stepper.hpp"
+#include "state/snapshot.hpp"
 
 #include <cstdint>
 #include <filesystem>

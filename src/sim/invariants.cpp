@@ -120,7 +120,7 @@ void Invariants::committed_on_grid(std::size_t peer, const epoch::EpochReport& r
   check_applied(peer, report);
   Committed& committed = epochs_[report.epoch];
   committed.group = "grid";
-  const averaging::CommittedRound& first = *report.pass.front().proof;
+  const averaging::CommittedRound& first = *report.pass.front();
   if (first.group().round == 1 && committed.first_groups.insert(words(first.group().id)).second)
     count_senders(peer, report.epoch, first);
   std::uint64_t handed_over = 0;

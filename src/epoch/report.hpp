@@ -1,0 +1,37 @@
+#pragma once
+// What one epoch was: who averaged, behind how many samples, how long it took.
+
+#include "averaging/report.hpp"
+#include "base/duration.hpp"
+#include "matchmaking/group.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace collab::averaging {
+class CommittedRound;
+}
+
+namespace collab::epoch {
+
+struct EpochReport {
+  std::uint64_t epoch = 0;
+  std::optional<matchmaking::Group> group;  ///< the last one; empty when this peer was the whole swarm
+  std::uint64_t weight = 0;                 ///< samples behind the step
+  std::uint64_t own_weight = 0;
+  std::uint64_t late = 0;        ///< own samples whose microbatch ended after the hand-over: dropped, and in no epoch
+  std::uint64_t overflowed = 0;  ///< own samples of a failed round that are lost: their sum is not finite
+  Digest parameters{};           ///< hash of the parameters after the step
+  double loss = 0;               ///< own training loss of the epoch; NaN: unknown
+  averaging::RoundReport round;  ///< the last one
+  std::shared_ptr<const averaging::CommittedRound> proof;  ///< of it; null when this peer was the whole swarm
+  std::vector<std::shared_ptr<const averaging::CommittedRound>> pass;  ///< rounds on a grid; empty with one group
+  Duration gathering{};                                                ///< until the group stood
+  Duration handing_over{};  ///< until the trainer reached the border of its microbatch, or `cut_wait` was over
+  Duration averaging{};
+  Duration stepping{};
+};
+
+}  // namespace collab::epoch

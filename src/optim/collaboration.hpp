@@ -24,17 +24,18 @@ namespace collab::optim {
 std::filesystem::path default_home(const std::string& run_id);
 
 struct RunOptions {
-  std::string run_id;
-  std::vector<std::string> bootstrap;  ///< "host:port", "ID@host:port" or a join link; empty: run book, contacts, LAN
-  std::filesystem::path home;          ///< key, contacts, checkpoints; empty: ~/.local/share/collab/<run>
-  std::string name;                    ///< shown to others; empty: from the peer id
-  std::filesystem::path token;         ///< file with a token, when the run admits by token; empty: `home`/token
-  std::filesystem::path allow_list;    ///< ids to admit here, when the run admits by list; empty: others enforce it
-  std::string listen;                  ///< "host:port"; empty: [::]:4600, or the next port that is free
-  bool client = false;                 ///< never be dialled, even if it were possible
-  std::optional<PeerId> authority;     ///< pins the run's key; empty: the first key seen is pinned
-  bool discover_lan = true;            ///< ask the local network when nothing else is known
-  unsigned workers = 1;                ///< threads beside loop and trainer
+  std::string run_id = {};
+  /// "host:port", "ID@host:port" or a join link; empty: run book, contacts, LAN
+  std::vector<std::string> bootstrap = {};
+  std::filesystem::path home = {};        ///< key, contacts, checkpoints; empty: ~/.local/share/collab/<run>
+  std::string name = {};                  ///< shown to others; empty: from the peer id
+  std::filesystem::path token = {};       ///< file with a token, when the run admits by token; empty: `home`/token
+  std::filesystem::path allow_list = {};  ///< ids to admit here, when the run admits by list; empty: others enforce it
+  std::string listen = {};                ///< "host:port"; empty: [::]:4600, or the next port that is free
+  bool client = false;                    ///< never be dialled, even if it were possible
+  std::optional<PeerId> authority = {};   ///< pins the run's key; empty: the first key seen is pinned
+  bool discover_lan = true;               ///< ask the local network when nothing else is known
+  unsigned workers = 1;                   ///< threads beside loop and trainer
   Duration join_patience = std::chrono::minutes(5);  ///< then start() gives up
   Duration leave_wait = std::chrono::seconds(10);    ///< a planned leave takes no longer, a last round included
   Log::Options log = {LogLevel::warn, {}, 5'000'000, 10, {}};

@@ -246,6 +246,10 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
   return result == StepResult::accumulated && !counted ? StepResult::dropped : result;
 }
 
+void Optimizer::zero_grad() {
+  inner_->stepper->clear_gradients();
+}
+
 StepResult Optimizer::wait(Duration patience) {
   inner_->check_going_on();
   const std::uint64_t before = epoch();
@@ -301,8 +305,9 @@ std::vector<Unit> Optimizer::next_units(std::size_t n) {
 StepResult Optimizer::run(Job& job, std::size_t samples) {
   const auto units = next_units(samples);
   const Loss loss = job.gradients(units);
-  // what people compare is the loss of the masked words; a total that is not finite must not hide behind it
-  return step(static_cast<std::int64_t>(loss.samples), std::isfinite(loss.total) ? loss.mlm : loss.total);
+  // a total that is not finite must not hide behind the part that people compare
+  const bool part = std::isfinite(loss.total) && !std::isnan(loss.mlm);
+  return step(static_cast<std::int64_t>(loss.samples), part ? loss.mlm : loss.total);
 }
 
 std::uint64_t Optimizer::epoch() const noexcept {
@@ -367,6 +372,10 @@ Result<void> Optimizer::load(const std::filesystem::path& file) {
 }
 
 Stepper& Optimizer::stepper() noexcept {
+  return *inner_->stepper;
+}
+
+const Stepper& Optimizer::stepper() const noexcept {
   return *inner_->stepper;
 }
 

@@ -33,11 +33,11 @@ class Stopped : public std::runtime_error {
 };
 
 struct OptimizerOptions {
-  StepperOptions stepper;
-  std::uint64_t epochs_max = 0;      ///< the run is over then; 0: never
-  std::uint64_t seed = 0;            ///< of the order and masks of the run
-  std::uint64_t first_epoch = 0;     ///< of the parameters that the module has now
-  std::optional<std::string> codec;  ///< of gradients; empty: the manifest's
+  StepperOptions stepper = {};
+  std::uint64_t epochs_max = 0;           ///< the run is over then; 0: never
+  std::uint64_t seed = 0;                 ///< of the order and masks of the run
+  std::uint64_t first_epoch = 0;          ///< of the parameters that the module has now
+  std::optional<std::string> codec = {};  ///< of gradients; empty: the manifest's
 };
 
 /// Parameters of one model, trained by everybody in the run. All calls on one thread, the trainer's.
@@ -63,6 +63,9 @@ class Optimizer {
   /// After `backward()` of a mean loss over `samples` > 0 samples. Blocks only while a round is due; gradients are none
   /// afterwards. `loss`: shown to people; NaN: unknown. Throws Stopped.
   StepResult step(std::int64_t samples, double loss = std::numeric_limits<double>::quiet_NaN());
+
+  /// Forgets what backward has left since the last step(); for loops that do so before each backward().
+  void zero_grad();
 
   /// Computes nothing until the swarm has taken a step, or `patience` is over (accumulated then). For whoever has given
   /// its share of an epoch. Throws Stopped.
@@ -94,6 +97,7 @@ class Optimizer {
   Result<void> restore(const state::Snapshot& snapshot);
 
   Stepper& stepper() noexcept;
+  const Stepper& stepper() const noexcept;
 
  private:
   struct Inner;

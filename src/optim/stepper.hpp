@@ -16,7 +16,7 @@ namespace collab::optim {
 
 struct StepperOptions {
   std::function<double(std::uint64_t epoch)> schedule = {};  ///< learning rate; empty: the optimizer's own stays
-  double grad_norm_max = 1.0;                                ///< of the averaged gradient; 0: no bound
+  double grad_norm_max = 0;                                  ///< of the averaged gradient; 0: no bound
   std::uint64_t backup_every = 10;                           ///< epochs between snapshots in memory; at least 1
   unsigned bad_steps_max = 3;                                ///< in a row; then training stops
 };

@@ -18,6 +18,7 @@
 namespace collab::coordinator {
 namespace {
 
+constexpr std::uint64_t kEndless = 1'000'000'000;                 // epochs of a job that says nothing of an end
 constexpr std::size_t kPreparedBytesMax = std::size_t(2) << 30U;  // what peers fetch from each other at most
 
 /// What tools/setup unpacks.
@@ -35,14 +36,48 @@ std::filesystem::path text_folder(const node::Config& config) {
                 "collab-coordinator --new-run --data DIR with a folder of .txt, .txt.zst or .jsonl");
 }
 
-recipes::Recipe chosen_recipe(const node::Config& config) {
+bool own_job(const node::Config& config) {
+  return config.text("job") != recipes::kAlbert;
+}
+
+recipes::Recipe recipe_of_own_job(const node::Config& config) {
+  recipes::Recipe recipe;
+  recipe.job = config.text("job");
+  recipe.schedule.total_epochs = kEndless;
+  if (config.has("settings")) {
+    const Bytes text = read_file(config.text("settings"), recipes::kRecipeTextMax);
+    recipe.settings.assign(reinterpret_cast<const char*>(text.data()), text.size());
+  }
+  if (!config.has("target-batch")) {
+    throw Failure(ExitCode::usage, fmt::format("no preset knows how many samples are a step of \"{}\"", recipe.job),
+                  "--target-batch SAMPLES");
+  }
+  return recipe;
+}
+
+recipes::Recipe recipe_of_preset(const node::Config& config) {
   const std::string name = config.text("preset");
-  auto recipe = recipes::preset(name);
+  const auto recipe = recipes::preset(name);
   if (!recipe) throw Failure(ExitCode::usage, fmt::format("no preset \"{}\"", name), "demo, tiny, base or large");
-  if (config.has("target-batch")) recipe->target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
-  if (config.has("epochs")) recipe->schedule.total_epochs = static_cast<std::uint64_t>(config.number("epochs"));
-  if (config.has("seed")) recipe->seed = static_cast<std::uint64_t>(config.number("seed"));
+  if (config.has("settings")) {
+    throw Failure(ExitCode::usage, "albert has no --settings", "--preset, or --job with the name of your own");
+  }
   return *recipe;
+}
+
+recipes::Recipe chosen_recipe(const node::Config& config) {
+  recipes::Recipe recipe = own_job(config) ? recipe_of_own_job(config) : recipe_of_preset(config);
+  if (config.has("target-batch")) recipe.target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
+  if (config.has("epochs")) recipe.schedule.total_epochs = static_cast<std::uint64_t>(config.number("epochs"));
+  if (config.has("seed")) recipe.seed = static_cast<std::uint64_t>(config.number("seed"));
+  return recipe;
+}
+
+/// Throws `Failure(usage)`.
+recipes::Recipe checked(const recipes::Recipe& recipe) {
+  const auto whole = recipes::check(recipe);
+  if (!whole) throw Failure(ExitCode::usage, "the recipe does not hold: " + whole.error().why, "other options");
+  return *whole;
 }
 
 Admission chosen_admission(const node::Config& config) {
@@ -55,6 +90,7 @@ Admission chosen_admission(const node::Config& config) {
 }
 
 void check_file(const std::filesystem::path& file, const Digest& hash) {
+  if (hash == Digest()) return;
   const bool there = std::filesystem::exists(file);
   if (there && state::content_hash(read_file(file, kPreparedBytesMax)) == hash) return;
   throw Failure(ExitCode::data,
@@ -62,10 +98,48 @@ void check_file(const std::filesystem::path& file, const Digest& hash) {
                 "put it back from a copy; every peer of the run has one in its home");
 }
 
+/// The data of a job of one's own travels as it is. Returns its hash.
+Digest copy_data(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (!std::filesystem::is_regular_file(from)) {
+    throw Failure(ExitCode::data, fmt::format("{} is no file", from.string()),
+                  "--data FILE: one file that every peer is given, or none when peers bring their own");
+  }
+  const Bytes bytes = read_file(from, kPreparedBytesMax);
+  write_file(to, bytes);
+  return state::content_hash(bytes);
+}
+
+/// Writes tokenizer and prepared text, and says in `recipe` how large the vocabulary became.
+void train_tokenizer(const node::Config& config, recipes::Recipe& recipe, const RunFiles& files,
+                     const std::function<void(const std::string&)>& say) {
+  const auto folder = text_folder(config);
+  say(fmt::format("reading text in {}", folder.string()));
+  const auto documents = data::read_documents(folder);
+  std::vector<std::string> sentences;
+  for (const auto& document : documents)
+    sentences.insert(sentences.end(), document.sentences.begin(), document.sentences.end());
+  say(fmt::format("{} documents, {} sentences; training a tokenizer of {} pieces", documents.size(), sentences.size(),
+                  recipe.model.vocabulary));
+  const auto tokenizer = data::Tokenizer::train(sentences, recipe.model.vocabulary);
+  recipe.model.vocabulary = tokenizer.vocabulary();
+  recipe = checked(recipe);
+  write_file(files.tokenizer, tokenizer.bytes());
+
+  data::PrepareOptions prepare;
+  prepare.sequence = recipe.data.sequence;
+  prepare.held_out_one_in = recipe.data.held_out_one_in;
+  data::Prepared::write(files.prepared, documents, tokenizer, prepare);
+  const auto prepared = data::Prepared::open(files.prepared);
+  say(fmt::format("{} samples of {} tokens to train on, {} held out; vocabulary {}",
+                  prepared.windows(data::Part::train), recipe.data.sequence, prepared.windows(data::Part::held_out),
+                  recipe.model.vocabulary));
+}
+
 }  // namespace
 
 void check_founding(const node::Config& config) {
-  (void)chosen_recipe(config);
+  const recipes::Recipe recipe = chosen_recipe(config);
+  if (own_job(config)) (void)checked(recipe);
   if (!codec_named(config.text("codec"))) {
     throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")),
                   "float32, float16, bfloat16, linear8 or dynamic8");
@@ -101,44 +175,31 @@ recipes::Recipe recipe_of(const node::Manifest& manifest) {
 
 Signed found_run(const node::Config& config, const std::string& run_id, const Identity& authority,
                  const RunFiles& files, const std::function<void(const std::string&)>& say) {
-  recipes::Recipe recipe = chosen_recipe(config);
-  const auto folder = text_folder(config);
-  say(fmt::format("reading text in {}", folder.string()));
-  const auto documents = data::read_documents(folder);
-  std::vector<std::string> sentences;
-  for (const auto& document : documents)
-    sentences.insert(sentences.end(), document.sentences.begin(), document.sentences.end());
-  say(fmt::format("{} documents, {} sentences; training a tokenizer of {} pieces", documents.size(), sentences.size(),
-                  recipe.model.vocabulary));
-  const auto tokenizer = data::Tokenizer::train(sentences, recipe.model.vocabulary);
-  recipe.model.vocabulary = tokenizer.vocabulary();
-  const auto checked = recipes::check(recipe);
-  if (!checked) throw Failure(ExitCode::usage, "the recipe does not hold: " + checked.error().why, "other options");
-  write_file(files.tokenizer, tokenizer.bytes());
-
-  data::PrepareOptions prepare;
-  prepare.sequence = recipe.data.sequence;
-  prepare.held_out_one_in = recipe.data.held_out_one_in;
-  data::Prepared::write(files.prepared, documents, tokenizer, prepare);
-  const auto prepared = data::Prepared::open(files.prepared);
-  say(fmt::format("{} samples of {} tokens to train on, {} held out; vocabulary {}",
-                  prepared.windows(data::Part::train), recipe.data.sequence, prepared.windows(data::Part::held_out),
-                  recipe.model.vocabulary));
-
   node::Manifest manifest;
   manifest.run_id = run_id;
   manifest.authority = authority.id();
   manifest.sequence = 1;
+  recipes::Recipe recipe = chosen_recipe(config);
+  if (own_job(config)) {
+    recipe = checked(recipe);
+    if (config.has("data")) manifest.data = copy_data(config.text("data"), files.prepared);
+  } else {
+    train_tokenizer(config, recipe, files, say);
+    manifest.schema = hash_bytes("collab schema", recipes::albert_schema(recipe).canonical());
+    manifest.tokenizer = state::content_hash(read_file(files.tokenizer, kPreparedBytesMax));
+    manifest.data = state::content_hash(read_file(files.prepared, kPreparedBytesMax));
+  }
   manifest.recipe = recipes::to_json(recipe);
-  manifest.schema = hash_bytes("collab schema", recipes::albert_schema(recipe).canonical());
   manifest.target_batch = recipe.target_batch;
   manifest.codec = config.text("codec");
   manifest.group_size_max = static_cast<std::uint32_t>(config.number("group-size-max"));
   manifest.grid = config.text("grid");
   manifest.commit_fraction = config.real("commit-fraction");
   manifest.admission = chosen_admission(config);
-  manifest.tokenizer = state::content_hash(std::as_bytes(std::span(tokenizer.bytes())));
-  manifest.data = state::content_hash(read_file(files.prepared, kPreparedBytesMax));
+  if (manifest.recipe.size() > node::kRecipeBytesMax) {
+    throw Failure(ExitCode::usage, fmt::format("settings make a recipe of {} bytes", manifest.recipe.size()),
+                  fmt::format("at most {}; what is longer goes into --data", node::kRecipeBytesMax));
+  }
   Signed statement = node::sign_manifest(authority, manifest);
   node::save_manifest(files.manifest, statement);
   return statement;

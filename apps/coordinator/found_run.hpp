@@ -1,5 +1,5 @@
 #pragma once
-// How a run begins: tokenizer, prepared text and the signed manifest.
+// How a run begins: tokenizer, prepared text and the signed manifest; of another job than ALBERT, its data file.
 
 #include "crypto/identity.hpp"
 #include "node/config.hpp"
@@ -28,8 +28,9 @@ void check_founding(const node::Config& config);
 void check_files(const node::Manifest& manifest, const RunFiles& files);
 
 /// Trains the tokenizer on the text, cuts samples, signs the manifest; writes all three to `files`. `say` is told what
-/// happens, a line at a time. Text comes from --data, else from what tools/setup unpacked.
-/// Throws `Failure`: `usage` for options that do not fit, `data` for text that is missing or too small, `machine`.
+/// happens, a line at a time. Text comes from --data, else from what tools/setup unpacked. With --job the file of
+/// --data is taken as it is, and there is no tokenizer; nor is there data without --data. Throws `Failure`: `usage` for
+/// options that do not fit, `data` for text that is missing or too small, `machine`.
 Signed found_run(const node::Config& config, const std::string& run_id, const Identity& authority,
                  const RunFiles& files, const std::function<void(const std::string&)>& say);
 

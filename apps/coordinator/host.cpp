@@ -59,15 +59,26 @@ Bytes bytes_of(const std::string& text) {
 
 /// What transformers wants to see beside the parameters.
 std::vector<state::NamedFile> model_files(const recipes::Recipe& recipe, const std::filesystem::path& tokenizer) {
+  if (recipe.job != recipes::kAlbert) return {};
   return {{"config.json", bytes_of(recipes::config_json(recipe))},
           {"tokenizer_config.json", bytes_of(recipes::tokenizer_config_json(recipe))},
           {"spiece.model", read_file(tokenizer, kTokenizerBytesMax)}};
 }
 
-/// A state of another model, or of none.
-bool fits(const state::Snapshot& snapshot, std::size_t values) {
+/// A state of another model, or of none. Of a job that is not known here any number of values will do.
+bool fits(const state::Snapshot& snapshot, const recipes::Recipe& recipe) {
   const auto* parameters = snapshot.find("parameters");
-  return parameters != nullptr && parameters->bytes.size() == values * sizeof(float);
+  if (parameters == nullptr || parameters != &snapshot.sections.front()) return false;
+  const std::size_t bytes = parameters->bytes.size();
+  if (recipe.job != recipes::kAlbert) return bytes > 0 && bytes % sizeof(float) == 0;
+  return bytes == recipes::parameter_values(recipe) * sizeof(float);
+}
+
+/// What the parameters are called. Only peers know the tensors of a job of their own: they stay one vector.
+Schema schema_of(const recipes::Recipe& recipe, const state::Snapshot& snapshot) {
+  if (recipe.job == recipes::kAlbert) return recipes::albert_schema(recipe);
+  const std::size_t values = snapshot.sections.front().bytes.size() / sizeof(float);
+  return {{{"parameters", DType::float32, {static_cast<std::int64_t>(values)}, TensorRole::parameter}}};
 }
 
 }  // namespace
@@ -162,8 +173,10 @@ Task<> Host::serve(const RunFiles& files) {
     tasks.spawn("state", store_->run());
     if (http_) tasks.spawn("http", http_->run());
     tasks.spawn("status", status_socket_->run());
-    (void)co_await store_->add_file(manifest_.tokenizer, own.tokenizer);  // two files are never too many
-    (void)co_await store_->add_file(manifest_.data, own.prepared);
+    const bool tokenizer = manifest_.tokenizer != Digest();
+    const bool data = manifest_.data != Digest();
+    if (tokenizer) (void)co_await store_->add_file(manifest_.tokenizer, own.tokenizer);  // two are never too many
+    if (data) (void)co_await store_->add_file(manifest_.data, own.prepared);
     tasks.spawn("keeper", keep_checkpoints());
     tasks.spawn("watch", watch_peers());
     while (!stop_) co_await stopping_->wait();
@@ -256,7 +269,7 @@ Task<bool> Host::save_checkpoint(std::uint64_t epoch) {
     log_.warn("keeper.failed", {{"epoch", epoch}, {"reason", snapshot.error().reason}});
     co_return false;
   }
-  if (!fits(*snapshot, recipes::parameter_values(recipe_))) {
+  if (!fits(*snapshot, recipe_)) {
     log_.warn("keeper.failed", {{"epoch", epoch}, {"reason", "the state has other sizes than the recipe"}});
     co_return false;
   }
@@ -267,7 +280,7 @@ Task<bool> Host::save_checkpoint(std::uint64_t epoch) {
   };
   const auto save = std::make_shared<Save>();
   save->snapshot = std::move(*snapshot);
-  save->schema = recipes::albert_schema(recipe_);
+  save->schema = schema_of(recipe_, save->snapshot);
   save->files = model_files(recipe_, tokenizer_);
   std::string problem;
   const auto write = [this, save, &problem] {
@@ -312,7 +325,7 @@ void Host::invite(monitor::RunView& run) {
   const node::RunName name{manifest_.run_id, manifest_.authority};
   const auto places = dialled();
   const std::string place = places.empty() ? "HOST:PORT" : node::to_string(places.front());
-  run.join_command = fmt::format("collab-peer --run-id {} --bootstrap {}", node::to_string(name), place);
+  run.join_command = fmt::format("{} --run-id {} --bootstrap {}", program(), node::to_string(name), place);
   if (!places.empty()) run.join_link = node::to_string(node::JoinLink{name, places});
 }
 

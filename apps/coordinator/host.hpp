@@ -70,6 +70,8 @@ class Host {
   std::vector<std::string> addresses();
   /// Where HTTP is served; empty: nowhere.
   std::string dashboard();
+  /// What joins this run.
+  const char* program() const { return recipe_.job == recipes::kAlbert ? "collab-peer" : "YOUR-PROGRAM"; }
   /// Throws what a task let out.
   void check();
   /// Whether somebody asked through the status socket that it ends.

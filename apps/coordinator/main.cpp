@@ -201,7 +201,7 @@ int run(node::Config& config) {
   for (const std::string& address : host.addresses()) voice.say(fmt::format("peers dial {}", address));
   if (!host.dashboard().empty())
     voice.say(fmt::format("dashboard: http://{0}/, metrics: http://{0}/metrics", host.dashboard()));
-  voice.say(fmt::format("join with: collab-peer --run-id {}#{} --bootstrap HOST:PORT", options.run_id, key));
+  voice.say(fmt::format("join with: {} --run-id {}#{} --bootstrap HOST:PORT", host.program(), options.run_id, key));
   voice.tell({{"event", "ready"}, {"addresses", host.addresses()}, {"dashboard", host.dashboard()}, {"key", key}});
   host_until_asked(host, token, interrupt, voice);
   voice.say("leaving; peers go on without this coordinator");

@@ -29,7 +29,7 @@ fs::path newest_checkpoint(const node::Config& config) {
   need_run_id(config);
   Log log;
   const fs::path home = home_of(config);
-  state::Checkpoints checkpoints(files_in(home).checkpoints, log);
+  state::Checkpoints checkpoints(checkpoints_in(home), log);
   const auto epochs = checkpoints.epochs();
   if (epochs.empty()) {
     throw Failure(ExitCode::data, fmt::format("{} holds no checkpoint", home.string()),
@@ -38,16 +38,20 @@ fs::path newest_checkpoint(const node::Config& config) {
   return checkpoints.folder_of(epochs.back());
 }
 
-recipes::Recipe recipe_in(const node::Config& config) {
+node::Manifest manifest_in(const node::Config& config) {
   const fs::path home = home_of(config);
   const auto stored = node::load_manifest(home / "manifest.signed");
   if (!stored) {
     throw Failure(ExitCode::data, fmt::format("{} has never seen the run {}", home.string(), run_id_of(config)),
                   "join it once with collab-peer --run-id NAME");
   }
-  const auto manifest = node::read_manifest(*stored, run_id_of(config), std::nullopt);
+  auto manifest = node::read_manifest(*stored, run_id_of(config), std::nullopt);
   if (!manifest) throw Failure(ExitCode::incompatible, manifest.error().reason, "another --home");
-  auto recipe = recipes::from_json(manifest->recipe);
+  return std::move(*manifest);
+}
+
+recipes::Recipe recipe_of(const node::Manifest& manifest) {
+  auto recipe = recipes::from_json(manifest.recipe);
   if (!recipe) throw Failure(ExitCode::incompatible, recipe.error().why, "a newer version of collab");
   return *recipe;
 }
@@ -114,8 +118,9 @@ int export_checkpoint(const node::Config& config) {
   std::error_code error;
   fs::remove_all(partial, error);
   fs::create_directories(partial, error);
-  for (const char* name : {"model.safetensors", "config.json", "spiece.model", "tokenizer_config.json"}) {
-    if (!error) fs::copy_file(from / name, partial / name, error);
+  for (const auto& file : fs::directory_iterator(from)) {
+    const fs::path name = file.path().filename();
+    if (!error && name != "resume.safetensors") fs::copy_file(from / name, partial / name, error);
   }
   if (!error) fs::remove_all(to, error);
   if (!error) fs::rename(partial, to, error);
@@ -125,16 +130,18 @@ int export_checkpoint(const node::Config& config) {
     throw Failure(ExitCode::machine, fmt::format("cannot write {}: {}", to.string(), error.message()),
                   "free some disk space, or another --to");
   }
-  fmt::print("{} exported to {}; open it with transformers' AlbertForPreTraining.from_pretrained\n",
-             from.filename().string(), to.string());
+  const bool albert = fs::exists(to / "config.json");
+  fmt::print("{} exported to {}{}\n", from.filename().string(), to.string(),
+             albert ? "; open it with transformers' AlbertForPreTraining.from_pretrained" : "");
   return 0;
 }
 
 int evaluate_checkpoint(const Registry& jobs, const node::Config& config) {
   const fs::path folder = newest_checkpoint(config);
   const optim::Device device = device_of(config);
-  const recipes::Recipe recipe = recipe_in(config);
-  const RunFiles files = files_in(home_of(config));
+  const node::Manifest manifest = manifest_in(config);
+  const recipes::Recipe recipe = recipe_of(manifest);
+  const RunFiles files = files_in(home_of(config), manifest);
   RunnableJob runnable = jobs.make({recipe, files.tokenizer, files.prepared, device});
   auto checkpoint = state::read_checkpoint(folder);
   if (!checkpoint)
@@ -147,14 +154,17 @@ int evaluate_checkpoint(const Registry& jobs, const node::Config& config) {
     throw Failure(ExitCode::incompatible, "the checkpoint is of another model than the run's", "another --home");
   }
   const auto scores = runnable.job->evaluate();
-  json object = {{"event", "evaluation"}, {"epoch", checkpoint->epoch}, {"vocabulary", recipe.model.vocabulary}};
+  const bool albert = recipe.job == recipes::kAlbert;
+  json object = {{"event", "evaluation"}, {"epoch", checkpoint->epoch}};
+  if (albert) object["vocabulary"] = recipe.model.vocabulary;
   for (const auto& [name, value] : scores) object[name] = value;
   if (config.toggle("json")) {
     fmt::print("{}\n", object.dump());
     return 0;
   }
-  fmt::print("epoch {}, held-out text; ln({}) = {:.3f}\n", checkpoint->epoch, recipe.model.vocabulary,
-             std::log(double(recipe.model.vocabulary)));
+  fmt::print("epoch {}, held-out data", checkpoint->epoch);
+  if (albert) fmt::print("; ln({}) = {:.3f}", recipe.model.vocabulary, std::log(double(recipe.model.vocabulary)));
+  fmt::print("\n");
   for (const auto& [name, value] : scores) fmt::print("  {:<14} {:.4f}\n", name, value);
   return 0;
 }

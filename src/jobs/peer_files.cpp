@@ -71,9 +71,17 @@ void download(optim::Collaboration& run, const Digest& hash, const std::filesyst
   say(fmt::format("{} fetched from the run, checked by hash", what));
 }
 
-/// The prepared text from the user's own copy of the run's text: equal text gives equal bytes.
+/// The run's data from the user's own copy: equal text gives equal bytes.
 void prepare(const std::filesystem::path& folder, const RunFiles& files, const recipes::Recipe& recipe,
              const Digest& hash) {
+  if (recipe.job != recipes::kAlbert) {
+    if (!is_here(folder, hash)) {
+      throw Failure(ExitCode::data, fmt::format("{} is not this run's data (its hash differs)", folder.string()),
+                    "leave out --data: the run's own is then fetched");
+    }
+    write_file(files.prepared, read_file(folder, kFileBytesMax));
+    return;
+  }
   data::PrepareOptions options;
   options.sequence = recipe.data.sequence;
   options.held_out_one_in = recipe.data.held_out_one_in;
@@ -87,29 +95,39 @@ void prepare(const std::filesystem::path& folder, const RunFiles& files, const r
 
 }  // namespace
 
-RunFiles files_in(const std::filesystem::path& home) {
-  return {home / "spiece.model", home / "prepared.bin", home / "checkpoints"};
+std::filesystem::path checkpoints_in(const std::filesystem::path& home) {
+  return home / "checkpoints";
+}
+
+RunFiles files_in(const std::filesystem::path& home, const node::Manifest& manifest) {
+  RunFiles files;
+  if (manifest.tokenizer != Digest()) files.tokenizer = home / "spiece.model";
+  if (manifest.data != Digest()) files.prepared = home / "prepared.bin";
+  files.checkpoints = checkpoints_in(home);
+  return files;
 }
 
 RunFiles fetch_run_files(optim::Collaboration& run, const node::Config& config,
                          const std::function<void(const std::string&)>& say) {
   const node::Manifest& manifest = run.manifest();
-  const RunFiles files = files_in(run.home());
-  if (!is_here(files.tokenizer, manifest.tokenizer)) {
+  const RunFiles files = files_in(run.home(), manifest);
+  if (!files.tokenizer.empty() && !is_here(files.tokenizer, manifest.tokenizer)) {
     download(run, manifest.tokenizer, files.tokenizer, "tokenizer", say);
   }
-  if (!is_here(files.prepared, manifest.data)) {
+  if (!files.prepared.empty() && !is_here(files.prepared, manifest.data)) {
     if (config.has("data")) {
       prepare(config.text("data"), files, *recipes::from_json(manifest.recipe), manifest.data);
-      say(fmt::format("text of {} prepared; it is the run's", config.text("data")));
+      say(fmt::format("data of {} taken; it is the run's", config.text("data")));
     } else {
-      download(run, manifest.data, files.prepared, "text", say);
+      download(run, manifest.data, files.prepared, "data", say);
     }
   }
   auto& parts = run.parts();
   const auto offer = [&]() -> Task<> {
-    (void)co_await parts.store->add_file(manifest.tokenizer, files.tokenizer);  // two files are never too many
-    (void)co_await parts.store->add_file(manifest.data, files.prepared);
+    const bool tokenizer = !files.tokenizer.empty();
+    const bool data = !files.prepared.empty();
+    if (tokenizer) (void)co_await parts.store->add_file(manifest.tokenizer, files.tokenizer);  // two: never too many
+    if (data) (void)co_await parts.store->add_file(manifest.data, files.prepared);
   };
   parts.runtime.call(offer());
   return files;
@@ -118,13 +136,15 @@ RunFiles fetch_run_files(optim::Collaboration& run, const node::Config& config,
 void save_checkpoint(state::Checkpoints& checkpoints, const optim::Optimizer& optimizer, const recipes::Recipe& recipe,
                      const std::string& run_id, const std::filesystem::path& tokenizer) {
   const state::Snapshot snapshot = optimizer.snapshot();
-  const Schema schema = recipes::albert_schema(recipe);
+  const Schema& schema = optimizer.stepper().schema();
   std::vector<float> parameters(schema.values());
   std::memcpy(parameters.data(), snapshot.sections.front().bytes.data(), parameters.size() * sizeof(float));
-  const std::vector<state::NamedFile> files = {
-      {"config.json", bytes_of(recipes::config_json(recipe))},
-      {"tokenizer_config.json", bytes_of(recipes::tokenizer_config_json(recipe))},
-      {"spiece.model", read_file(tokenizer, kFileBytesMax)}};
+  std::vector<state::NamedFile> files;
+  if (recipe.job == recipes::kAlbert) {
+    files = {{"config.json", bytes_of(recipes::config_json(recipe))},
+             {"tokenizer_config.json", bytes_of(recipes::tokenizer_config_json(recipe))},
+             {"spiece.model", read_file(tokenizer, kFileBytesMax)}};
+  }
   checkpoints.save({snapshot.epoch, run_id, state::index_snapshot(snapshot).root(), schema, parameters,
                     std::span(snapshot.sections).subspan(1), files});
 }

@@ -101,15 +101,13 @@ void Stay::join() {
   }
   recipe_ = *recipe;
   output_.done(fmt::format("run {} found; its key is {}", manifest.run_id, manifest.authority.text()));
-  output_.done(fmt::format("{}: {} parameters, target batch {}, codec {}", recipe_.job,
-                           recipes::parameter_values(recipe_), manifest.target_batch, manifest.codec));
+  output_.done(fmt::format("{}: target batch {}, codec {}", recipe_.job, manifest.target_batch, manifest.codec));
 }
 
 void Stay::make_job() {
   files_ = fetch_run_files(collaboration_, config_, [this](const std::string& text) { output_.done(text); });
   if (config_.has("microbatch")) recipe_.microbatch = static_cast<std::uint32_t>(config_.number("microbatch"));
   runnable_ = jobs_.make({recipe_, files_.tokenizer, files_.prepared, device_});
-  output_.done(fmt::format("computing on {}; {} samples at once", device_.words, recipe_.microbatch));
   epochs_max_ = recipe_.schedule.total_epochs;
   if (config_.has("epochs")) epochs_max_ = std::min(epochs_max_, static_cast<std::uint64_t>(config_.number("epochs")));
 
@@ -119,6 +117,8 @@ void Stay::make_job() {
   options.seed = recipe_.seed;
   optimizer_ =
       std::make_unique<optim::Optimizer>(collaboration_, runnable_.job->module(), runnable_.optimizer, options);
+  output_.done(fmt::format("{} parameters, computing on {}; {} samples at once",
+                           optimizer_->stepper().schema().values(), device_.words, recipe_.microbatch));
 }
 
 /// The newest checkpoint of this home; the swarm's state replaces it when that is newer.
@@ -252,13 +252,14 @@ void Stay::evaluate() {
   if (!optimizer_->my_turn()) return;
   const std::uint64_t epoch = optimizer_->epoch();
   json object = {{"event", "evaluation"}, {"epoch", epoch}};
-  for (const auto& [name, value] : runnable_.job->evaluate()) {
+  const auto scores = runnable_.job->evaluate();
+  if (scores.empty()) return;
+  for (const auto& [name, value] : scores) {
     object[name] = number_or_null(value);
     collaboration_.parts().metrics.set("collab_evaluation", value, {{"score", name}});
-    if (name != "mlm_loss") continue;
-    held_out_loss_ = value;
-    tell_evaluation(collaboration_.parts(), epoch, value);
   }
+  held_out_loss_ = scores.front().second;
+  tell_evaluation(collaboration_.parts(), epoch, held_out_loss_);
   evaluated_epoch_ = epoch;
   output_.json(object);
 }

@@ -16,11 +16,11 @@
 
 namespace collab::jobs {
 
-/// What a job is made from. The files were checked against the hashes of the manifest.
+/// What a job is made from. The files were checked against the hashes of the manifest; empty: the run has none.
 struct JobInputs {
   recipes::Recipe recipe;
   std::filesystem::path tokenizer;  ///< spiece.model
-  std::filesystem::path prepared;   ///< data/prepared.hpp
+  std::filesystem::path prepared;   ///< data/prepared.hpp; of another job than ALBERT: the run's data as it was given
   optim::Device device;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,10 +22,10 @@ struct Unit {
   std::uint64_t seed = 0;   ///< the run's; with `index` it decides window, masks and split
 };
 
-/// Means over `samples` of the loss and its two parts.
+/// Means over `samples` of the loss and, of ALBERT, its two parts.
 struct Loss {
   double total = 0;
-  double mlm = 0;
+  double mlm = std::numeric_limits<double>::quiet_NaN();  ///< of masked words: what people see. NaN: they see `total`
   double sop = 0;
   std::uint64_t samples = 0;
 };
@@ -44,13 +45,9 @@ class Job {
   /// Whose parameters are trained, with those of epoch 0 after construction. Lives as long as the job.
   virtual torch::nn::Module& module() = 0;
 
-  /// Of the present parameters, on text that is never trained on. Empty when the job has none.
+  /// Of the present parameters, on data that is never trained on; the first is the loss that dashboards show. Empty
+  /// when the job has none.
   virtual std::vector<Score> evaluate() { return {}; }
-
-  /// Writes the present parameters as a folder that other programs open, all of it or nothing. `facts`: what to note
-  /// beside them (epoch, run, root). Throws `Failure(machine)` when the disk refuses.
-  virtual void export_to(const std::filesystem::path& folder,
-                         const std::vector<std::pair<std::string, std::string>>& facts) = 0;
 };
 
 }  // namespace collab::optim

@@ -13,11 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The one list of fields: reading, writing and checking all walk through it. `visit(section, key, field, low, high)`.
-template <class R, class Visit>
-void for_each_field(R& recipe, Visit visit) {
-  auto& [job, model, optimizer, schedule, data, target_batch, microbatch, seed] = recipe;
-  visit("", "job", job, 1, 32);
+constexpr int kDepthMax = 32;  // writing recurses
+
+template <class Model, class Optimizer, class Visit>
+void visit_albert(Model& model, Optimizer& optimizer, Visit visit) {
   visit("model", "vocabulary", model.vocabulary, 8, 262'144);
   visit("model", "embedding", model.embedding, 4, 4096);
   visit("model", "hidden", model.hidden, 4, 8192);
@@ -32,11 +31,20 @@ void for_each_field(R& recipe, Visit visit) {
   visit("optimizer", "weight_decay", optimizer.weight_decay, 0.0, 1.0);
   visit("optimizer", "clamp", optimizer.clamp, 1e-3, 1e9);
   visit("optimizer", "grad_norm_max", optimizer.grad_norm_max, 1e-6, 1e9);
-  visit("schedule", "learning_rate", schedule.learning_rate, 0.0, 10.0);
-  visit("schedule", "warmup_epochs", schedule.warmup_epochs, 0, 1'000'000'000);
+}
+
+/// The one list of fields: reading, writing and checking all walk through it. `visit(section, key, field, low, high)`.
+template <class R, class Visit>
+void for_each_field(R& recipe, Visit visit) {
+  auto& [job, model, optimizer, schedule, data, target_batch, microbatch, seed, settings] = recipe;
+  visit("", "job", job, 1, 32);
+  const bool albert = job == kAlbert;  // now, when it has been read
+  if (albert) visit_albert(model, optimizer, visit);
+  if (albert) visit("schedule", "learning_rate", schedule.learning_rate, 0.0, 10.0);
+  if (albert) visit("schedule", "warmup_epochs", schedule.warmup_epochs, 0, 1'000'000'000);
   visit("schedule", "total_epochs", schedule.total_epochs, 1, 1'000'000'000);
-  visit("data", "sequence", data.sequence, 8, 8192);
-  visit("data", "held_out_one_in", data.held_out_one_in, 2, 1'000'000);
+  if (albert) visit("data", "sequence", data.sequence, 8, 8192);
+  if (albert) visit("data", "held_out_one_in", data.held_out_one_in, 2, 1'000'000);
   visit("data", "evaluate_every", data.evaluate_every, 1, 1'000'000'000);
   visit("", "target_batch", target_batch, 1, 100'000'000);
   visit("", "microbatch", microbatch, 1, 65'536);
@@ -74,7 +82,9 @@ constexpr std::string_view type_name() {
 Checked<Json> parse_strictly(std::string_view text) {
   std::vector<std::set<std::string>> seen;
   std::string twice;
-  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
+  bool too_deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+    too_deep = too_deep || depth > kDepthMax;
     if (event == Json::parse_event_t::object_start) seen.emplace_back();
     if (event == Json::parse_event_t::object_end) seen.pop_back();
     if (event == Json::parse_event_t::key && !seen.back().insert(value.get<std::string>()).second)
@@ -84,6 +94,7 @@ Checked<Json> parse_strictly(std::string_view text) {
   auto json = Json::parse(text, watch, false);
   if (json.is_discarded()) return Refusal{"the recipe is no JSON text"};
   if (!json.is_object()) return Refusal{"the recipe is no JSON object"};
+  if (too_deep) return Refusal{"the recipe is nested too deep"};
   if (!twice.empty()) return Refusal{fmt::format("{} is there twice", twice)};
   return Checked<Json>(boost::system::in_place_value, std::move(json));
 }
@@ -96,6 +107,34 @@ std::string first_unknown(const Json& json, const std::string& prefix = "") {
     if (const std::string inner = first_unknown(value, key + "."); !inner.empty()) return inner;
   }
   return {};
+}
+
+/// What a job of one's own has beside the fields that all have; sections that are empty now held nothing else.
+std::string settings_of(Json json) {
+  for (const char* section : {"schedule", "data"}) {
+    if (json.contains(section) && json.at(section).empty()) json.erase(section);
+  }
+  return json.empty() ? std::string() : json.dump();
+}
+
+/// `settings` as an object; a Refusal when it is none, or has a field that is the recipe's.
+Checked<Json> read_settings(const Recipe& recipe) {
+  if (recipe.settings.empty()) return Checked<Json>(boost::system::in_place_value, Json::object());
+  if (recipe.settings.size() > kRecipeTextMax) return Refusal{"settings are too long"};
+  auto parsed = parse_strictly(recipe.settings);
+  if (!parsed) return Refusal{"settings: " + parsed.error().why};
+  std::string twice;
+  for_each_field(recipe, [&](std::string_view section, const char* key, const auto&, auto, auto) {
+    const Json* object = &*parsed;
+    if (!section.empty()) {
+      const auto found = parsed->find(std::string(section));
+      if (found == parsed->end()) return;
+      object = &*found;
+    }
+    if (!object->is_object() || object->contains(key)) twice = path_of(section, key);
+  });
+  if (!twice.empty()) return Refusal{fmt::format("settings: {} is a field of every recipe", twice)};
+  return parsed;
 }
 
 }  // namespace
@@ -128,6 +167,12 @@ Checked<Recipe> check(Recipe recipe) {
     }
   });
   if (!problem.empty()) return Refusal{problem};
+  if (recipe.job != kAlbert) {
+    const auto settings = read_settings(recipe);
+    if (!settings) return settings.error();
+    return recipe;
+  }
+  if (!recipe.settings.empty()) return Refusal{"settings are for other jobs than albert"};
   const auto& model = recipe.model;
   if (model.hidden % model.heads != 0)
     return Refusal{fmt::format("model.hidden is {}, no multiple of model.heads, {}", model.hidden, model.heads)};
@@ -149,7 +194,8 @@ Checked<Recipe> check(Recipe recipe) {
 }
 
 std::string to_json(const Recipe& recipe) {
-  Json json;
+  const auto settings = read_settings(recipe);
+  Json json = recipe.job != kAlbert && settings ? *settings : Json();
   for_each_field(recipe, [&](std::string_view section, const char* key, const auto& field, auto, auto) {
     (section.empty() ? json : json[std::string(section)])[key] = field;
   });
@@ -184,6 +230,10 @@ Checked<Recipe> from_json(std::string_view text) {
       object->erase(found);
   });
   if (!problem.empty()) return Refusal{problem};
+  if (recipe.job != kAlbert) {
+    recipe.settings = settings_of(std::move(json));
+    return check(std::move(recipe));
+  }
   if (const std::string unknown = first_unknown(json); !unknown.empty())
     return Refusal{fmt::format("{} is no field of a recipe", unknown)};
   return check(std::move(recipe));

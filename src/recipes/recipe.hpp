@@ -50,8 +50,12 @@ struct DataSettings {
   bool operator==(const DataSettings&) const = default;
 };
 
+inline constexpr std::string_view kAlbert = "albert";
+
+/// Of another job than ALBERT `model`, `optimizer` and most of `schedule` and `data` mean nothing and are not written:
+/// it has `schedule.total_epochs`, `data.evaluate_every`, the last three, and `settings`.
 struct Recipe {
-  std::string job = "albert";  ///< the registry's name of what computes the gradients
+  std::string job = std::string(kAlbert);  ///< the registry's name of what computes the gradients
   ModelSizes model;
   LambSettings optimizer;
   Schedule schedule;
@@ -59,6 +63,8 @@ struct Recipe {
   std::uint64_t target_batch = 128;  ///< samples that make an epoch, of all peers together
   std::uint32_t microbatch = 16;     ///< samples computed at once: memory of a peer
   std::uint64_t seed = 1;  ///< of first parameters, order, masks; below 2^53, so that any JSON reader keeps it
+  /// All other fields, as a JSON object for the job to read; as `to_json` writes them. Empty for ALBERT.
+  std::string settings = {};
   bool operator==(const Recipe&) const = default;
 };
 
@@ -84,7 +90,8 @@ Checked<Recipe> check(Recipe recipe);
 /// The fields in a fixed order, so equal recipes give equal text.
 std::string to_json(const Recipe&);
 
-/// Strict: a key that is unknown, missing or there twice, a wrong type and a value that `check` refuses are errors.
+/// Strict: a key that is missing or there twice, a wrong type and a value that `check` refuses are errors, and so is a
+/// key that is unknown, unless the job is one that is not known here: then it goes to `settings`.
 Checked<Recipe> from_json(std::string_view text);
 
 }  // namespace collab::recipes

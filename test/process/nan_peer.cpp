@@ -11,7 +11,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <utility>
 
 namespace collab::jobs {
 namespace {
@@ -30,10 +29,6 @@ class FailingJob final : public optim::Job {
     return loss;
   }
   torch::nn::Module& module() override { return inner_->module(); }
-  void export_to(const std::filesystem::path& folder,
-                 const std::vector<std::pair<std::string, std::string>>& facts) override {
-    inner_->export_to(folder, facts);
-  }
 
  private:
   std::unique_ptr<optim::Job> inner_;

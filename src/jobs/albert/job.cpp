@@ -26,6 +26,7 @@ AlbertJob::AlbertJob(const recipes::Recipe& recipe, std::shared_ptr<const data::
 optim::Loss AlbertJob::gradients(std::span<const optim::Unit> units) {
   optim::Loss sum;
   sum.samples = units.size();
+  sum.mlm = 0;
   const auto windows = text_->windows(data::Part::train);
   while (!units.empty()) {
     const auto now = units.first(std::min<std::size_t>(units.size(), recipe_.microbatch));

@@ -24,8 +24,9 @@ class AlbertJob : public optim::Job {
   /// mlm_loss, mlm_accuracy, sop_loss, sop_accuracy of the held-out text, and unigram_loss to compare with. Empty when
   /// no text is held out.
   std::vector<optim::Score> evaluate() override;
-  void export_to(const std::filesystem::path& folder,
-                 const std::vector<std::pair<std::string, std::string>>& facts) override;
+  /// Writes the present parameters as a folder that other programs open, all of it or nothing. `facts`: what to note
+  /// beside them (epoch, run, root). Throws `Failure(machine)` when the disk refuses.
+  void export_to(const std::filesystem::path& folder, const std::vector<std::pair<std::string, std::string>>& facts);
 
   const AlbertModel& model() const noexcept { return model_; }
 

@@ -124,4 +124,49 @@ TEST_CASE("schedule: the rate rises to its full value, falls to nothing, and nev
   CHECK(Schedule{.learning_rate = 0.5, .warmup_epochs = 0, .total_epochs = 2}.at(0) == 0.5);
 }
 
+TEST_CASE("recipe: of a job that is not known here, all other fields go to its settings and come back") {
+  Recipe recipe;
+  recipe.job = "next-byte";
+  recipe.target_batch = 64;
+  recipe.schedule.total_epochs = 30;
+  recipe.settings = R"({"context":8,"schedule":{"learning_rate":0.1},"words":["a","b"]})";
+  const auto back = from_json(to_json(recipe));
+  REQUIRE(back.has_value());
+  CHECK(back->settings == recipe.settings);
+  CHECK(*back == recipe);
+  CHECK(to_json(*back) == to_json(recipe));
+  recipe.settings.clear();
+  CHECK(from_json(to_json(recipe)).value() == recipe);
+
+  auto json = demo_json();
+  json["job"] = "crystal-ball";
+  const auto unknown = from_json(json.dump());
+  REQUIRE(unknown.has_value());
+  CHECK(unknown->job == "crystal-ball");
+  CHECK(Json::parse(unknown->settings).at("model").at("heads") == 4);
+}
+
+TEST_CASE("recipe: settings that are no object, hide a common field or are nested without end are refused") {
+  Recipe recipe;
+  recipe.job = "next-byte";
+  const auto refused = [&](std::string settings) {
+    recipe.settings = std::move(settings);
+    const auto checked = check(recipe);
+    return checked ? "accepted" : checked.error().why;
+  };
+  CHECK(refused(R"({"job_name":1})") == "accepted");
+  CHECK(refused("[1]") == "settings: the recipe is no JSON object");
+  CHECK(refused(R"({"job":"albert"})") == "settings: job is a field of every recipe");
+  CHECK(refused(R"({"schedule":{"total_epochs":3}})") == "settings: schedule.total_epochs is a field of every recipe");
+  CHECK(refused(R"({"data":3})") == "settings: data.evaluate_every is a field of every recipe");
+  CHECK(refused(R"({"a":)" + std::string(20'000, '[') + std::string(20'000, ']') + "}") ==
+        "settings: the recipe is nested too deep");
+  auto json = demo_json();
+  json["job"] = "next-byte";
+  json["deep"] = Json::parse(std::string(100, '[') + std::string(100, ']'));
+  CHECK(refusal(json) == "the recipe is nested too deep");
+  recipe.job = "albert";
+  CHECK(refused("{}") == "settings are for other jobs than albert");
+}
+
 }  // namespace collab::recipes

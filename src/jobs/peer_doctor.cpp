@@ -191,9 +191,9 @@ std::optional<recipes::Recipe> Examination::read_recipe(const node::Manifest& ma
 
 void Examination::look_at_files(const std::optional<node::Manifest>& manifest) {
   if (manifest) {
-    const RunFiles files = files_in(home_);
-    say(doctor::check_run_file("tokenizer", files.tokenizer, manifest->tokenizer));
-    say(doctor::check_run_file("text", files.prepared, manifest->data));
+    const RunFiles files = files_in(home_, *manifest);
+    if (!files.tokenizer.empty()) say(doctor::check_run_file("tokenizer", files.tokenizer, manifest->tokenizer));
+    if (!files.prepared.empty()) say(doctor::check_run_file("text", files.prepared, manifest->data));
   }
   if (config_.has("data")) say(doctor::check_text_folder(config_.text("data")));
 }

@@ -288,7 +288,7 @@ void Session::describe() {
     peer.down_bytes_per_s = static_cast<double>(peer.bytes_down) / seconds;
     if (rank == participant_.self()) continue;
     const bool linked = contains(shape_->members.linked(participant_.self()), rank);
-    if (peer.fault != SegmentReducer::Fault::none) {
+    if (peer.fault != Fault::none) {
       peer.left_out = LeftOut::refused;
     } else if (peer.counted >= 1 - 1e-9) {
       continue;  // whatever was thought of it

@@ -224,7 +224,7 @@ void Participant::describe(RoundReport& report) const {
       const SegmentReducer* reducer = round_.reducer(index);
       if (reducer == nullptr) continue;
       peer.weight = std::max(peer.weight, reducer->weight(static_cast<Rank>(rank)));
-      if (peer.fault == SegmentReducer::Fault::none) peer.fault = reducer->fault(static_cast<Rank>(rank));
+      if (peer.fault == Fault::none) peer.fault = reducer->fault(static_cast<Rank>(rank));
     }
   }
   if (state() != Commit::State::committed) return;

@@ -29,7 +29,6 @@ class SegmentReducer {
     EncodeOptions result;                   ///< how averages are encoded
     std::vector<std::uint64_t> weight_max;  ///< by rank
   };
-  using Fault = averaging::Fault;
 
   /// `shape`, `rule` and what `own` refers to outlive it.
   SegmentReducer(const Shape& shape, const Rule& rule, Plan plan, Contribution own);

@@ -13,13 +13,12 @@ namespace collab::test {
 namespace {
 
 using namespace std::chrono_literals;
+using averaging::Fault;
 using averaging::LeftOut;
 using averaging::RoundReport;
-using averaging::SegmentReducer;
 using averaging::wire::Header;
 using averaging::wire::Part;
 using matchmaking::Role;
-using Fault = SegmentReducer::Fault;
 
 bool all_committed(const Rounds& rounds) {
   for (std::size_t rank = 0; rank < rounds.size(); ++rank)

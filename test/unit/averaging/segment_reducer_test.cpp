@@ -166,7 +166,6 @@ TEST_CASE("reducer: a chunk leaves as soon as all its parts are here, or their s
 }
 
 TEST_CASE("reducer: what is wrong with a part leaves out its sender, and says why") {
-  using Fault = SegmentReducer::Fault;
   Bench bench(shape_of(4));
   CHECK(bench.send(1, 0, 101).error() == Errc::bad_request);
   CHECK(bench.reducer->fault(1) == Fault::weight_refused);

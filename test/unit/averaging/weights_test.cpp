@@ -118,7 +118,7 @@ TEST_CASE("reducer: in the first round everybody brings one number") {
   const Frame frame = frame::encode(wire::Header(sent), std::as_bytes(std::span(values)));
   SegmentReducer reducer(*shape, weighted_mean(), plan(), own);
   CHECK(reducer.add(1, sent, frame, frame::decode<wire::Header>(*frame)->payload).error() == Errc::bad_request);
-  CHECK(reducer.fault(1) == SegmentReducer::Fault::malformed);
+  CHECK(reducer.fault(1) == Fault::malformed);
 }
 
 TEST_CASE("reducer: no run is heavier than its sender can honestly be") {
@@ -131,7 +131,7 @@ TEST_CASE("reducer: no run is heavier than its sender can honestly be") {
   const Frame frame = frame::encode(wire::Header(sent), std::as_bytes(std::span(values)));
   SegmentReducer reducer(*shape, weighted_mean(), plan(), own);
   CHECK(!reducer.add(1, sent, frame, frame::decode<wire::Header>(*frame)->payload));
-  CHECK(reducer.fault(1) == SegmentReducer::Fault::weight_refused);
+  CHECK(reducer.fault(1) == Fault::weight_refused);
 }
 
 }  // namespace collab::averaging

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 namespace collab::key_file {
@@ -24,6 +26,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kVersion = "collab-ed25519-v1 ";
 constexpr std::size_t kSeedLetters = 52;
 constexpr std::size_t kLineBytes = kVersion.size() + kSeedLetters + 1;
+constexpr int kLockRetries = 3;
+constexpr std::chrono::milliseconds kLockPause(20);
 
 [[noreturn]] void fail(const std::string& what, const std::string& remedy) {
   throw Failure(ExitCode::machine, what, remedy);
@@ -49,11 +53,16 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail_errno("cannot make the folder", folder);
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) fail_errno("cannot read the folder", folder);
-  const bool others_write = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0;
-  if (others_write)
-    fail("others may write to " + folder.string() + ", where this peer's key is kept", "chmod 700 " + folder.string());
+  if (const auto problem = folder_problem(folder)) throw *problem;
+}
+
+/// Whether the lock was to be had. A reader of it is gone after a moment, another peer is not.
+bool try_lock(int descriptor) {
+  for (int tries = 0;; ++tries) {
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK || tries == kLockRetries) return false;
+    std::this_thread::sleep_for(kLockPause);  // would change errno, so not after the last try
+  }
 }
 
 void write_all(int descriptor, std::string_view text, const fs::path& path) {
@@ -93,12 +102,21 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
+std::optional<Failure> folder_problem(const fs::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return std::nullopt;
+  const bool others_write = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0;
+  if (!others_write) return std::nullopt;
+  return Failure(ExitCode::machine, "others may write to " + folder.string() + ", where this peer's key is kept",
+                 "chmod 700 " + folder.string());
+}
+
 Descriptor lock(const fs::path& file) {
   make_folder(folder_of(file));
   const fs::path path = beside(file, ".lock");
   Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (descriptor.number() < 0) fail_errno("cannot open", path);
-  if (::flock(descriptor.number(), LOCK_EX | LOCK_NB) != 0) {
+  if (!try_lock(descriptor.number())) {
     if (errno != EWOULDBLOCK) fail_errno("cannot lock", path);
     fail("the key " + file.string() + " is in use by " + named_in(descriptor.number(), path),
          "give --home with another folder, or stop that process");

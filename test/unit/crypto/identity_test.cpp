@@ -3,12 +3,16 @@
 #include "base/text.hpp"
 #include "crypto/key_file.hpp"
 
+#include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 #include <utility>
 
@@ -166,6 +170,37 @@ TEST_CASE("identity: who holds a key can be asked without making anything") {
   }
   CHECK_FALSE(key_file::holder(file));
   const Identity again = Identity::load_or_create(file);  // asking left no lock behind
+}
+
+TEST_CASE("identity: a peer that starts while its key is only asked about starts all the same") {
+  const Folder folder;
+  const fs::path file = folder.path / "identity";
+  const PeerId id = Identity::load_or_create(file).id();
+  static int asker = -1;
+  asker = ::open((folder.path / "identity.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::flock(asker, LOCK_SH | LOCK_NB) == 0);
+  // the one who asks is done after 10 ms: in the midst of the first pause
+  std::signal(SIGALRM, [](int) { ::close(asker); });
+  itimerval soon{};
+  soon.it_value.tv_usec = 10'000;
+  REQUIRE(::setitimer(ITIMER_REAL, &soon, nullptr) == 0);
+  const Identity started = Identity::load_or_create(file);
+  CHECK(started.id() == id);
+  std::signal(SIGALRM, SIG_DFL);
+}
+
+TEST_CASE("identity: a folder that others may write to keeps no key, and says how it would") {
+  const Folder folder;
+  CHECK_FALSE(key_file::folder_problem(folder.path / "none"));
+  CHECK_FALSE(key_file::folder_problem(folder.path));
+  REQUIRE(::chmod(folder.path.c_str(), 0770) == 0);
+  const auto problem = key_file::folder_problem(folder.path);
+  REQUIRE(problem);
+  CHECK(problem->code() == ExitCode::machine);
+  CHECK(problem->remedy() == "chmod 700 " + folder.path.string());
+  CHECK_THROWS_WITH_AS(Identity::load_or_create(folder.path / "identity"), problem->what(), Failure);
+  REQUIRE(::chmod(folder.path.c_str(), 01777) == 0);  // as /tmp: others cannot replace what is ours
+  CHECK_FALSE(key_file::folder_problem(folder.path));
 }
 
 }  // namespace collab

@@ -10,6 +10,7 @@ namespace collab::doctor {
 namespace {
 
 constexpr const char* kName = "port";
+constexpr const char* kPerhapsOurs = "perhaps by the peer that runs here";
 
 /// With the port that the system chose.
 Result<net::Address> try_port(net::Network& network, const net::Address& at) {
@@ -45,6 +46,17 @@ std::string why(const boost::system::error_code& error) {
   return "is no address of this machine";
 }
 
+/// A port that was wanted and cannot be had, with what a start would end with.
+Finding cannot_have(net::Network& network, const std::string& measured, const net::Address& wanted,
+                    const boost::system::error_code& error) {
+  if (error != Errc::busy && error != Errc::denied)
+    return fail(kName, measured, "an address that it has, or [::]:PORT for all", ExitCode::usage);
+  const auto open = free_port(network, wanted.host);
+  const std::string remedy =
+      open ? fmt::format("--listen {}, which is free", net::to_string(*open)) : "another --listen";
+  return fail(kName, measured, remedy, ExitCode::machine);
+}
+
 PortCheck check_wanted(net::Network& network, const net::Address& wanted, bool peer_here) {
   PortCheck check;
   const auto open = try_port(network, wanted);
@@ -55,14 +67,10 @@ PortCheck check_wanted(net::Network& network, const net::Address& wanted, bool p
   }
   const std::string measured = fmt::format("{} {}", net::to_string(wanted), why(open.error()));
   if (peer_here && open.error() == Errc::busy) {
-    check.finding = warn(kName, measured + ", perhaps by the peer that runs here", "stop that one first");
-    return check;
+    check.finding = warn(kName, fmt::format("{}, {}", measured, kPerhapsOurs), "stop that one first");
+  } else {
+    check.finding = cannot_have(network, measured, wanted, open.error());
   }
-  check.open = free_port(network, wanted.host);
-  const std::string remedy =
-      check.open ? fmt::format("--listen {}, which is free", net::to_string(*check.open)) : "another --listen";
-  check.finding = fail(kName, measured, remedy, ExitCode::machine);
-  check.open.reset();  // what others may dial is the port that was wanted
   return check;
 }
 
@@ -82,6 +90,9 @@ PortCheck check_port(net::Network& network, const PortWish& wish) {
         fail(kName, "no port can be listened at", "allow listening, or --client to dial only", ExitCode::machine);
   } else if (check.open->port == first.port) {
     check.finding = ok(kName, fmt::format("{} is free", first.port));
+  } else if (wish.peer_here) {
+    check.open.reset();  // a port that nobody has opened in the firewall says nothing of the one in use
+    check.finding = ok(kName, fmt::format("{} is taken, {}", first.port, kPerhapsOurs));
   } else {
     check.finding = ok(kName, fmt::format("{} is taken, {} is free", first.port, check.open->port));
   }

@@ -16,10 +16,11 @@ struct PortWish {
 
 struct PortCheck {
   Finding finding;
-  std::optional<net::Address> open;  ///< where one can listen now
+  std::optional<net::Address> open;  ///< where a peer would listen if it started now; none: nowhere, or not to be known
 };
 
-/// Opens each port that it tries, and closes it at once.
+/// Opens each port that it tries, and closes it at once. Fails as a start would: a port that is taken or not allowed is
+/// a matter of this machine, an address of another one is wrong usage.
 PortCheck check_port(net::Network& network, const PortWish& wish);
 
 }  // namespace collab::doctor

@@ -66,6 +66,16 @@ TEST_CASE("doctor: a port that was asked for and is taken fails, and names one t
   CHECK(own.finding.result == Grade::warn);
 }
 
+TEST_CASE("doctor: while this home's peer runs, the usual port is its own, and no other is looked at from outside") {
+  World world;
+  CHECK(world.check(std::nullopt, true).finding.measured == "4600 is free");  // that peer listens elsewhere
+  world.take("::", 4600);
+  const PortCheck own = world.check(std::nullopt, true);
+  CHECK(own.finding.result == Grade::ok);
+  CHECK(own.finding.measured == "4600 is taken, perhaps by the peer that runs here");
+  CHECK_FALSE(own.open);
+}
+
 /// Nothing can be listened at here.
 struct ClosedNetwork final : net::Network {
   explicit ClosedNetwork(Errc because) : why(because) {}
@@ -81,9 +91,13 @@ TEST_CASE("doctor: what cannot be listened at says why, and a client needs nothi
   const PortCheck elsewhere = check_port(foreign, wish);
   CHECK(elsewhere.finding.result == Grade::fail);
   CHECK(elsewhere.finding.measured == "10.0.0.77:443 is no address of this machine");
-  CHECK(elsewhere.finding.remedy == "another --listen");
+  CHECK(elsewhere.finding.code == ExitCode::usage);
+  CHECK(elsewhere.finding.remedy == "an address that it has, or [::]:PORT for all");
   ClosedNetwork strict(Errc::denied);
-  CHECK(check_port(strict, wish).finding.measured == "10.0.0.77:443 is not allowed to this user");
+  const PortCheck forbidden = check_port(strict, wish);
+  CHECK(forbidden.finding.measured == "10.0.0.77:443 is not allowed to this user");
+  CHECK(forbidden.finding.code == ExitCode::machine);
+  CHECK(forbidden.finding.remedy == "another --listen");
   wish.wanted.reset();
   const PortCheck none = check_port(strict, wish);
   CHECK(none.finding.code == ExitCode::machine);

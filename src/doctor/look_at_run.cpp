@@ -103,6 +103,12 @@ Task<> look_at_place(Visit& visit, std::size_t index) {
   visit.found[index] = std::move(round.found);
 }
 
+/// Not a name that the name service does not know.
+bool has_address(const Visit& visit, std::size_t index) {
+  const auto host = visit.look.hosts.find(visit.places[index].at.address.host);
+  return host == visit.look.hosts.end() || !host->second.empty();
+}
+
 Task<> look_everywhere(Visit& visit) {
   std::vector<node::Place> places = co_await visit.peer.places();
   visit.places = cut(std::move(places), visit.options);
@@ -113,8 +119,16 @@ Task<> look_everywhere(Visit& visit) {
       visit.look.hosts[place.at.address.host].clear();
   }
   const auto body = [&visit](TaskGroup& tasks) -> Task<> {
+    // names first: one resolver answers them all, and a slow one would take the time of the dials
     for (const auto& [host, nothing] : visit.look.hosts) tasks.spawn("doctor.look_up", look_up(visit, host));
-    for (std::size_t i = 0; i < visit.places.size(); ++i) tasks.spawn("doctor.place", look_at_place(visit, i));
+    co_await tasks.join();
+    for (std::size_t i = 0; i < visit.places.size(); ++i) {
+      if (has_address(visit, i)) {
+        tasks.spawn("doctor.place", look_at_place(visit, i));
+      } else {
+        visit.look.attempts[i].place = visit.places[i];  // refused: there is no such host
+      }
+    }
     co_await tasks.join();
   };
   auto scope = task_scope(rethrow, body);
@@ -135,6 +149,10 @@ void compare_clocks(Visit& visit) {
 }
 
 Task<> ask_for_dial_backs(Visit& visit) {
+  Reach reach;
+  reach.port = visit.port;
+  visit.look.reach = reach;
+  if (!nat::may_knock_at(visit.port)) co_return;
   Clock& clock = visit.needs.clock;
   net::PeerEndpoint& endpoint = *visit.endpoint;
   const auto connected = [&endpoint] { return endpoint.connected(); };
@@ -150,7 +168,6 @@ Task<> ask_for_dial_backs(Visit& visit) {
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
-  Reach reach;
   reach.state = reachability.state();
   reach.servers = std::min(endpoint.connected().size(), options.servers_max);
   reach.addresses = reachability.addresses();

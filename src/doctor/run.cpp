@@ -1,6 +1,7 @@
 #include "doctor/run.hpp"
 
 #include "base/text.hpp"
+#include "nat/dial_back.hpp"
 #include "net/wire.hpp"
 
 #include <fmt/format.h>
@@ -51,7 +52,10 @@ Finding judge_place(const Attempt& attempt, const RunLook& look, const JudgeOpti
   if (answered)
     return ok(what, fmt::format("{} after {:.0f} ms", words_of(attempt), 1000 * to_seconds(attempt.waited)));
   const Failure failure = node::to_failure(look.run_id, {attempt});
-  std::string measured = words_of(attempt);
+  const auto host = look.hosts.find(attempt.place.at.address.host);
+  const bool nameless = host != look.hosts.end() && host->second.empty();
+  std::string measured = nameless ? fmt::format("not dialled: its name has no address ({})", name(attempt.place.source))
+                                  : words_of(attempt);
   const bool refused = attempt.finding == Seen::not_admitted;
   const bool in_doubt = refused && options.key == JudgeOptions::Key::in_use;
   if (in_doubt) measured += "; asked with a passing key, as this peer's own is in use";
@@ -95,7 +99,7 @@ std::optional<Finding> judge_protocol(const RunLook& look) {
   if (look.found)
     return ok("protocol",
               fmt::format("{}; the run asks for {} or later", net::kProtocolVersion, look.found->manifest.version_min));
-  const auto other = [](const Attempt& attempt) { return attempt.finding == Seen::version; };
+  const auto other = [](const Attempt& attempt) { return attempt.finding == Seen::version && node::is_final(attempt); };
   const auto found = std::find_if(look.attempts.begin(), look.attempts.end(), other);
   if (found == look.attempts.end()) return std::nullopt;
   return fail("protocol", fmt::format("{}; {}", net::kProtocolVersion, words_of(*found)), "update the older program",
@@ -113,7 +117,7 @@ std::optional<Finding> judge_clock(const RunLook& look) {
     if (std::abs(skew) > kSkewWarnMs) return warn("clock", measured, remedy);
     return ok("clock", measured);
   }
-  const auto refused = [](const Attempt& attempt) { return attempt.finding == Seen::clock; };
+  const auto refused = [](const Attempt& attempt) { return attempt.finding == Seen::clock && node::is_final(attempt); };
   const auto found = std::find_if(look.attempts.begin(), look.attempts.end(), refused);
   if (found == look.attempts.end()) return std::nullopt;
   return fail("clock", words_of(*found), remedy, ExitCode::machine);
@@ -122,6 +126,9 @@ std::optional<Finding> judge_clock(const RunLook& look) {
 std::optional<Finding> judge_reach(const RunLook& look) {
   if (!look.reach) return std::nullopt;
   const Reach& reach = *look.reach;
+  if (!nat::may_knock_at(reach.port))
+    return warn("dial-back", fmt::format("nobody knows: peers do not knock at port {} to find out", reach.port),
+                "--listen with port 443, or one from 1024 on");
   const std::string asked = fmt::format("{} peer{} asked", reach.servers, reach.servers == 1 ? "" : "s");
   if (reach.state == nat::State::open && !reach.addresses.empty())
     return ok("dial-back", fmt::format("others dial {}; {}", net::to_string(reach.addresses.front()), asked));

@@ -31,6 +31,7 @@ struct LookOptions {
 
 /// Whether others could dial this machine.
 struct Reach {
+  std::uint16_t port = 0;  ///< where they would dial; nobody is asked unless `nat::may_knock_at` it
   nat::State state = nat::State::unknown;
   std::size_t servers = 0;              ///< who could be asked
   std::vector<net::Address> addresses;  ///< where they dialled us
@@ -46,8 +47,8 @@ struct RunLook {
   std::optional<Reach> reach;
 };
 
-/// At most about 20 s: places side by side, then dial-backs. `node`: not joined; nothing in its home is changed.
-/// Throws `Failure(usage)` when the peer's token is none.
+/// At most about 25 s: names, the places that have an address side by side, then dial-backs. `node`: not joined;
+/// nothing in its home is changed. Throws `Failure(usage)` when the peer's token is none.
 Task<RunLook> look_at_run(const node::Node& node, LookOptions options);
 
 struct JudgeOptions {

@@ -40,9 +40,11 @@ struct Report {
 /// A machine that is looked from: host "patient", identity 9, whose calendar may be wrong.
 struct Patient {
   Patient(SimRun& run, node::NodeOptions what)
-      : host(run.network.add_host("patient")), clock(host.clock()), executor(run.world.executor()) {
-    const node::NodeNeeds needs{executor, executor, clock, host, Random(9), log, metrics};
-    peer.emplace(needs, identity(9), std::move(what));
+      : host(run.network.add_host("patient")),
+        clock(host.clock()),
+        executor(run.world.executor()),
+        wishes(std::move(what)) {
+    reach_through(host);
     options.listen.emplace();
     options.listen->host = "::";
     options.listen->port = 4600;
@@ -52,13 +54,18 @@ struct Patient {
     };
   }
 
+  void reach_through(net::Network& network) {
+    const node::NodeNeeds needs{executor, executor, clock, network, Random(9), log, metrics};
+    peer.emplace(needs, identity(9), wishes);
+  }
+
   Task<Report> examine() {
     const TimePoint start = clock.now();
     Report report;
     report.look = co_await look_at_run(*peer, options);
     report.took = clock.now() - start;
     report.findings = judge(report.look, judging);
-    CHECK(report.took < 22s);
+    CHECK(report.took < 25s);
     for (const Finding& finding : report.findings) {
       CHECK(finding.remedy.empty() == (finding.result == Grade::ok));
       CHECK((finding.code == ExitCode::done) == (finding.result != Grade::fail));
@@ -69,6 +76,7 @@ struct Patient {
   sim::Host& host;
   test::CalendarClock clock;
   asio::any_io_executor executor;
+  node::NodeOptions wishes;
   Log log;
   Metrics metrics;
   std::optional<node::Node> peer;
@@ -129,6 +137,7 @@ TEST_CASE("sim doctor: a place that refuses, one that is silent and a name that 
   CHECK(report.at("bootstrap coordinator:4600").measured.starts_with("coordinator:4600 silent for 5 s"));
   CHECK(report.at("names").measured.starts_with("no address for nowhere; coordinator is "));
   CHECK(report.at("names").code == ExitCode::unreachable);
+  CHECK(report.at("bootstrap nowhere:4600").measured == "not dialled: its name has no address (given)");
   CHECK(report.at("run").measured.find("none of 3 places above led to it") != std::string::npos);
   CHECK(exit_code(report.findings) == ExitCode::unreachable);
   CHECK(report.find("clock") == nullptr);
@@ -148,6 +157,80 @@ TEST_CASE("sim doctor: one place that leads to the run is enough; the others are
   CHECK(report.at("run").result == Grade::ok);
   CHECK(worst(report.findings) == Grade::warn);
   CHECK(exit_code(report.findings) == ExitCode::done);
+}
+
+TEST_CASE("sim doctor: a name that nobody knows takes its time, and no time of the place that leads to the run") {
+  SimRun run;
+  node::NodeOptions what = run.options("nowhere:4600");
+  what.bootstrap.push_back(node::parse_peer_address("coordinator:4600"));
+  const Report report = examine(run, what, [](Patient& patient) {
+    patient.options.look_up = [&patient](std::string name,
+                                         TimePoint deadline) -> Task<Result<std::vector<std::string>>> {
+      if (name == "coordinator") co_return std::vector<std::string>(1, "10.9.0.1");
+      co_await patient.clock.sleep_until(deadline);
+      co_return Errc::late;
+    };
+  });
+  CHECK(report.at("names").result == Grade::warn);
+  CHECK(report.at("names").measured == "no address for nowhere; coordinator is 10.9.0.1");
+  CHECK(report.at("names").remedy.find("name server") != std::string::npos);
+  CHECK(report.at("bootstrap nowhere:4600").result == Grade::warn);
+  CHECK(report.at("bootstrap coordinator:4600").result == Grade::ok);
+  CHECK(report.took >= 5s);
+  CHECK(report.took < 8s);
+}
+
+/// Listens, but never takes a connection: as behind a firewall that drops them.
+class DeafNetwork final : public net::Network {
+ public:
+  DeafNetwork(net::Network& inner, Clock& clock) : inner_(inner), clock_(clock) {}
+  Task<Result<std::unique_ptr<net::ByteStream>>> dial(net::Address to, TimePoint deadline) override {
+    return inner_.dial(std::move(to), deadline);
+  }
+  Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override {
+    auto listener = inner_.listen(at);
+    if (!listener) return listener.error();
+    return std::make_unique<Deaf>(std::move(*listener), clock_);
+  }
+
+ private:
+  struct Deaf final : net::Listener {
+    Deaf(std::unique_ptr<net::Listener> inner, Clock& time) : listener(std::move(inner)), clock(time) {}
+    Task<Result<std::unique_ptr<net::ByteStream>>> accept() override {
+      co_await clock.sleep_until(TimePoint::max());
+      co_return Errc::gone;
+    }
+    net::Address local() const override { return listener->local(); }
+    void close() override { listener->close(); }
+    std::unique_ptr<net::Listener> listener;
+    Clock& clock;
+  };
+  net::Network& inner_;
+  Clock& clock_;
+};
+
+TEST_CASE("sim doctor: a machine that nobody can dial is told so, with what helps") {
+  SimRun run;
+  std::optional<DeafNetwork> deaf;
+  const Report report = examine(run, run.options(), [&](Patient& patient) {
+    deaf.emplace(patient.host, patient.clock);
+    patient.reach_through(*deaf);
+  });
+  const Finding& reach = report.at("dial-back");
+  CHECK(reach.result == Grade::warn);
+  CHECK(reach.measured == "nobody can dial this machine; 1 peer asked. It takes part as a client");
+  CHECK(reach.remedy.find("forward it at the router") != std::string::npos);
+  CHECK(exit_code(report.findings) == ExitCode::done);
+}
+
+TEST_CASE("sim doctor: a port that peers do not knock at stays unknown, and at once") {
+  SimRun run;
+  const Report report = examine(run, run.options(), [](Patient& patient) { patient.options.listen->port = 80; });
+  const Finding& reach = report.at("dial-back");
+  CHECK(reach.result == Grade::warn);
+  CHECK(reach.measured == "nobody knows: peers do not knock at port 80 to find out");
+  CHECK(reach.remedy.find("443") != std::string::npos);
+  CHECK(report.took < 2s);
 }
 
 TEST_CASE("sim doctor: another run is named; without a run of our own it is as good as any") {

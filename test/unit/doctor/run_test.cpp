@@ -43,6 +43,7 @@ Finding finding_of(const RunLook& look, const std::string& name) {
 Finding reach_of(nat::State state, std::size_t servers) {
   RunLook look = found_look();
   look.reach.emplace();
+  look.reach->port = 4600;
   look.reach->state = state;
   look.reach->servers = servers;
   if (state == nat::State::open) look.reach->addresses.push_back(node::parse_peer_address("1.2.3.4:4600").address);
@@ -83,6 +84,20 @@ TEST_CASE("doctor: who was not named is not judged: contacts are counted, this m
   look.attempts.push_back(attempt("1.1.1.2:1", node::Finding::silent, node::Source::contact));
   CHECK(finding_of(look, "contacts").measured == "1 of 2 members of earlier times answered");
   CHECK(worst(judge(look, JudgeOptions())) == Grade::ok);
+}
+
+TEST_CASE("doctor: who was not named does not decide about version and clock either") {
+  for (const auto& [seen, name] : {std::pair(node::Finding::version, "protocol"), {node::Finding::clock, "clock"}}) {
+    for (const node::Source source : {node::Source::loopback, node::Source::lan, node::Source::contact}) {
+      RunLook look;
+      look.run_id = "demo";
+      look.attempts.push_back(attempt("h:1", node::Finding::refused));
+      look.attempts.push_back(attempt("1.1.1.1:1", seen, source, "words of the other side"));
+      CHECK(exit_code(judge(look, JudgeOptions())) == ExitCode::unreachable);
+      look.attempts.back().place.source = node::Source::given;
+      CHECK(finding_of(look, name).result == Grade::fail);
+    }
+  }
 }
 
 TEST_CASE("doctor: what a stranger says is cut and cannot move the cursor") {

@@ -1,5 +1,7 @@
 #include "doctor/finding.hpp"
 
+#include "base/text.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +11,8 @@
 
 namespace collab::doctor {
 namespace {
+
+constexpr std::size_t kStrangersBytesMax = 200;
 
 /// In the order in which a start meets them.
 constexpr std::array kOrder = {ExitCode::bug,          ExitCode::usage,       ExitCode::machine, ExitCode::not_admitted,
@@ -37,6 +41,10 @@ Finding fail(std::string name, const Failure& failure) {
   return fail(std::move(name), failure.what(), failure.remedy(), failure.code());
 }
 
+std::string words_of_stranger(std::string_view text) {
+  return printable(std::string(text.substr(0, kStrangersBytesMax)));
+}
+
 Grade worst(std::span<const Finding> findings) noexcept {
   Grade grade = Grade::ok;
   for (const Finding& finding : findings) grade = std::max(grade, finding.result);
@@ -54,7 +62,7 @@ std::string line(const Finding& finding) {
   const std::string remedy =
       finding.remedy.empty() ? ""
                              : fmt::format("{} Try: {}", finding.measured.ends_with('?') ? "" : ".", finding.remedy);
-  return fmt::format("{:<4}  {:<12}  {}{}", name(finding.result), finding.name, finding.measured, remedy);
+  return fmt::format("{:<4}  {:<26}  {}{}", name(finding.result), finding.name, finding.measured, remedy);
 }
 
 std::string to_json(std::span<const Finding> findings) {

@@ -32,13 +32,16 @@ Finding fail(std::string name, std::string measured, std::string remedy, ExitCod
 /// What stopped a check would stop a peer as well.
 Finding fail(std::string name, const Failure& failure);
 
+/// What somebody else says, cut and fit for a terminal.
+std::string words_of_stranger(std::string_view text);
+
 /// The worst grade; `ok` of none.
 Grade worst(std::span<const Finding> findings) noexcept;
 /// `done` unless something failed; else what a start would end with first: wrong usage, this machine, not admitted,
 /// incompatible, unreachable, data.
 ExitCode exit_code(std::span<const Finding> findings) noexcept;
 
-/// "warn  clock                 6.1 s behind the others. Try: set the clock", without a newline.
+/// "warn  clock                       6.1 s behind the others. Try: set the clock", without a newline.
 std::string line(const Finding& finding);
 
 /// Of the object below; fields are added, never changed.

@@ -12,8 +12,8 @@ namespace collab::doctor {
 
 struct KeyCheck {
   Finding finding;
-  bool made = false;                  ///< there is one, and it can be used
-  std::optional<Identity> identity;   ///< the same, read, not locked; none: there is none, or it cannot be used
+  bool made = false;                  ///< there is one, whether it can be used or not
+  std::optional<Identity> identity;   ///< read, not locked; none: there is none, or it cannot be used
   std::optional<std::string> holder;  ///< "pid 4711": who has it now
 };
 

@@ -105,6 +105,7 @@ Machine measure_machine(const fs::path& home) {
 }
 
 Needs needs_of(const recipes::Recipe& recipe, std::uint64_t kept) {
+  if (recipe.job != recipes::kAlbert) return Needs();
   const std::uint64_t parameters = recipes::parameter_values(recipe) * kValueBytes;
   const std::uint64_t checkpoint = 3 * parameters;  // with two moments
   Needs needs;

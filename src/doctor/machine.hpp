@@ -33,7 +33,8 @@ struct Needs {
   std::uint64_t memory_enough = std::uint64_t(1) << 30U;
 };
 /// `kept`: checkpoints. Disk: one checkpoint at least; enough are those kept, the best one, the one being written, and
-/// logs. Memory: parameters, gradient and two moments at least; enough are ten copies and one microbatch.
+/// logs. Memory: parameters, gradient and two moments at least; enough are ten copies and one microbatch. Of another
+/// job than ALBERT nothing is known: what any run takes.
 Needs needs_of(const recipes::Recipe& recipe, std::uint64_t kept);
 
 inline constexpr std::uint64_t kFilesLeast = 128;   ///< a full group's connections, libraries and files

@@ -1,6 +1,5 @@
 #include "doctor/run.hpp"
 
-#include "base/text.hpp"
 #include "nat/dial_back.hpp"
 #include "net/wire.hpp"
 
@@ -16,8 +15,6 @@ namespace {
 
 using node::Attempt;
 using Seen = node::Finding;
-
-constexpr std::size_t kTextBytesMax = 200;
 
 bool is_named(const Attempt& attempt) {
   const node::Source source = attempt.place.source;
@@ -41,8 +38,7 @@ std::optional<Finding> judge_names(const RunLook& look) {
 
 std::string words_of(const Attempt& attempt) {
   const bool nobody = attempt.finding == Seen::refused || attempt.finding == Seen::silent;
-  const std::string said =
-      nobody || attempt.text.empty() ? "" : ": " + printable(attempt.text.substr(0, kTextBytesMax));
+  const std::string said = nobody || attempt.text.empty() ? "" : ": " + words_of_stranger(attempt.text);
   return fmt::format("{}{} ({})", node::outcome(attempt), said, name(attempt.place.source));
 }
 
@@ -57,8 +53,8 @@ Finding judge_place(const Attempt& attempt, const RunLook& look, const JudgeOpti
   std::string measured = nameless ? fmt::format("not dialled: its name has no address ({})", name(attempt.place.source))
                                   : words_of(attempt);
   const bool refused = attempt.finding == Seen::not_admitted;
-  const bool in_doubt = refused && options.key == JudgeOptions::Key::in_use;
-  if (in_doubt) measured += "; asked with a passing key, as this peer's own is in use";
+  const bool in_doubt = refused && options.key == JudgeOptions::Key::unusable;
+  if (in_doubt) measured += "; asked with a passing key, as this peer's own cannot be used now";
   if (refused && options.key == JudgeOptions::Key::none_yet) measured += "; asked as a stranger, as any new peer is";
   if (look.found || in_doubt) return warn(what, measured, failure.remedy());
   return fail(what, measured, failure.remedy(), failure.code());

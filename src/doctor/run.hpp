@@ -54,8 +54,8 @@ Task<RunLook> look_at_run(const node::Node& node, LookOptions options);
 struct JudgeOptions {
   bool named = true;  ///< the run; else whoever answers is all right, whatever run it is of
   /// Whose key was shown, when it was not the peer's own. None was made yet: a run that refuses strangers will refuse
-  /// it too. In use elsewhere: being refused says nothing.
-  enum class Key : std::uint8_t { own, none_yet, in_use } key = Key::own;
+  /// it too. Unusable, as it is in use elsewhere or damaged: being refused says nothing.
+  enum class Key : std::uint8_t { own, none_yet, unusable } key = Key::own;
 };
 
 inline constexpr std::int64_t kSkewWarnMs = 5'000;

@@ -4,6 +4,7 @@
 #include "doctor/key.hpp"
 #include "doctor/machine.hpp"
 #include "doctor/port.hpp"
+#include "doctor/recipe.hpp"
 #include "doctor/run.hpp"
 #include "jobs/peer_files.hpp"
 #include "jobs/peer_run.hpp"
@@ -65,7 +66,7 @@ class Examination {
   void judge_run(const doctor::RunLook& look);
   std::optional<node::Manifest> stored_manifest();
   std::optional<recipes::Recipe> read_recipe(const node::Manifest& manifest);
-  void look_at_files(const std::optional<node::Manifest>& manifest);
+  void look_at_files(const std::optional<node::Manifest>& manifest, const std::optional<recipes::Recipe>& recipe);
 
   const Registry& jobs_;
   const node::Config& config_;
@@ -162,7 +163,7 @@ void Examination::judge_run(const doctor::RunLook& look) {
   doctor::JudgeOptions how;
   how.named = named_;
   using Key = doctor::JudgeOptions::Key;
-  how.key = key_.holder ? Key::in_use : key_.made ? Key::own : Key::none_yet;
+  how.key = !key_.made ? Key::none_yet : key_.identity && !key_.holder ? Key::own : Key::unusable;
   for (Finding& finding : doctor::judge(look, how)) say(std::move(finding));
 }
 
@@ -173,29 +174,32 @@ std::optional<node::Manifest> Examination::stored_manifest() {
 }
 
 std::optional<recipes::Recipe> Examination::read_recipe(const node::Manifest& manifest) {
-  auto recipe = recipes::from_json(manifest.recipe);
-  if (!recipe) {
-    say(doctor::fail("recipe", fmt::format("it cannot be read: {}", recipe.error().why), "a newer version of collab",
-                     ExitCode::incompatible));
-    return std::nullopt;
-  }
-  if (config_.has("microbatch")) recipe->microbatch = static_cast<std::uint32_t>(config_.number("microbatch"));
-  if (jobs_.knows(recipe->job)) {
-    say(doctor::ok("recipe", fmt::format("{}, {} samples at once", recipe->job, recipe->microbatch)));
-  } else {
-    say(doctor::fail("recipe", fmt::format("this run trains \"{}\", which this program does not know", recipe->job),
-                     "a newer collab-peer, or a program that adds this job", ExitCode::incompatible));
-  }
-  return *recipe;
+  std::optional<std::uint32_t> microbatch;
+  if (config_.has("microbatch")) microbatch = static_cast<std::uint32_t>(config_.number("microbatch"));
+  const auto knows = [this](const std::string& job) { return jobs_.knows(job); };
+  doctor::RecipeCheck check = doctor::check_recipe(manifest.recipe, knows, microbatch);
+  say(std::move(check.finding));
+  return std::move(check.recipe);
 }
 
-void Examination::look_at_files(const std::optional<node::Manifest>& manifest) {
+void Examination::look_at_files(const std::optional<node::Manifest>& manifest,
+                                const std::optional<recipes::Recipe>& recipe) {
+  doctor::RunData data;
   if (manifest) {
     const RunFiles files = files_in(home_, *manifest);
-    if (!files.tokenizer.empty()) say(doctor::check_run_file("tokenizer", files.tokenizer, manifest->tokenizer));
-    if (!files.prepared.empty()) say(doctor::check_run_file("text", files.prepared, manifest->data));
+    if (!files.tokenizer.empty())
+      say(doctor::check_run_file("tokenizer", files.tokenizer, manifest->tokenizer).finding);
+    if (!files.prepared.empty()) {
+      doctor::FileCheck prepared = doctor::check_run_file("text", files.prepared, manifest->data);
+      data.here = prepared.content;
+      say(std::move(prepared.finding));
+    }
+    using Kind = doctor::RunData::Kind;
+    data.hash = manifest->data;
+    if (recipe) data.kind = recipe->job == recipes::kAlbert ? Kind::text : Kind::file;
+    if (files.prepared.empty()) data.kind = Kind::none;
   }
-  if (config_.has("data")) say(doctor::check_text_folder(config_.text("data")));
+  if (config_.has("data")) say(doctor::check_data(config_.text("data"), data));
 }
 
 int Examination::run() {
@@ -223,7 +227,7 @@ int Examination::run() {
   if (manifest) recipe = read_recipe(*manifest);
   const doctor::Needs needs = recipe ? doctor::needs_of(*recipe, kept_checkpoints(config_)) : doctor::Needs();
   for (Finding& finding : doctor::judge(doctor::measure_machine(home_), needs)) say(std::move(finding));
-  look_at_files(manifest);
+  look_at_files(manifest, recipe);
   if (json_) fmt::print("{}\n", doctor::to_json(findings_));
   return static_cast<int>(doctor::exit_code(findings_));
 }

@@ -9,6 +9,7 @@ import tempfile, threading, time
 
 COORDINATOR, PEER, BENCH, ODD_MANIFEST, NAN_PEER = sys.argv[1:6]
 RUN = 'doors-test'
+OTHERS_KEY = 'duez6vcqllxblksclsx7ioqi4g2yuyzpo4e5tu2mrtlomcltejrqckoq'  # of nobody here
 WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 
 
@@ -430,15 +431,17 @@ def doctors_report(folder):
         secret = (folder / 'h2/identity.key').read_text().split()[1]
         code, checks = doctor(folder / 'h2', OPEN.at, '--client', '--data', TEXT)
         assert code == 0 and 'whole' in checks['text']['measured'] and 'whole' in checks['tokenizer']['measured'], checks
-        assert '40 files' in checks['data folder']['measured'] and 'dial-back' not in checks, checks
+        assert checks['data']['measured'].startswith('not needed') and 'dial-back' not in checks, checks
         assert secret[:8] not in json.dumps(checks), 'the key was shown'
         assert before == {path.name: path.stat().st_mtime_ns for path in (folder / 'h2').rglob('*')}, 'the home changed'
         whole = (folder / 'h2/prepared.bin').read_bytes()
         (folder / 'h2/prepared.bin').write_bytes(whole[:-1] + b'?')
+        code, checks = doctor(folder / 'h2', OPEN.at, '--client', '--data', TEXT)
+        assert code == 0 and '40 files of text' in checks['data']['measured'], checks['data']
         (folder / 'h2').chmod(0o777)
         code, checks = doctor(folder / 'h2', OPEN.at, '--client', '--data', folder / 'no-such', '--microbatch', '8')
         assert code == 6 and checks['key']['remedy'].startswith('chmod 700') and checks['text']['result'] == 'warn', checks
-        assert checks['data folder']['code'] == 8 and '8 samples' in checks['recipe']['measured'], checks
+        assert checks['data']['code'] == 8 and '8 samples' in checks['recipe']['measured'], checks
 
     def in_use():
         code, checks = doctor(folder / 'open', OPEN.at, '--listen', OPEN.at)
@@ -463,8 +466,8 @@ def doctors_report(folder):
         assert code == 0 and 'not named' in checks['run']['measured'] and checks[place]['result'] == 'ok', checks
         code, checks = doctor(None, None, named=False)
         assert code == 0 and place not in checks and 'disk' in checks, checks
-        code, checks = doctor(folder / 'h5', OPEN.at, run=f'{RUN}#{"a" * 51}q')
-        assert code == 4, (code, checks)
+        code, checks = doctor(folder / 'h5', OPEN.at, run=f'{RUN}#{OTHERS_KEY}')
+        assert code == 4 and 'of another authority' in checks[place]['measured'], (code, checks)
 
     def limits():
         code, checks = doctor(folder / 'h6', OPEN.at, change=few_files)

@@ -3,7 +3,7 @@
 
 Usage: your_job_test.py COORDINATOR YOUR_JOB PEER
 """
-import json, pathlib, subprocess, sys, tempfile
+import json, os, pathlib, subprocess, sys, tempfile
 
 from programs import Programs, wait
 
@@ -26,6 +26,20 @@ with tempfile.TemporaryDirectory() as folder, Programs(folder) as programs:
     stranger = join(programs, 'stranger', address, PEER)
     wait('collab-peer says that it lacks the job', 30, stranger.ended)
     assert stranger.process.returncode == 5 and '"next-byte"' in stranger.log(), stranger.log()
+
+    def doctor(data):
+        words = [YOUR_JOB, 'doctor', '--run-id', 'letters', '--home', programs.folder / 'looked-at', '--bootstrap', address,
+                 '--listen', '127.0.0.1:0', '--no-lan', '--threads', '1', '--device', 'cpu', '--json', '--data', data]
+        environment = dict(os.environ, XDG_CONFIG_HOME=folder, XDG_DATA_HOME=folder)
+        done = subprocess.run([*map(str, words)], capture_output=True, text=True, env=environment, timeout=30)
+        checks = {check['name']: check for check in json.loads(done.stdout)['checks']}
+        assert checks['recipe']['measured'].startswith('next-byte') and 'a run takes' in checks['disk']['measured'], checks
+        return done.returncode, checks['data']['measured']
+
+    code, said = doctor(text)
+    assert code == 0 and "the run's: its hash" in said, said
+    code, said = doctor(settings)
+    assert code == 8 and 'its hash differs' in said, said
 
     peers = [join(programs, name, address) for name in 'ab']
     for peer in peers:

@@ -248,7 +248,7 @@ TEST_CASE("sim doctor: another run is named; without a run of our own it is as g
 
 TEST_CASE("sim doctor: a run that does not admit this peer, asked with its key, as a stranger, and as somebody else") {
   using Key = JudgeOptions::Key;
-  for (const Key key : {Key::own, Key::none_yet, Key::in_use}) {
+  for (const Key key : {Key::own, Key::none_yet, Key::unusable}) {
     const test::Folder folder;
     write_file(folder.path() / "allowed", std::string_view("# nobody\n"));
     SimRun run;
@@ -257,8 +257,8 @@ TEST_CASE("sim doctor: a run that does not admit this peer, asked with its key, 
         [](node::Manifest& manifest) { manifest.admission = Admission::allow_list; }, folder.path() / "allowed");
     const Finding& place = report.at("bootstrap coordinator:4600");
     CHECK(place.measured.find("not on the allow-list") != std::string::npos);
-    CHECK(place.result == (key == Key::in_use ? Grade::warn : Grade::fail));
-    CHECK(exit_code(report.findings) == (key == Key::in_use ? ExitCode::done : ExitCode::not_admitted));
+    CHECK(place.result == (key == Key::unusable ? Grade::warn : Grade::fail));
+    CHECK(exit_code(report.findings) == (key == Key::unusable ? ExitCode::done : ExitCode::not_admitted));
     CHECK((place.measured.find("as a stranger") != std::string::npos) == (key == Key::none_yet));
   }
 }

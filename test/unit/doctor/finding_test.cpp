@@ -27,11 +27,12 @@ TEST_CASE("doctor: the worst finding decides the exit code, in the order in whic
 }
 
 TEST_CASE("doctor: a line says grade, name, value, and what to do when something is to be done") {
-  CHECK(line(ok("disk", "12 GB free")) == "ok    disk          12 GB free");
-  CHECK(line(warn("clock", "6.1 s behind", "set the clock")) == "warn  clock         6.1 s behind. Try: set the clock");
-  CHECK(line(warn("run", "is it running?", "look")) == "warn  run           is it running? Try: look");
+  CHECK(line(ok("disk", "12 GB free")) == "ok    disk                        12 GB free");
+  CHECK(line(warn("clock", "6.1 s behind", "set the clock")) ==
+        "warn  clock                       6.1 s behind. Try: set the clock");
+  CHECK(line(warn("run", "is it running?", "look")) == "warn  run                         is it running? Try: look");
   const Failure failure(ExitCode::machine, "the key is torn", "restore it");
-  CHECK(line(fail("key", failure)) == "fail  key           the key is torn. Try: restore it");
+  CHECK(line(fail("key", failure)) == "fail  key                         the key is torn. Try: restore it");
 }
 
 TEST_CASE("doctor: the JSON is one object on one line, whatever bytes a stranger sent") {

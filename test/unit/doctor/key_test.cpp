@@ -63,6 +63,28 @@ TEST_CASE("doctor: a key in use says by whom") {
   CHECK(says(check, *check.holder));
 }
 
+TEST_CASE("doctor: who uses the key is said also where others may look into its folder, or write to it") {
+  const Home home;
+  const Identity held = Identity::load_or_create(home.file);
+  for (const auto& [mode, grade] : {std::pair(0755U, Grade::warn), {0777U, Grade::fail}}) {
+    REQUIRE(::chmod(home.file.parent_path().c_str(), mode) == 0);
+    const KeyCheck check = check_key(home.file);
+    CHECK(check.finding.result == grade);
+    CHECK(check.finding.remedy.starts_with("chmod 700 "));
+    CHECK(says(check, "in use by pid " + std::to_string(::getpid())));
+  }
+}
+
+TEST_CASE("doctor: before there is a key, a folder that others may write to is said as a start would say it") {
+  const Home home;
+  fs::create_directory(home.file.parent_path());
+  REQUIRE(::chmod(home.file.parent_path().c_str(), 0777) == 0);
+  const KeyCheck check = check_key(home.file);
+  CHECK(check.finding.code == ExitCode::machine);
+  CHECK_FALSE(check.made);
+  CHECK_THROWS_WITH_AS(Identity::load_or_create(home.file), check.finding.measured.c_str(), Failure);
+}
+
 TEST_CASE("doctor: a key that others may read, a torn one and a folder that others write to fail") {
   const Home home;
   home.make();
@@ -84,6 +106,8 @@ TEST_CASE("doctor: a key that others may read, a torn one and a folder that othe
   fs::resize_file(home.file, 30);
   const KeyCheck torn = check_key(home.file);
   CHECK(torn.finding.result == Grade::fail);
+  CHECK(torn.made);  // so the run may know it: being refused without it says nothing
+  CHECK_FALSE(torn.identity);
   CHECK(says(torn, "is torn"));
   CHECK(fs::file_size(home.file) == 30);
 }

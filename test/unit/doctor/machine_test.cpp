@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <functional>
+#include <sys/resource.h>
 
 #include "support/doctest.hpp"
 
@@ -45,6 +46,9 @@ TEST_CASE("doctor: a machine with plenty of everything is well") {
   CHECK(findings[3].measured == "1024 files");
   const auto nowhere_yet = judged([](Machine& machine) { machine.home_on = "/home/me"; });
   CHECK(nowhere_yet[0].measured == "/home/me/run, to be made in /home/me");
+  const auto unlimited = judged([](Machine& machine) { machine.files_max = RLIM_INFINITY; });
+  CHECK(unlimited[3].result == Grade::ok);
+  CHECK(unlimited[3].measured == "no limit");
 }
 
 TEST_CASE("doctor: disk, memory, files and home fail below the least and warn below enough") {
@@ -89,6 +93,10 @@ TEST_CASE("doctor: what a run takes grows with its model, its batch and the chec
   wide.microbatch *= 8;
   CHECK(needs_of(wide, 5).memory_enough > small.memory_enough);
   CHECK(needs_of(wide, 5).memory_least == small.memory_least);
+  recipes::Recipe own;  // whose sizes mean nothing
+  own.job = "next-byte";
+  CHECK_FALSE(needs_of(own, 5).of_run);
+  CHECK(needs_of(own, 5).memory_least == Needs().memory_least);
   // measured at a microbatch of 16: 191 MB; an estimate that warns has to be above, and within reason
   recipes::Recipe measured = demo;
   measured.microbatch = 16;

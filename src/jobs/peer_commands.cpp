@@ -118,9 +118,11 @@ int export_checkpoint(const node::Config& config) {
   std::error_code error;
   fs::remove_all(partial, error);
   fs::create_directories(partial, error);
-  for (const auto& file : fs::directory_iterator(from)) {
-    const fs::path name = file.path().filename();
-    if (!error && name != "resume.safetensors") fs::copy_file(from / name, partial / name, error);
+  fs::directory_iterator file;
+  if (!error) file = fs::directory_iterator(from, error);
+  for (; !error && file != fs::directory_iterator(); file.increment(error)) {
+    const fs::path name = file->path().filename();
+    if (name != "resume.safetensors" && !fs::copy_file(from / name, partial / name, error)) break;
   }
   if (!error) fs::remove_all(to, error);
   if (!error) fs::rename(partial, to, error);

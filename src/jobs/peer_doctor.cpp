@@ -34,10 +34,16 @@ namespace fs = std::filesystem;
 using doctor::Finding;
 
 constexpr Duration kSgemmTime = std::chrono::milliseconds(300);
+constexpr const char* kOptions = "options";
 constexpr const char* kNobodysRun = "doctor";  // shown to a --bootstrap when no run is named: who answers names its own
 
 std::uint64_t kept_checkpoints(const node::Config& config) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(1, config.number("keep")));
+}
+
+void print(const Finding& finding) {
+  fmt::print("{}\n", doctor::line(finding));
+  std::fflush(stdout);
 }
 
 /// One look, from the first line to the exit code.
@@ -48,6 +54,7 @@ class Examination {
         config_(config),
         named_(config.has("run-id")),
         options_(options_of(config, link)),
+        node_options_(optim::node_options_of(options_)),
         home_(named_ || config.has("home") ? options_.home : options_.home.parent_path()),
         json_(config.toggle("json")),
         network_(runtime_.loop(), runtime_.clock()) {}
@@ -72,6 +79,7 @@ class Examination {
   const node::Config& config_;
   bool named_;  ///< the run
   optim::RunOptions options_;
+  node::NodeOptions node_options_;
   fs::path home_;
   bool json_;
   std::vector<Finding> findings_;
@@ -100,10 +108,7 @@ optim::RunOptions Examination::options_of(const node::Config& config, const std:
 }
 
 void Examination::say(Finding finding) {
-  if (!json_) {
-    fmt::print("{}\n", doctor::line(finding));
-    std::fflush(stdout);
-  }
+  if (!json_) print(finding);
   findings_.push_back(std::move(finding));
 }
 
@@ -111,14 +116,15 @@ void Examination::look_at_port() {
   doctor::PortWish wish;
   wish.client = options_.client;
   wish.peer_here = key_.holder.has_value();
-  if (!options_.listen.empty()) wish.wanted = optim::node_options_of(options_).listen;
+  wish.wanted = node_options_.listen;
   runtime_.on_loop([&] { port_ = doctor::check_port(network_, wish); });
   say(port_.finding);
 }
 
 /// Unless no run and no place is named, or the home holds something else.
 void Examination::begin_to_look() {
-  node::NodeOptions options = optim::node_options_of(options_);
+  node::NodeOptions options = node_options_;
+  options.name = options_.name;
   if (!named_) {
     options.home.clear();
     options.loopback_port = 0;
@@ -136,7 +142,8 @@ void Examination::begin_to_look() {
       node_ = std::make_unique<node::Node>(needs, std::move(identity), std::move(options));
     });
   } catch (const Failure& failure) {
-    say(doctor::fail("run", failure));
+    const bool by_wish = failure.code() == ExitCode::usage;  // else the home holds what cannot be read
+    say(doctor::fail(by_wish ? kOptions : "run", failure));
     return;
   }
   if (node_->conflict()) {
@@ -241,12 +248,36 @@ std::vector<Finding> quick_failures(const fs::path& home) {
   return findings;
 }
 
-/// What a person would type, in the words that were given.
+/// As a shell reads it back.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char letter : word) {
+    if (letter == '\'') out += "'\\'";
+    out += letter;
+  }
+  return out + "'";
+}
+
+/// What a person would type: the words that were given, but for those about output.
 std::string doctor_command(const node::Config& config, const std::string& link) {
-  std::string command = fmt::format("collab-peer doctor --run-id {}", config.text("run-id"));
-  if (config.has("home")) command += " --home " + config.text("home");
-  for (const std::string& address : config.list("bootstrap")) command += " --bootstrap " + address;
-  return link.empty() ? command : fmt::format("{} '{}'", command, link);
+  std::string command = "collab-peer doctor";
+  if (!link.empty()) command += " " + quoted(link);
+  for (const node::OptionRow& row : config.table()) {
+    const bool typed =
+        config.origin(row.name) == node::Origin::flag || config.origin(row.name) == node::Origin::config_file;
+    if (!typed || !config.has(row.name) || row.topic == "Output") continue;
+    if (row.kind == node::OptionKind::toggle) {
+      command += fmt::format(" --{}{}", config.toggle(row.name) ? "" : "no-", row.name);
+    } else if (row.kind == node::OptionKind::list) {
+      for (const std::string& value : config.list(row.name))
+        command += fmt::format(" --{} {}", row.name, quoted(value));
+    } else {
+      command += fmt::format(" --{} {}", row.name, quoted(config.text(row.name)));
+    }
+  }
+  return command;
 }
 
 }  // namespace
@@ -254,8 +285,16 @@ std::string doctor_command(const node::Config& config, const std::string& link) 
 int examine(const Registry& jobs, const node::Config& config, const std::string& link) {
   // a name server that is silent must not hold up everything; glibc reads this at the first question
   ::setenv("RES_OPTIONS", "timeout:2 attempts:1", 0);
-  Examination examination(jobs, config, link);
-  return examination.run();
+  std::optional<Examination> examination;
+  try {
+    examination.emplace(jobs, config, link);
+  } catch (const Failure& failure) {  // words or a run book that no start could use
+    const std::vector<Finding> findings(1, doctor::fail(kOptions, failure));
+    if (!config.toggle("json")) print(findings.front());
+    if (config.toggle("json")) fmt::print("{}\n", doctor::to_json(findings));
+    return static_cast<int>(failure.code());
+  }
+  return examination->run();
 }
 
 Failure after_failed_start(const node::Config& config, const std::string& link, const Failure& failure) {

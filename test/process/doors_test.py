@@ -476,14 +476,45 @@ def doctors_report(folder):
         code, checks = doctor(folder / 'h7', OPEN.at, '--listen', OPEN.at)
         assert code == 6 and checks['port']['remedy'].startswith('--listen 127.0.0.1:'), checks
 
-    together((new_home,), (known_home,), (in_use,), (gone,), (others,), (limits,))
+    def wishes():
+        """What was wished for and cannot be, as a start would end with it."""
+        (folder / 'token').write_text('none')
+        code, checks = doctor(folder / 'h10', OPEN.at, '--token', folder / 'token')
+        assert code == 2 and 'holds no token' in checks['token']['measured'] and 'host' in checks['token']['remedy'], checks
+        if not os.path.exists('/dev/nvidia0'):
+            code, checks = doctor(folder / 'h10', None, '--device', 'cuda', '--client', named=False)
+            assert code == 6 and checks['gpu']['code'] == 6 and 'cuda' in checks['gpu']['remedy'], checks
+        code, checks = doctor(folder / 'h10', None, '--device', 'toaster', '--client', named=False)
+        assert code == 2 and checks['gpu']['code'] == 2 and 'toaster' in checks['gpu']['measured'], checks
+        code, checks = doctor(folder / 'h10', OPEN.at, '--name', 'x' * 65)
+        assert code == 2 and 'too long' in checks['options']['measured'] and 'run' not in checks, checks
+        for at, *more in ((OPEN.at, '--listen', 'here'), ('nowhere',)):
+            code, checks = doctor(folder / 'h10', at, *more)
+            assert code == 2 and set(checks) == {'options'} and checks['options']['remedy'], checks
+        code, checks = doctor(folder / 'h10', OPEN.at, '--listen', 'localhost:4600')
+        assert code == 2 and 'no address of this machine' in checks['port']['measured'], checks
+
+    def homes():
+        """What a home holds, and cannot be joined with."""
+        shutil.copytree(folder / 'founded', folder / 'h11')
+        manifest = (folder / 'h11/manifest.signed').read_bytes()
+        code, checks = doctor(folder / 'h11', OPEN.at, '--client', run=f'{RUN}#{OTHERS_KEY}')
+        assert code == 4 and 'does not fit' in checks['run']['measured'] and '--home' in checks['run']['remedy'], checks
+        (folder / 'h11/manifest.signed').write_bytes(manifest[:-9])
+        code, checks = doctor(folder / 'h11', OPEN.at, '--client')
+        assert code == 5 and 'damaged' in checks['run']['measured'] and checks['run']['remedy'], checks
+
+    together((new_home,), (known_home,), (in_use,), (gone,), (others,), (limits,), (wishes,), (homes,))
     said = subprocess.run([PEER, 'doctor', '--run-id', RUN, '--home', folder / 'h8', '--bootstrap', OPEN.at, '--no-lan'],
                           env=ENVIRONMENT, capture_output=True, text=True, timeout=30)
     lines = said.stdout.splitlines()
     assert said.returncode == 0 and len(lines) >= 14 and all(line.split()[0] in ('ok', 'warn') for line in lines), said
-    assert not [name for name in ('h1', 'h3', 'h4', 'h5', 'h6', 'h7', 'h8') if (folder / name).exists()]
+    assert not [name for name in ('h1', 'h3', 'h4', 'h5', 'h6', 'h7', 'h8', 'h10') if (folder / name).exists()]
     # a start that failed names the doctor, and what a quick look at the machine finds
-    ends(3, peer_words(folder / 'h9', f'127.0.0.1:{port()}'), 'collab-peer doctor --run-id', f'--home {folder}/h9')
+    closed = f'127.0.0.1:{port()}'
+    ends(3, peer_words(folder / 'h9', closed), f'collab-peer doctor --run-id {RUN} --bootstrap {closed} --home {folder}/h9 ')
+    ends(3, peer_words(folder / "h 9's", closed, '--name', 'Zoë $HOME', '--client'), '--listen 127.0.0.1:0 --client --no-lan',
+         f"--home '{folder}/h 9'\\''s' --name 'Zoë $HOME' --device cpu --threads 1 ")
     (folder / 'h9').chmod(0o777)
     failed = subprocess.run([str(word) for word in peer_words(folder / 'h9', f'127.0.0.1:{port()}')], text=True,
                             stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=15, preexec_fn=few_files)

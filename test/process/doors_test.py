@@ -176,6 +176,13 @@ def not_admitted(folder):
     ends(4, peer_words(folder / 'n1', closed.at), 'admit')
     known = folder / 'n2'
     ends(4, peer_words(known, OPEN.at, run=f'{RUN}#{closed.events[0]["key"]}'), 'key')
+    torn = folder / 'n3'
+    torn.mkdir(mode=0o700)
+    (torn / 'identity.key').write_text('collab-ed25519-v1 torn\n')
+    (torn / 'identity.key').chmod(0o600)
+    code, checks = doctor(torn, closed.at, '--client')
+    place = checks[f'bootstrap {closed.at}']  # the run may admit the key that is torn, so this one's refusal says nothing
+    assert code == 6 and place['result'] == 'warn' and 'passing key' in place['measured'], checks
     stopped = closed.stop()
     assert stopped == 0, stopped
     # whoever serves it again without the list would admit everybody
@@ -519,6 +526,7 @@ def doctors_report(folder):
     failed = subprocess.run([str(word) for word in peer_words(folder / 'h9', f'127.0.0.1:{port()}')], text=True,
                             stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=15, preexec_fn=few_files)
     assert failed.returncode == 6 and 'fail  files' in failed.stderr, failed.stderr
+    assert failed.stderr.count('others may write') == 1, failed.stderr
 
 
 def doctor_on_a_full_disk(folder):

@@ -211,7 +211,7 @@ Task<> Tracker::ask_whether_alone() {
 }
 
 double Tracker::samples() const {
-  return gathered(others(), own_.epoch, needs_.clock.unix_ms()) + static_cast<double>(own_.samples);
+  return gathered(others(), epoch(), needs_.clock.unix_ms()) + static_cast<double>(own_.samples);
 }
 
 double Tracker::samples_of_others(const std::function<bool(const PeerId&)>& counted) const {
@@ -227,7 +227,7 @@ std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {
   const auto report = reports_.find(peer);
   if (report == reports_.end()) return share;
   // late records must not keep an epoch from beginning: a share is believed of everybody
-  const double most = report->second.samples_max(own_.epoch, needs_.clock.unix_ms() + to_ms(ahead));
+  const double most = report->second.samples_max(epoch(), needs_.clock.unix_ms() + to_ms(ahead));
   return std::max(share, static_cast<std::uint64_t>(std::min(most, 0x1p53)));
 }
 
@@ -238,7 +238,7 @@ double Tracker::eta_of_others_s() const {
 }
 
 double Tracker::eta_s() const {
-  const double rate = progress::samples_per_s(all(), own_.epoch);
+  const double rate = progress::samples_per_s(all(), epoch());
   if (rate <= 0) return std::numeric_limits<double>::infinity();
   return std::max(0.0, static_cast<double>(options_.target_batch) - samples()) / rate;
 }

@@ -29,9 +29,10 @@ struct TrackerOptions {
   std::size_t history = 256;                       ///< own epochs whose hash is remembered
 };
 
-/// Publishes this peer's record, reads everybody's. What others tell is held against their history (SelfReport): every
-/// number below is what is believed; the excess is counted as `collab_refused_total{reason="self_report"}`.
-/// Thread safety: none; belongs to the node's loop. Memory: a history each of 1024 peers.
+/// Publishes this peer's record, if it ever shows one, and reads everybody's. What others tell is held against their
+/// history (SelfReport): every number below is what is believed; the excess is counted as
+/// `collab_refused_total{reason="self_report"}`. Thread safety: none; belongs to the node's loop. Memory: a history
+/// each of 1024 peers.
 class Tracker {
  public:
   struct Needs {
@@ -65,6 +66,8 @@ class Tracker {
   std::vector<Standing> all() const;
 
   std::optional<std::uint64_t> global_epoch() const { return progress::global_epoch(all()); }
+  /// This peer's; the swarm's of a peer that only watches.
+  std::uint64_t epoch() const { return shown_ ? own_.epoch : global_epoch().value_or(0); }
   /// Peers that gather samples now, this one included.
   std::size_t current_peers() const;
   /// Fresh records of those who take part, this peer's own among them when it does.

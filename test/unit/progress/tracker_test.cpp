@@ -150,6 +150,23 @@ TEST_CASE("tracker: a leader that counts what it believes begins within 2 % of t
   swarm.world.run(scenario());
 }
 
+TEST_CASE("tracker: who shows nothing sees the swarm's epoch and samples, and nobody sees it") {
+  Swarm swarm({0, 0, 0});
+  Trainer watcher(swarm.world, swarm.board, 9, 1s);
+  swarm.tasks.spawn("watch", watcher.tracker.run());
+  for (auto& peer : swarm.peers) peer->own.epoch = 7;
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(20);
+    CHECK(watcher.tracker.epoch() == 7);
+    CHECK(watcher.tracker.samples() == doctest::Approx(20 * swarm.samples_per_s).epsilon(0.05));
+    CHECK(watcher.tracker.taking_part().size() == 3);
+    CHECK(watcher.tracker.samples_max(test::peer(1)) >= swarm.peers[0]->own.samples);
+    CHECK(swarm.peers[0]->tracker.current_peers() == 3);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: a peer publishes at most two records a second, also when the epoch is about to end") {
   Swarm swarm({0});
   std::size_t seen = 0;

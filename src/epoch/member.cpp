@@ -1,6 +1,5 @@
 #include "epoch/member.hpp"
 
-#include "averaging/shape.hpp"
 #include "base/task_group.hpp"
 #include "matchmaking/no_group.hpp"
 
@@ -17,44 +16,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Kind = MemberEvent::Kind;
 
-constexpr Duration kResultTime = seconds(60);    // for fetching one missed round
-constexpr Duration kHandOverTime = seconds(10);  // from what records tell until the hand-over, at most
+constexpr Duration kResultTime = seconds(60);  // for fetching one missed round
 constexpr Duration kStateTime = std::chrono::hours(1);
 constexpr Duration kLookTime = seconds(10);  // for asking the directory who is there
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
 constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
-
-/// What a peer sends in a round, in bytes per value.
-double bytes_per_value(const CodecMap& codecs) {
-  const Range all{0, codecs.length()};
-  return static_cast<double>(codecs.encoded_bytes(all)) / static_cast<double>(codecs.length());
-}
-
-matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roster, std::size_t values,
-                                const averaging::LoadOptions& options) {
-  std::vector<averaging::MemberLoad> loads;
-  for (const matchmaking::Applicant& peer : roster) {
-    averaging::MemberLoad load;
-    load.up_bytes_per_s = static_cast<double>(peer.up_bytes_per_s);
-    load.down_bytes_per_s = static_cast<double>(peer.down_bytes_per_s);
-    load.sends = peer.role != matchmaking::Role::auxiliary;
-    load.reachable = peer.role != matchmaking::Role::client;
-    loads.push_back(load);
-  }
-  const auto solved = averaging::plan_load(loads, values, options);
-  matchmaking::Plan plan;
-  if (solved) plan.units = solved->units;  // else nobody can own a segment, and the group's check says so
-  plan.chunk_units = chunk_units_for(plan.units);
-  return plan;
-}
-
-SeatingOptions seating_options(const MemberOptions& options) {
-  SeatingOptions out;
-  out.group_size_max = options.group_size_max;
-  out.forced = options.grid;
-  return out;
-}
 
 }  // namespace
 
@@ -72,47 +39,19 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       options_(std::move(options)),
       bridge_(bridge),
       on_event_(std::move(on_event)),
-      matchmaker_({context_.net, context_.clock, context_.directory, context_.log}, matchmaker_options()),
+      matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
+                  matchmaker_options(options_, context_.tracker)),
       seats_({context_.directory, context_.clock, context_.log, context_.identity.id(), context_.loop},
              seating_options(options_)),
       left_(context_.loop) {}
 
 Member::~Member() = default;
 
-matchmaking::MatchmakerOptions Member::matchmaker_options() const {
-  matchmaking::MatchmakerOptions out;
-  out.key = options_.run_id + "/gradients/0/";
-  out.schema = options_.schema;
-  out.codec_map = averaging::codec_map_digest(options_.codecs);
-  out.values = options_.codecs.length();
-  out.role = options_.role;
-  out.incarnation = options_.incarnation;
-  out.group_size_max = options_.group_size_max;
-  averaging::LoadOptions load = options_.load;
-  load.part_bytes_per_value = load.result_bytes_per_value = bytes_per_value(options_.codecs);
-  out.plan = [values = options_.codecs.length(), load](const auto& roster) {
-    return plan_segments(roster, values, load);
-  };
-  // what counts towards the begin is what is believed now; a weight has also the time until it is handed over
-  out.samples_believed = [&tracker = context_.tracker](const PeerId& peer) { return tracker.samples_max(peer); };
-  // who gathered while rounds failed has more than its records allow, and yet no lie in hand
-  out.weight_max = [&tracker = context_.tracker, target = options_.target_batch](const PeerId& peer) {
-    return std::max(target, tracker.samples_max(peer, kHandOverTime));
-  };
-  return out;
-}
-
-averaging::AllReduceOptions Member::all_reduce_options() const {
-  averaging::AllReduceOptions out = options_.all_reduce;
-  out.suspicion.hand_over = options_.cut_wait;
-  return out;
-}
-
 averaging::MoshpitOptions Member::moshpit_options() const {
   averaging::MoshpitOptions out;
   out.bundle = options_.run_id + "/gradients";
-  out.matchmaking = matchmaker_options();
-  out.all_reduce = all_reduce_options();
+  out.matchmaking = matchmaker_options(options_, context_.tracker);
+  out.all_reduce = all_reduce_options(options_);
   return out;
 }
 
@@ -305,11 +244,10 @@ Task<> Member::take_part(TaskGroup& tasks) {
   told_no_seat_ = false;
   if (seating != nullptr) options.pass = pass_over(*seating);
   options.target_batch = options_.target_batch;
-  options.weight_min =
-      static_cast<std::uint64_t>(options_.commit_fraction * static_cast<double>(options_.target_batch));
+  options.weight_min = weight_min(options_);
   options.values = options_.codecs.length();
   options.cut_wait = options_.cut_wait;
-  options.all_reduce = all_reduce_options();
+  options.all_reduce = all_reduce_options(options_);
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   const EpochContext node{averaging, matchmaker_, *moshpit_, seats_, context_.tracker, bridge_, options_.codecs};
   EpochReport report;

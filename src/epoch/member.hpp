@@ -2,11 +2,11 @@
 // One peer's life in a run: it catches up with the swarm, takes part in epoch after epoch, and leaves.
 
 #include "averaging/all_reduce.hpp"
-#include "averaging/load_balance.hpp"
 #include "averaging/moshpit.hpp"
 #include "base/metrics.hpp"
 #include "base/random.hpp"
 #include "epoch/bridge.hpp"
+#include "epoch/member_options.hpp"
 #include "epoch/missed_round.hpp"
 #include "epoch/run_epoch.hpp"
 #include "epoch/seating_keeper.hpp"
@@ -24,26 +24,6 @@
 #include <vector>
 
 namespace collab::epoch {
-
-struct MemberOptions {
-  explicit MemberOptions(CodecMap map) : codecs(std::move(map)) {}
-
-  std::string run_id;
-  std::uint64_t target_batch = 128;  ///< samples that make one optimizer step of the whole run
-  double commit_fraction = 0.5;      ///< of it; a round with fewer fails
-  CodecMap codecs;
-  Digest schema{};
-  std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
-  std::vector<std::uint32_t> grid;  ///< its radices; empty: they follow the number of peers
-  matchmaking::Role role = matchmaking::Role::node;
-  std::uint64_t incarnation = 0;
-  std::uint64_t epochs_max = std::numeric_limits<std::uint64_t>::max();  ///< the run is over then
-  Duration retry_min = std::chrono::milliseconds(500);                   ///< after a failed round; doubles
-  Duration retry_max = std::chrono::seconds(10);
-  Duration cut_wait = std::chrono::seconds(2);  ///< of an epoch's begin for a microbatch in hand
-  averaging::LoadOptions load;                  ///< how the leader cuts segments; bytes per value follow from `codecs`
-  averaging::AllReduceOptions all_reduce;
-};
 
 /// What happened to the peer, told on the loop. `report` is set for `committed`.
 struct MemberEvent {
@@ -142,8 +122,6 @@ class Member {
   void pause_when_idle();
   void release();
   void tell(MemberEvent::Kind kind, std::string text = {}, std::uint64_t samples = 0);
-  matchmaking::MatchmakerOptions matchmaker_options() const;
-  averaging::AllReduceOptions all_reduce_options() const;
   averaging::MoshpitOptions moshpit_options() const;
 
   Context context_;

@@ -1,0 +1,79 @@
+#include "epoch/member_options.hpp"
+
+#include "averaging/shape.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::epoch {
+namespace {
+
+constexpr Duration kHandOverTime = std::chrono::seconds(10);  // from what records tell until the hand-over, at most
+
+/// What a peer sends in a round, in bytes per value.
+double bytes_per_value(const CodecMap& codecs) {
+  const Range all{0, codecs.length()};
+  return static_cast<double>(codecs.encoded_bytes(all)) / static_cast<double>(codecs.length());
+}
+
+matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roster, std::size_t values,
+                                const averaging::LoadOptions& options) {
+  std::vector<averaging::MemberLoad> loads;
+  for (const matchmaking::Applicant& peer : roster) {
+    averaging::MemberLoad load;
+    load.up_bytes_per_s = static_cast<double>(peer.up_bytes_per_s);
+    load.down_bytes_per_s = static_cast<double>(peer.down_bytes_per_s);
+    load.sends = peer.role != matchmaking::Role::auxiliary;
+    load.reachable = peer.role != matchmaking::Role::client;
+    loads.push_back(load);
+  }
+  const auto solved = averaging::plan_load(loads, values, options);
+  matchmaking::Plan plan;
+  if (solved) plan.units = solved->units;  // else nobody can own a segment, and the group's check says so
+  plan.chunk_units = chunk_units_for(plan.units);
+  return plan;
+}
+
+}  // namespace
+
+matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker) {
+  matchmaking::MatchmakerOptions out;
+  out.key = options.run_id + "/gradients/0/";
+  out.schema = options.schema;
+  out.codec_map = averaging::codec_map_digest(options.codecs);
+  out.values = options.codecs.length();
+  out.role = options.role;
+  out.incarnation = options.incarnation;
+  out.group_size_max = options.group_size_max;
+  averaging::LoadOptions load = options.load;
+  load.part_bytes_per_value = load.result_bytes_per_value = bytes_per_value(options.codecs);
+  out.plan = [values = options.codecs.length(), load](const auto& roster) {
+    return plan_segments(roster, values, load);
+  };
+  // what counts towards the begin is what is believed now; a weight has also the time until it is handed over
+  out.samples_believed = [&tracker](const PeerId& peer) { return tracker.samples_max(peer); };
+  // who gathered while rounds failed has more than its records allow, and yet no lie in hand
+  out.weight_max = [&tracker, target = options.target_batch](const PeerId& peer) {
+    return std::max(target, tracker.samples_max(peer, kHandOverTime));
+  };
+  return out;
+}
+
+SeatingOptions seating_options(const MemberOptions& options) {
+  SeatingOptions out;
+  out.group_size_max = options.group_size_max;
+  out.forced = options.grid;
+  return out;
+}
+
+averaging::AllReduceOptions all_reduce_options(const MemberOptions& options) {
+  averaging::AllReduceOptions out = options.all_reduce;
+  out.suspicion.hand_over = options.cut_wait;
+  return out;
+}
+
+std::uint64_t weight_min(const MemberOptions& options) {
+  return static_cast<std::uint64_t>(options.commit_fraction * static_cast<double>(options.target_batch));
+}
+
+}  // namespace collab::epoch

@@ -1,0 +1,45 @@
+#pragma once
+// What a run asks of those who take part in its epochs, and what follows from it for search and round.
+
+#include "averaging/all_reduce.hpp"
+#include "averaging/load_balance.hpp"
+#include "epoch/seating_keeper.hpp"
+#include "matchmaking/terms.hpp"
+#include "progress/tracker.hpp"
+#include "tensor/codec.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace collab::epoch {
+
+struct MemberOptions {
+  explicit MemberOptions(CodecMap map) : codecs(std::move(map)) {}
+
+  std::string run_id;
+  std::uint64_t target_batch = 128;  ///< samples that make one optimizer step of the whole run
+  double commit_fraction = 0.5;      ///< of it; a round with fewer fails
+  CodecMap codecs;
+  Digest schema{};
+  std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
+  std::vector<std::uint32_t> grid;  ///< its radices; empty: they follow the number of peers
+  matchmaking::Role role = matchmaking::Role::node;
+  std::uint64_t incarnation = 0;
+  std::uint64_t epochs_max = std::numeric_limits<std::uint64_t>::max();  ///< the run is over then
+  Duration retry_min = std::chrono::milliseconds(500);                   ///< after a failed round; doubles
+  Duration retry_max = std::chrono::seconds(10);
+  Duration cut_wait = std::chrono::seconds(2);  ///< of an epoch's begin for a microbatch in hand
+  averaging::LoadOptions load;                  ///< how the leader cuts segments; bytes per value follow from `codecs`
+  averaging::AllReduceOptions all_reduce;
+};
+
+/// Of the search for the first round of an epoch. `tracker` outlives it.
+matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker);
+SeatingOptions seating_options(const MemberOptions& options);
+averaging::AllReduceOptions all_reduce_options(const MemberOptions& options);
+/// Samples below which a round does not commit.
+std::uint64_t weight_min(const MemberOptions& options);
+
+}  // namespace collab::epoch

@@ -1,6 +1,7 @@
 #include "jobs/peer_main.hpp"
 
 #include "cli/program.hpp"
+#include "jobs/peer_aside.hpp"
 #include "jobs/peer_commands.hpp"
 #include "jobs/peer_doctor.hpp"
 #include "jobs/peer_options.hpp"
@@ -59,6 +60,8 @@ int dispatch(const Registry& jobs, const std::vector<std::string>& arguments) {
   if (parsed.command == "export") return export_checkpoint(config);
   if (parsed.command == "eval") return evaluate_checkpoint(jobs, config);
   try {
+    const PeerRole role = role_of(config);
+    if (role != PeerRole::trainer) return run_aside(jobs, config, parsed.argument, role);
     return run_peer(jobs, config, parsed.argument);
   } catch (const Failure& failure) {
     throw after_failed_start(config, parsed.argument, failure);

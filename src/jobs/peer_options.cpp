@@ -19,6 +19,7 @@ node::OptionTable peer_options() {
       {"token", OptionKind::text, run, "FILE", "", "from the run's host, to be admitted; HOME/token"},
       {"epochs", OptionKind::number, run, "N", "", "stop by itself at this epoch; the recipe's end", 0, kMany},
       {"to", OptionKind::text, run, "DIR", "", "export: where to write"},
+      {"role", OptionKind::text, work, "ROLE", "trainer", "or aux: averages for others; monitor: only looks"},
       {"data", OptionKind::text, work, "DIR", "", "text of your own for the run's; checked by hash"},
       {"device", OptionKind::text, work, "NAME", "auto", "cpu, cuda or auto"},
       {"threads", OptionKind::number, work, "N", "", "for computing; cores - 1", 1, 1024},

@@ -3,9 +3,7 @@
 #include "base/text.hpp"
 #include "cli/program.hpp"
 #include "jobs/peer_files.hpp"
-#include "jobs/peer_options.hpp"
-#include "jobs/peer_output.hpp"
-#include "jobs/peer_status.hpp"
+#include "jobs/presence.hpp"
 #include "jobs/tell_dashboards.hpp"
 #include "monitor/metrics_csv.hpp"
 #include "node/run_name.hpp"
@@ -25,8 +23,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kVersion = "0.1.0";
-
 /// JSON has no NaN.
 json number_or_null(double number) {
   return std::isfinite(number) ? json(number) : json(nullptr);
@@ -36,19 +32,11 @@ json number_or_null(double number) {
 class Stay {
  public:
   Stay(const Registry& jobs, const node::Config& config, const std::string& link)
-      : jobs_(jobs),
-        config_(config),
-        device_(device_of(config)),
-        output_(config.toggle("json")    ? OutputMode::json
-                : config.toggle("quiet") ? OutputMode::quiet
-                                         : OutputMode::people,
-                run_id_of(config)),
-        collaboration_(run_options_of(config, link)) {}
+      : jobs_(jobs), config_(config), device_(device_of(config)), presence_(config, run_options_of(config, link)) {}
 
   int run();
 
  private:
-  void join();
   void make_job();
   void resume();
   void train();
@@ -57,22 +45,20 @@ class Stay {
   void write_csv(const epoch::EpochReport& report);
   void evaluate();
   void save();
-  bool asked_to_stop() const { return interrupt_.asked() || (status_ && status_->asked_to_leave()); }
-  void say_event(const optim::Event& event);
+  bool asked_to_stop() const { return presence_.asked_to_stop(); }
 
   const Registry& jobs_;
   const node::Config& config_;
   optim::Device device_;  ///< before anything is opened: a device that is not there is a matter of this machine
-  cli::Interrupt interrupt_;
-  PeerOutput output_;
-  optim::Collaboration collaboration_;
-  recipes::Recipe recipe_;
+  Presence presence_;
+  PeerOutput& output_ = presence_.output();
+  optim::Collaboration& collaboration_ = presence_.run();
+  recipes::Recipe recipe_;  ///< the run's, with this peer's microbatch
   RunFiles files_;
   RunnableJob runnable_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<state::Checkpoints> checkpoints_;
   std::optional<monitor::MetricsCsv> csv_;
-  std::optional<PeerStatus> status_;
   std::uint64_t epochs_max_ = 0;
   std::uint64_t samples_ = 0;
   std::uint64_t samples_lost_ = 0;
@@ -81,28 +67,7 @@ class Stay {
   std::uint64_t saved_epoch_ = 0;
   std::uint64_t evaluated_epoch_ = 0;
   double held_out_loss_ = 0;
-  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
-
-void Stay::join() {
-  output_.done(fmt::format("collab-peer {}: {} ({}), home {}", kVersion, collaboration_.name(),
-                           collaboration_.id().short_text(), collaboration_.home().string()));
-  output_.json({{"event", "started"}, {"name", collaboration_.name()}, {"id", collaboration_.id().text()}});
-  collaboration_.on_event([this](const optim::Event& event) { say_event(event); });
-  collaboration_.start([this](const std::string& what) {
-    if (!what.empty()) output_.note(what);
-    return !interrupt_.asked();
-  });
-  const node::Manifest& manifest = collaboration_.manifest();
-  auto recipe = recipes::from_json(manifest.recipe);
-  if (!recipe) {
-    throw Failure(ExitCode::incompatible, fmt::format("this run's recipe cannot be read: {}", recipe.error().why),
-                  "a newer version of collab");
-  }
-  recipe_ = *recipe;
-  output_.done(fmt::format("run {} found; its key is {}", manifest.run_id, manifest.authority.text()));
-  output_.done(fmt::format("{}: target batch {}, codec {}", recipe_.job, manifest.target_batch, manifest.codec));
-}
 
 void Stay::make_job() {
   files_ = fetch_run_files(collaboration_, config_, [this](const std::string& text) { output_.done(text); });
@@ -135,22 +100,13 @@ void Stay::resume() {
   output_.done(fmt::format("checkpoint of epoch {} read", saved_epoch_));
 }
 
-void Stay::say_event(const optim::Event& event) {
-  output_.json({{"event", event.type == "round.failed"  ? "round_failed"
-                          : event.type == "peer.joined" ? "joined"
-                                                        : event.type},
-                {"epoch", event.epoch},
-                {"text", event.text}});
-  if (event.type == "round.failed") tell_failed_round(collaboration_.parts(), event.epoch, event.text);
-  if (event.type != "epoch.committed" && !event.text.empty()) output_.note(event.text);
-}
-
 int Stay::run() {
-  join();
+  presence_.join();
+  recipe_ = presence_.recipe();
   make_job();
   resume();
   csv_.emplace(collaboration_.home() / "metrics.csv", collaboration_.parts().log);
-  status_.emplace(collaboration_);
+  presence_.answer();
   output_.done("looking for the others");
   if (!optimizer_->join([this] { return !asked_to_stop(); })) {
     output_.note("stopped before the run was joined");
@@ -158,11 +114,9 @@ int Stay::run() {
   }
   output_.done(fmt::format("in step with the swarm at epoch {}", optimizer_->epoch()));
   train();
-  output_.note("leaving");
-  status_.reset();
-  collaboration_.leave();
+  presence_.leave();
   save();
-  const double hours = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count() / 3600;
+  const double hours = presence_.hours();
   output_.done(fmt::format("thank you: {} samples, {} epochs, {:.2f} hours", samples_, epochs_, hours));
   output_.json({{"event", "left"},
                 {"samples", samples_},

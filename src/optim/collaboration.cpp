@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <utility>
@@ -99,7 +100,7 @@ node::NodeOptions node_options_of(const RunOptions& options) {
   out.client = options.client;
   out.token_file = options.token;
   out.allow_list = options.allow_list;
-  out.role = options.client ? "client" : "full";
+  out.role = !options.role.empty() ? options.role : options.client ? "client" : "full";
   out.software = "collab-peer 0.1.0";
   if (options.discover_lan) out.lan.emplace();
   return out;
@@ -165,6 +166,7 @@ double Collaboration::Parts::moved(const char* direction) const {
 
 Task<> Collaboration::Parts::leave() {
   if (member != nullptr) co_await member->leave();
+  if (auxiliary != nullptr) co_await auxiliary->leave();
   node->directory().withdraw(std::string(progress::kProgressKey), "");  // nobody counts on us for the time of a record
   co_await node->leave();
 }
@@ -272,7 +274,14 @@ Progress Collaboration::progress() const {
   parts.runtime.on_loop([&] {
     progress.reachability = nat::name(parts.node->reachability().state());
     progress.target_batch = parts.manifest->target_batch;
-    if (parts.member == nullptr) return;
+    if (parts.member == nullptr) {
+      progress.epoch = parts.tracker->epoch();
+      progress.samples = static_cast<std::uint64_t>(std::max(0.0, parts.tracker->samples()));
+      progress.peers = parts.tracker->taking_part().size();
+      progress.eta_s = parts.tracker->eta_s();
+      progress.loss = parts.tracker->loss();
+      return;
+    }
     const epoch::MemberStatus status = parts.member->status();
     progress.epoch = status.epoch;
     progress.samples = status.samples;

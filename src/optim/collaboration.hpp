@@ -33,6 +33,7 @@ struct RunOptions {
   std::filesystem::path allow_list = {};  ///< ids to admit here, when the run admits by list; empty: others enforce it
   std::string listen = {};                ///< "host:port"; empty: [::]:4600, or the next port that is free
   bool client = false;                    ///< never be dialled, even if it were possible
+  std::string role = {};                  ///< as others are told: "auxiliary", "monitor"; empty: "full", or "client"
   std::optional<PeerId> authority = {};   ///< pins the run's key; empty: the first key seen is pinned
   bool discover_lan = true;               ///< ask the local network when nothing else is known
   unsigned workers = 1;                   ///< threads beside loop and trainer
@@ -53,7 +54,7 @@ struct Progress {
   std::uint64_t samples = 0;  ///< gathered by everybody for this epoch
   std::uint64_t target_batch = 0;
   std::uint64_t own_samples = 0;
-  std::uint64_t peers = 0;    ///< current ones, this one included
+  std::uint64_t peers = 0;    ///< current ones, this one included when it computes
   double eta_s = 0;           ///< until the next step; infinite: unknown
   double loss = 0;            ///< mean over current peers; NaN: unknown
   double up_bytes_per_s = 0;  ///< over the last seconds

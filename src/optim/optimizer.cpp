@@ -4,6 +4,7 @@
 #include "crypto/fields.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/member.hpp"
+#include "optim/member_options.hpp"
 #include "optim/model_trainer.hpp"
 #include "optim/parts.hpp"
 #include "progress/rate.hpp"
@@ -81,37 +82,8 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
 }
 
 epoch::MemberOptions Optimizer::Inner::member_options() const {
-  const node::Manifest& manifest = *parts.manifest;
-  const std::string codec_name = options.codec.value_or(manifest.codec);
-  const auto codec = codec_named(codec_name);
-  if (!codec) {
-    throw Failure(ExitCode::incompatible,
-                  fmt::format("this run averages with the codec \"{}\", unknown here", codec_name),
-                  "a newer version of collab");
-  }
-  CodecOptions codecs;
-  codecs.gradient = *codec;
-  epoch::MemberOptions out(CodecMap(stepper->schema(), codecs));
-  out.run_id = manifest.run_id;
-  out.target_batch = manifest.target_batch;
-  out.commit_fraction = manifest.commit_fraction;
-  out.schema = hash_bytes("collab schema", stepper->schema().canonical());
-  out.group_size_max = manifest.group_size_max;
-  const auto grid = matchmaking::parse_grid(manifest.grid);
-  if (!grid) {
-    throw Failure(ExitCode::incompatible, fmt::format("this run forms groups as \"{}\", unknown here", manifest.grid),
-                  "a newer version of collab");
-  }
-  out.grid = *grid;
-  out.incarnation = parts.incarnation;
+  epoch::MemberOptions out = optim::member_options(parts, stepper->schema(), options.codec);
   if (options.epochs_max > 0) out.epochs_max = options.epochs_max;
-  if (manifest.schema != Digest() && manifest.schema != out.schema) {
-    throw Failure(ExitCode::incompatible,
-                  fmt::format("this run trains other tensors: here are {} of {} values in all, first {}",
-                              stepper->schema().tensors.size(), stepper->schema().values(),
-                              stepper->schema().tensors.front().name),
-                  "the model that the run was founded with: same names, order and shapes");
-  }
   return out;
 }
 

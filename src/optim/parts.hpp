@@ -6,6 +6,7 @@
 #include "base/signal.hpp"
 #include "base/task_group.hpp"
 #include "crypto/identity.hpp"
+#include "epoch/auxiliary.hpp"
 #include "epoch/member.hpp"
 #include "net/tcp.hpp"
 #include "node/node.hpp"
@@ -72,7 +73,8 @@ struct Collaboration::Parts {
   std::unique_ptr<node::Node> node;
   std::unique_ptr<progress::Tracker> tracker;
   std::unique_ptr<state::Store> store;
-  epoch::Member* member = nullptr;  ///< the optimizer's; null before and after
+  epoch::Member* member = nullptr;        ///< the optimizer's; null before and after
+  epoch::Auxiliary* auxiliary = nullptr;  ///< of a peer that only reduces; null before and after
   std::unique_ptr<Signal> stopping;
   bool stop = false;
   std::function<void()> on_failure;  ///< the optimizer's: lets the trainer go on

@@ -125,6 +125,8 @@ def usage(folder):
              (ends, 2, [*join, '--listen', 'here', '--home', folder / 'nothing2'], 'cannot listen on "here"'),
              (ends, 2, [*join, '--bootstrap', 'nowhere', '--home', folder / 'nothing3'], 'nowhere'),
              (ends, 2, [*join, '--device', 'toaster', '--home', folder / 'nothing4'], 'toaster'),
+             (ends, 2, [*join, '--role', 'spectator', '--home', folder / 'nothing6'], 'spectator', 'trainer, aux or monitor'),
+             (ends, 2, [*join, '--role', 'aux', '--client', '--home', folder / 'nothing7'], '--client'),
              (ends, 2, [PEER], '--run-id'), (ends, 2, [PEER, '--run-id', 'No Good'], 'No Good'),
              (ends, 2, [PEER, 'stauts', '--run-id', 'x', 'y'], 'stauts'),
              (ends, 2, [COORDINATOR, '--run-id', RUN, '--presett', 'demo'], 'did you mean --preset?'),

@@ -55,6 +55,7 @@ class Program:
 class Swarm:
     def __init__(self, folder):
         self.folder, self.port, self.peers, self.history = folder, free_port(), {}, []
+        self.asides = []
         self.environment = dict(os.environ, XDG_CONFIG_HOME=str(folder / 'config'), OMP_WAIT_POLICY='passive')
         write_text(folder / 'text')
         self.start_coordinator()
@@ -67,13 +68,20 @@ class Swarm:
             self.folder / 'coordinator.log', self.environment)
         self.wait('the coordinator is ready', 30, lambda: self.coordinator.events('ready'))
 
-    def start_peer(self, name):
-        self.peers[name] = Program(
+    def start_program(self, name, *more):
+        return Program(
             [PEER, '--run-id', 'swarm-test', '--home', str(self.folder / name), '--bootstrap', f'127.0.0.1:{self.port}',
-             '--listen', '127.0.0.1:0', '--no-lan', '--threads', '1', '--device', 'cpu', '--no-evaluate', '--json'],
+             '--listen', '127.0.0.1:0', '--no-lan', '--threads', '1', '--device', 'cpu', '--no-evaluate', '--json', *more],
             self.folder / f'{name}.log', self.environment)
+
+    def start_peer(self, name):
+        self.peers[name] = self.start_program(name)
         self.history.append(self.peers[name])
         return self.peers[name]
+
+    def start_aside(self, role):
+        self.asides.append(self.start_program(role, '--role', role))
+        return self.asides[-1]
 
     def wait(self, what, seconds, condition):
         start = time.monotonic()
@@ -98,7 +106,7 @@ class Swarm:
         return [e for e in shared if len(hashes[e]) > 1]
 
     def stop(self):
-        for program in [*self.history, self.coordinator]:
+        for program in [*self.history, *self.asides, self.coordinator]:
             if program.process.poll() is None:
                 program.kill(signal.SIGKILL)
                 program.process.wait()
@@ -117,6 +125,21 @@ def late_joiner(swarm):
     downloads = late.events('state.downloaded')
     assert downloads and int(downloads[0]['text'].split(' MB from ')[1].split()[0]) >= 2, downloads
     swarm.wait('it takes part', 15, lambda: any(e['result'] == 'committed' for e in late.events('epoch')))
+
+
+def aside(swarm):
+    helper, watcher = swarm.start_aside('aux'), swarm.start_aside('monitor')
+    swarm.wait('the auxiliary averages', 30, lambda: len(helper.events('round.committed')) >= 3)
+    swarm.wait('peers have it in their groups', 5, lambda: swarm.peers['a'].events('epoch')[-1]['peers'] == 5)
+    swarm.wait('the monitor sees epochs, of four peers', 10,
+               lambda: any(e['peers'] == 4 and e['loss'] > 0 for e in watcher.events('epoch')))
+    assert not any(e['own_samples'] == 0 for e in swarm.peers['a'].events('epoch')[-2:])
+    helper.kill(signal.SIGKILL)
+    took = swarm.goes_on('abcd', 1, 8, 'the others go on without the auxiliary')
+    watcher.kill(signal.SIGINT)
+    swarm.wait('the monitor has left', 15, lambda: watcher.process.poll() is not None)
+    assert watcher.process.returncode == 0 and watcher.events('left')[0]['rounds'] == 0, watcher.process.returncode
+    return took
 
 
 def frozen(swarm):
@@ -160,6 +183,7 @@ def equal(swarm):
 
 
 CASES = [('three peers find the run and train', start), ('a late joiner fetches the state from several donors', late_joiner),
+         ('an auxiliary averages for the others, a monitor looks on', aside),
          ('a frozen peer delays nobody for long and catches up', frozen), ('a killed peer is left out and comes back', killed),
          ('the coordinator dies and comes back', coordinator_dies), ('a planned leave', planned_leave),
          ('all parameters were equal at every epoch', equal)]

@@ -1,0 +1,65 @@
+#include "optim/auxiliary.hpp"
+
+#include "epoch/auxiliary.hpp"
+#include "optim/member_options.hpp"
+#include "optim/parts.hpp"
+
+#include <utility>
+
+namespace collab::optim {
+
+/// On the loop, but for what the constructor sets.
+struct Auxiliary::Inner {
+  explicit Inner(Collaboration& run) : parts(run.parts()) {}
+
+  Collaboration::Parts& parts;
+  std::unique_ptr<TaskGroup> tasks;
+  std::unique_ptr<epoch::Auxiliary> auxiliary;
+
+  void on_round(std::uint64_t epoch, boost::system::error_code why) const {
+    parts.tell({why ? "round.failed" : "round.committed", epoch, why ? why.message() : std::string()});
+  }
+};
+
+Auxiliary::Auxiliary(Collaboration& run, const Schema& schema) : inner_(std::make_unique<Inner>(run)) {
+  Collaboration::Parts& parts = inner_->parts;
+  epoch::MemberOptions options = member_options(parts, schema);
+  parts.runtime.on_loop([&] {
+    if (parts.options.client || parts.node->reachability().state() == nat::State::outbound_only) {
+      throw Failure(ExitCode::machine, "nobody can dial this machine, so it cannot average for others",
+                    "a machine or a port that others reach: collab-peer doctor says more");
+    }
+    const auto on_failure = [&parts](std::string_view task, std::exception_ptr what) {
+      parts.fail(task, std::move(what));
+    };
+    inner_->tasks = std::make_unique<TaskGroup>(parts.runtime.loop(), on_failure);
+    const epoch::Auxiliary::Context context{
+        parts.node->endpoint(), parts.runtime.clock(), parts.node->directory(), *parts.tracker, parts.log,
+        parts.metrics,          parts.identity(),      parts.runtime.loop()};
+    inner_->auxiliary = std::make_unique<epoch::Auxiliary>(
+        context, std::move(options),
+        [inner = inner_.get()](std::uint64_t epoch, boost::system::error_code why) { inner->on_round(epoch, why); });
+    parts.auxiliary = inner_->auxiliary.get();
+    inner_->tasks->spawn("epoch.auxiliary", inner_->auxiliary->run());
+  });
+}
+
+Auxiliary::~Auxiliary() {
+  if (!inner_->tasks) return;
+  const auto stop = [this]() -> Task<> {
+    inner_->parts.auxiliary = nullptr;
+    co_await inner_->tasks->stop();
+    co_await inner_->auxiliary->stop();
+    inner_->auxiliary.reset();
+    inner_->tasks.reset();
+  };
+  inner_->parts.runtime.call(stop());
+}
+
+std::uint64_t Auxiliary::rounds() const {
+  std::uint64_t rounds = 0;
+  inner_->parts.runtime.on_loop([&] { rounds = inner_->auxiliary->rounds(); });
+  return rounds;
+}
+
+}  // namespace collab::optim

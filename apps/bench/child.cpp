@@ -53,6 +53,13 @@ bool told_why(int code) {
 
 }  // namespace
 
+std::filesystem::path program_of_build(const std::string& name, const std::string& build_folder) {
+  const auto here = std::filesystem::read_symlink(kThisProgram).parent_path();
+  for (const auto& file : {here / name, here / ".." / build_folder / name})
+    if (std::filesystem::exists(file)) return file;
+  return {};
+}
+
 Child::Child(std::string name, const std::vector<std::string>& arguments, const std::filesystem::path& program)
     : name_(std::move(name)) {
   std::vector<std::string> words = {program == kThisProgram ? "collab-bench" : program.filename().string()};

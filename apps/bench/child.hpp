@@ -13,6 +13,9 @@ namespace collab::bench {
 
 inline constexpr const char* kThisProgram = "/proc/self/exe";
 
+/// A program of this build: beside this one when installed, else where meson puts it. Empty: it was not built.
+std::filesystem::path program_of_build(const std::string& name, const std::string& build_folder);
+
 /// This program, started once more with other arguments, or another one. It ends when its owner does, however that
 /// ends: the socket that is its standard input and output closes, and the kernel kills it.
 class Child {
@@ -25,6 +28,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
+  pid_t pid() const noexcept { return pid_; }
   /// Asks it to end by SIGTERM.
   void terminate() noexcept;
 

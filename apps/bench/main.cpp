@@ -2,6 +2,7 @@
 
 #include "all_reduce.hpp"
 #include "cli/program.hpp"
+#include "hosting.hpp"
 #include "options.hpp"
 #include "overhead.hpp"
 #include "worker.hpp"
@@ -24,6 +25,18 @@ OverheadOrder overhead_order(const node::Config& config) {
   order.casts = static_cast<std::uint64_t>(config.number("casts"));
   order.slices = static_cast<std::uint64_t>(config.number("slices"));
   order.threads = static_cast<unsigned>(config.number("threads"));
+  order.log_level = config.text("log-level");
+  order.json = config.toggle("json");
+  cli::parse_log_level(order.log_level);
+  return order;
+}
+
+HostingOrder hosting_order(const node::Config& config) {
+  HostingOrder order;
+  order.peers = static_cast<std::size_t>(config.number("hosted"));
+  order.seconds = static_cast<double>(config.number("seconds"));
+  order.epoch_seconds = static_cast<double>(config.number("epoch-seconds"));
+  order.dashboards = static_cast<std::uint64_t>(config.number("dashboards"));
   order.log_level = config.text("log-level");
   order.json = config.toggle("json");
   cli::parse_log_level(order.log_level);
@@ -65,6 +78,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (parsed.command == "overhead") return measure_overhead(overhead_order(config));
+  if (parsed.command == "coordinator") return measure_hosting(hosting_order(config));
   return measure_all_reduce(order_of(parsed.command, config));
 }
 

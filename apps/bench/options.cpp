@@ -7,6 +7,7 @@ using node::OptionKind;
 node::OptionTable bench_options() {
   const char* what = "What is averaged";
   const char* training = "What is trained (overhead)";
+  const char* hosting = "Who is hosted (coordinator)";
   const char* output = "Output";
   return {
       {"peers", OptionKind::number, what, "N", "4", "processes, each a peer with its own loop", 2, 64},
@@ -22,6 +23,10 @@ node::OptionTable bench_options() {
       {"casts", OptionKind::number, training, "N", "5", "times all is done, each with new processes", 1, 100},
       {"slices", OptionKind::number, training, "N", "1", "of each loop that count, after one to warm up", 1, 10'000},
       {"threads", OptionKind::number, training, "N", "1", "for computing, of each process", 1, 1024},
+      {"hosted", OptionKind::number, hosting, "N", "200", "peers beside the coordinator, all in one process", 1, 1000},
+      {"seconds", OptionKind::number, hosting, "N", "60", "measured, when all have joined", 1, 86'400},
+      {"epoch-seconds", OptionKind::number, hosting, "N", "60", "that peers take for an epoch", 1, 86'400},
+      {"dashboards", OptionKind::number, hosting, "N", "1", "open in browsers", 0, 64},
       {"json", OptionKind::toggle, output, "", "", "one JSON line instead of a table"},
       {"log-level", OptionKind::text, output, "LEVEL", "warn",
        "debug, info, warn, error, off: of the peers, on stderr"},
@@ -35,11 +40,12 @@ cli::Synopsis bench_synopsis() {
       "measures what averaging and training together cost, with real processes that talk TLS on loopback";
   synopsis.commands = {{"all-reduce", "one large vector"},
                        {"small-tensors", "many small tensors, packed into one vector"},
-                       {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"}};
+                       {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"},
+                       {"coordinator", "hosting a run: the coordinator's processor time and memory"}};
   synopsis.examples = {"collab-bench all-reduce --peers 4 --floats 18000000 --codec float32 --rounds 7 --json",
                        "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
-                       "collab-bench overhead --preset demo --json"};
-  synopsis.read_on = "apps/bench/all_reduce.hpp and overhead.hpp say what each figure means";
+                       "collab-bench overhead --preset demo --json", "collab-bench coordinator --hosted 200 --json"};
+  synopsis.read_on = "apps/bench/all_reduce.hpp, overhead.hpp and hosting.hpp say what each figure means";
   return synopsis;
 }
 

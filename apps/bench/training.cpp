@@ -6,9 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 namespace collab::bench {
@@ -22,14 +20,6 @@ constexpr const char* kRun = "bench";
 
 TimePoint in(Duration time) {
   return std::chrono::steady_clock::now() + time;
-}
-
-/// A program of this build: beside this one when installed, else where meson puts it. Empty: it was not built.
-std::filesystem::path sibling(const std::string& name, const std::string& build_folder) {
-  const auto here = std::filesystem::read_symlink(kThisProgram).parent_path();
-  for (const auto& file : {here / name, here / ".." / build_folder / name})
-    if (std::filesystem::exists(file)) return file;
-  return {};
 }
 
 /// Of peers that were in one run: what it committed, and how long the parts of a step took on average.
@@ -49,23 +39,9 @@ void add_epochs(const std::vector<json>& works, Slice& slice) {
 
 }  // namespace
 
-Training::Folder::Folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "collab-bench-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    throw Failure(ExitCode::machine, fmt::format("no folder {}: {}", name, std::strerror(errno)),
-                  "TMPDIR, or more disk");
-  }
-  path = name;
-}
-
-Training::Folder::~Folder() {
-  std::error_code ignored;  // a folder that stays in the temp folder harms nobody
-  std::filesystem::remove_all(path, ignored);
-}
-
 Training::Training(TrainingOptions options) : options_(std::move(options)) {
-  trainer_ = sibling("collab-bench-trainer", "bench");
-  const auto coordinator = sibling("collab-coordinator", "coordinator");
+  trainer_ = program_of_build("collab-bench-trainer", "bench");
+  const auto coordinator = program_of_build("collab-coordinator", "coordinator");
   if (trainer_.empty() || coordinator.empty()) {
     throw Failure(ExitCode::usage,
                   fmt::format("{} was not built: training needs a build with libtorch",

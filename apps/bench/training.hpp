@@ -2,6 +2,7 @@
 // A run of its own on this machine for one measurement, and the processes that train, in it or beside it.
 
 #include "child.hpp"
+#include "temporary_folder.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -56,23 +57,15 @@ class Training {
               std::uint64_t steps = 0);
 
  private:
-  struct Folder {
-    Folder();
-    ~Folder();
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    std::filesystem::path path;
-  };
-
   std::size_t add(const std::string& kind);
   std::vector<nlohmann::json> ask_some(const std::vector<std::size_t>& whom, const std::vector<nlohmann::json>& orders);
 
   TrainingOptions options_;
-  std::filesystem::path trainer_;  ///< the program
-  std::optional<Folder> folder_;   ///< of keys, text, tokenizer: removed at the end
-  std::string run_;                ///< with the key of its authority
-  std::string address_;            ///< of the coordinator
-  Children coordinator_;           ///< one
+  std::filesystem::path trainer_;          ///< the program
+  std::optional<TemporaryFolder> folder_;  ///< of keys, text, tokenizer: removed at the end
+  std::string run_;                        ///< with the key of its authority
+  std::string address_;                    ///< of the coordinator
+  Children coordinator_;                   ///< one
   Children trainers_;
 };
 

@@ -99,33 +99,39 @@ Task<Result<>> Tracker::look(TimePoint deadline) {
 }
 
 void Tracker::read_records(const std::vector<directory::Record>& records) {
-  std::map<PeerId, Record> told;
+  std::map<PeerId, Told> told;
+  std::vector<const directory::Record*> news;
   for (const directory::Record& record : records) {
     if (record.owner == needs_.self || !record.subkey.empty()) continue;
+    const auto before = told_.find(record.owner);
+    if (before != told_.end() && before->second.sequence == record.sequence) {
+      told.insert(told_.extract(before));
+      continue;
+    }
     const auto progress = decode(record.value);
     if (!progress) {
       needs_.log.warn("progress.bad_record", {{"peer", record.owner.short_text()}});
       continue;
     }
-    told.emplace(record.owner, *progress);
+    told.insert_or_assign(record.owner, Told{record.sequence, *progress});
+    news.push_back(&record);
   }
-  if (reports_.size() > kReportsMax) std::erase_if(reports_, [&](const auto& of) { return !told.contains(of.first); });
+  told_ = std::move(told);
+  if (reports_.size() > kReportsMax) std::erase_if(reports_, [&](const auto& of) { return !told_.contains(of.first); });
+  for (const directory::Record* record : news) believe(*record);
   known_.clear();
-  for (const directory::Record& record : records) {
-    const auto of = told.find(record.owner);
-    if (of != told.end() && record.subkey.empty()) believe(record, of->second, yardstick(record.owner, told));
-  }
-  read_any_ = read_any_ || !told.empty();
+  for (const auto& [owner, record] : told_) known_.emplace(owner, reports_.at(owner).believed());
+  read_any_ = read_any_ || !told_.empty();
   changed_.notify();
 }
 
-Yardstick Tracker::yardstick(const PeerId& peer, const std::map<PeerId, Record>& told) const {
+Yardstick Tracker::yardstick(const PeerId& peer) const {
   std::vector<double> rates;
   std::vector<std::uint64_t> microbatches;
-  for (const auto& [other, record] : told) {
-    if (other == peer || !record.taking_part) continue;
-    rates.push_back(record.samples_per_s);
-    microbatches.push_back(record.microbatch);
+  for (const auto& [other, told] : told_) {
+    if (other == peer || !told.record.taking_part) continue;
+    rates.push_back(told.record.samples_per_s);
+    microbatches.push_back(told.record.microbatch);
   }
   const auto lower_median = [](auto& values) {  // a minority that lies moves it no further than honest peers are apart
     if (values.empty()) return typename std::remove_reference_t<decltype(values)>::value_type(0);
@@ -136,15 +142,15 @@ Yardstick Tracker::yardstick(const PeerId& peer, const std::map<PeerId, Record>&
   Yardstick out;
   out.samples_per_s = kFasterMax * std::max(own_.samples_per_s, lower_median(rates));
   out.microbatch = std::max(own_.microbatch, lower_median(microbatches));
-  out.share = options_.target_batch / (told.size() + 1);
+  out.share = options_.target_batch / (told_.size() + 1);
   out.first_look = !read_any_;
   return out;
 }
 
-void Tracker::believe(const directory::Record& from, const Record& told, const Yardstick& yardstick) {
+void Tracker::believe(const directory::Record& from) {
+  const Record& told = told_.at(from.owner).record;
   SelfReport& report = reports_[from.owner];
-  const std::uint64_t excess = report.see(told, from.sequence, yardstick, needs_.clock.unix_ms());
-  known_.emplace(from.owner, report.believed());
+  const std::uint64_t excess = report.see(told, from.sequence, yardstick(from.owner), needs_.clock.unix_ms());
   if (excess == 0) {
     if (report.believed().samples == told.samples) doubted_.erase(from.owner);
     return;

@@ -110,13 +110,19 @@ class Tracker {
   bool hears_nobody() const;
   Duration period();
   void read_records(const std::vector<directory::Record>& records);
-  /// What `peer`, one of those who wrote `told`, is measured by.
-  Yardstick yardstick(const PeerId& peer, const std::map<PeerId, Record>& told) const;
-  void believe(const directory::Record& from, const Record& told, const Yardstick& yardstick);
+  /// What `peer` is measured by.
+  Yardstick yardstick(const PeerId& peer) const;
+  void believe(const directory::Record& from);
+
+  struct Told {
+    std::uint64_t sequence = 0;
+    Record record;
+  };
 
   Needs needs_;
   TrackerOptions options_;
   std::unique_ptr<directory::Watch> watch_;
+  std::map<PeerId, Told> told_;  // what is there now, as it was written
   std::map<PeerId, Record> known_;
   std::map<PeerId, SelfReport> reports_;  // also of peers that are gone: they come back with their history
   std::set<PeerId> doubted_;              // whose last record was not believed whole

@@ -74,10 +74,10 @@ std::int64_t PeerEndpoint::own_ms() const {
   return time_.own_ms();
 }
 
-std::int64_t PeerEndpoint::swarm_ms() const {
+void PeerEndpoint::agree_on_time() {
   std::vector<std::int64_t> skews;
   for (const Connection* connection : links_.all()) skews.push_back(connection->skew_ms());
-  return time_.swarm_ms(std::move(skews));
+  time_.agree(std::move(skews));
 }
 
 Hello PeerEndpoint::hello() const {
@@ -196,6 +196,7 @@ void PeerEndpoint::tick(TimePoint now) {
   if (links_.empty()) time_.read_calendar();
   if (now - access_checked_ >= kAccessPeriod) check_access(now);
   for (Connection* connection : links_.all()) tick_connection(*connection, now);
+  agree_on_time();
   server_.tick(now);
   conversations_.tick(now);
   count_traffic();
@@ -330,6 +331,7 @@ void PeerEndpoint::on_superseded(Connection& connection) {
 
 void PeerEndpoint::on_change(const PeerId& peer) {
   partner(peer).changed.notify();
+  agree_on_time();
 }
 
 void PeerEndpoint::on_heard(Connection& connection) {

@@ -78,7 +78,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Task<boost::system::result<PeerId, Refusal>> connect(Address address, TimePoint deadline);
 
   /// Milliseconds since 1970 as the swarm agrees: own steady clock plus the median skew of the connected peers.
-  std::int64_t swarm_ms() const override;
+  std::int64_t swarm_ms() const override { return time_.swarm_ms(); }
   /// The time this peer takes for the swarm's minus our clock, to half a round trip; none while not connected.
   std::optional<std::int64_t> skew_ms(const PeerId& peer) const;
   /// Own host as the connected peers see it: that which two of different hosts name, else the only one that is named.
@@ -142,6 +142,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Task<> serve(std::uint64_t serial);
   Task<> tick_loop();
   void tick(TimePoint now);
+  /// Asked for time and again, so what the peers' clocks say is not looked up each time.
+  void agree_on_time();
   void tick_connection(Connection& connection, TimePoint now);
   void check_access(TimePoint now);
   void count_traffic();

@@ -6,6 +6,7 @@
 #include <boost/asio/experimental/awaitable_operators.hpp>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace collab::epoch {
@@ -97,10 +98,12 @@ Task<> Auxiliary::take_part(TaskGroup& tasks) {
     co_await pause();
     co_return;
   }
-  const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
+  const averaging::Context round{context_.net, context_.clock, context_.log, context_.identity, tasks};
   averaging::RoundReport report;
-  const auto outcome = co_await averaging::all_reduce(averaging, *group, options_.codecs, {}, averaging::Weights(),
-                                                      all_reduce_options(options_), report);
+  const std::span<float> nothing;
+  auto lending = averaging::all_reduce(round, *group, options_.codecs, nothing, averaging::Weights(),
+                                       all_reduce_options(options_), report);
+  const auto outcome = co_await std::move(lending);
   context_.metrics.add("collab_rounds_total", 1, {{"result", outcome ? "committed" : "failed"}});
   if (!outcome) {
     ++failures_;

@@ -22,6 +22,7 @@ constexpr Duration kLookTime = seconds(10);  // for asking the directory who is 
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
 constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
+constexpr unsigned kMisfitsMax = 5;           // in a row, of states that no majority vouches for
 
 }  // namespace
 
@@ -426,6 +427,7 @@ Task<bool> Member::download_state() {
     wanted.epoch = epoch;
     wanted.parameters = progress::majority(context_.tracker.others(), epoch);  // unknown while epochs are short
     wanted.deadline = start + kStateTime;
+    const bool agreed = wanted.parameters.has_value();
     std::size_t sources = 0;
     const auto on_progress = [&sources](const state::Progress& progress) { sources = progress.donors; };
     const state::Context context{context_.net, context_.clock, context_.workers, context_.log, context_.random};
@@ -459,7 +461,12 @@ Task<bool> Member::download_state() {
     };
     bridge_.hold();
     const auto done = co_await bridge_.on_trainer(work);
-    if (!done || !restored->result) co_return false;
+    if (!done) co_return false;
+    if (!restored->result) {
+      co_await refuse_state(epoch, agreed);
+      co_return false;
+    }
+    misfits_ = 0;
     epoch_ = taken->epoch;
     parameters_ = restored->parameters;
     context_.tracker.forget_history();
@@ -477,6 +484,18 @@ Task<bool> Member::download_state() {
     co_return true;
   }
   co_return false;
+}
+
+/// It was fetched and checked, and it is of something else. When it is what most hold, no other will come.
+Task<> Member::refuse_state(std::uint64_t epoch, bool agreed) {
+  ++misfits_;
+  context_.log.warn("state.misfit", {{"epoch", epoch}, {"agreed", agreed}, {"in_a_row", misfits_}});
+  if (agreed || misfits_ == kMisfitsMax) {
+    throw Failure(ExitCode::incompatible, "the swarm's state does not fit the model or the optimizer here",
+                  "the program the run was begun with: same tensors, same optimizer");
+  }
+  tell(Kind::waiting, fmt::format("a state of epoch {} does not fit the model or the optimizer here", epoch));
+  co_await context_.clock.sleep_until(context_.clock.now() + options_.retry_min);
 }
 
 /// Most of the others hold other parameters than we did: whatever happened here, theirs count.

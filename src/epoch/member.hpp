@@ -77,7 +77,8 @@ class Member {
   ~Member();
 
   /// Ends after `leave()`, at `epochs_max`, or when the trainer has left. `first_epoch`: that of the parameters that
-  /// the trainer begins with (0, or a checkpoint's).
+  /// the trainer begins with (0, or a checkpoint's). Throws `Failure(incompatible)` when the state that most of the
+  /// others hold does not fit the trainer.
   Task<> run(std::uint64_t first_epoch);
   /// Tells the others not to wait and ends `run()`. Samples of an epoch that is not full yet are lost.
   Task<> leave();
@@ -103,6 +104,7 @@ class Member {
   Task<CaughtUp> catch_up_or_download();
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
   Task<bool> download_state();
+  Task<> refuse_state(std::uint64_t epoch, bool agreed);
   Task<> keep_seats();
   void look_at_seats();
   /// Where this peer sits now; null: everybody is in one group.
@@ -133,6 +135,7 @@ class Member {
   std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
   unsigned failures_ = 0;  ///< in a row
+  unsigned misfits_ = 0;   ///< in a row: states of another model or optimizer
   TimePoint epoch_began_{};
   Duration last_epoch_{};
   std::optional<TimePoint> full_since_;  ///< since when the swarm has the batch of this epoch

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -99,6 +100,14 @@ Checked<Json> parse_strictly(std::string_view text) {
   return Checked<Json>(boost::system::in_place_value, std::move(json));
 }
 
+/// As run ids are: a name that any terminal, log and file shows as it is.
+bool is_job_name(std::string_view name) {
+  const auto good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  };
+  return std::all_of(name.begin(), name.end(), good);
+}
+
 /// What is left in `json` after every known field was taken out is unknown.
 std::string first_unknown(const Json& json, const std::string& prefix = "") {
   for (const auto& [key, value] : json.items()) {
@@ -167,6 +176,7 @@ Checked<Recipe> check(Recipe recipe) {
     }
   });
   if (!problem.empty()) return Refusal{problem};
+  if (!is_job_name(recipe.job)) return Refusal{"job is no name; allowed: a-z 0-9 . _ -"};
   if (recipe.job != kAlbert) {
     const auto settings = read_settings(recipe);
     if (!settings) return settings.error();

@@ -148,6 +148,21 @@ TEST_CASE("recipe: of a job that is not known here, all other fields go to its s
   CHECK(Json::parse(unknown->settings).at("model").at("heads") == 4);
 }
 
+TEST_CASE("recipe: a job's name is of letters that every terminal and every JSON text can show") {
+  Recipe recipe;
+  for (const std::string name : {"next-byte", "fashion.mnist_2"}) {
+    recipe.job = name;
+    CHECK(check(recipe).has_value());
+  }
+  for (const std::string name : {"a\xff", "a b", "Mine", "a\nb", "../a", "\xc3\xa4"}) {
+    CAPTURE(name);
+    recipe.job = name;
+    const auto checked = check(recipe);
+    REQUIRE(!checked);
+    CHECK(checked.error().why == "job is no name; allowed: a-z 0-9 . _ -");
+  }
+}
+
 TEST_CASE("recipe: settings that are no object, hide a common field or are nested without end are refused") {
   Recipe recipe;
   recipe.job = "next-byte";

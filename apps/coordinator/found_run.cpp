@@ -41,11 +41,20 @@ bool own_job(const node::Config& config) {
 }
 
 recipes::Recipe recipe_of_own_job(const node::Config& config) {
+  if (config.origin("preset") != node::Origin::built_in) {
+    throw Failure(ExitCode::usage, fmt::format("presets are of albert, and this run is of \"{}\"", config.text("job")),
+                  "--settings FILE for what your job reads, or no --job");
+  }
   recipes::Recipe recipe;
   recipe.job = config.text("job");
   recipe.schedule.total_epochs = kEndless;
   if (config.has("settings")) {
-    const Bytes text = read_file(config.text("settings"), recipes::kRecipeTextMax);
+    const std::filesystem::path file = config.text("settings");
+    if (std::filesystem::is_regular_file(file) && std::filesystem::file_size(file) > recipes::kRecipeTextMax) {
+      throw Failure(ExitCode::usage, fmt::format("{} has {} bytes", file.string(), std::filesystem::file_size(file)),
+                    fmt::format("at most {}; what is longer goes into --data", node::kRecipeBytesMax));
+    }
+    const Bytes text = read_file(file, recipes::kRecipeTextMax);
     recipe.settings.assign(reinterpret_cast<const char*>(text.data()), text.size());
   }
   if (!config.has("target-batch")) {
@@ -77,6 +86,10 @@ recipes::Recipe chosen_recipe(const node::Config& config) {
 recipes::Recipe checked(const recipes::Recipe& recipe) {
   const auto whole = recipes::check(recipe);
   if (!whole) throw Failure(ExitCode::usage, "the recipe does not hold: " + whole.error().why, "other options");
+  if (const auto bytes = recipes::to_json(*whole).size(); bytes > node::kRecipeBytesMax) {
+    throw Failure(ExitCode::usage, fmt::format("settings make a recipe of {} bytes", bytes),
+                  fmt::format("at most {}; what is longer goes into --data", node::kRecipeBytesMax));
+  }
   return *whole;
 }
 
@@ -98,12 +111,20 @@ void check_file(const std::filesystem::path& file, const Digest& hash) {
                 "put it back from a copy; every peer of the run has one in its home");
 }
 
+/// Throws `Failure(data)`.
+void check_data(const std::filesystem::path& file) {
+  const char* problem = nullptr;
+  if (!std::filesystem::is_regular_file(file))
+    problem = "no file";
+  else if (std::filesystem::file_size(file) == 0)
+    problem = "empty";
+  if (problem == nullptr) return;
+  throw Failure(ExitCode::data, fmt::format("{} is {}", file.string(), problem),
+                "--data FILE: one file that every peer is given, or none when peers bring their own");
+}
+
 /// The data of a job of one's own travels as it is. Returns its hash.
 Digest copy_data(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (!std::filesystem::is_regular_file(from)) {
-    throw Failure(ExitCode::data, fmt::format("{} is no file", from.string()),
-                  "--data FILE: one file that every peer is given, or none when peers bring their own");
-  }
   const Bytes bytes = read_file(from, kPreparedBytesMax);
   write_file(to, bytes);
   return state::content_hash(bytes);
@@ -140,6 +161,7 @@ void train_tokenizer(const node::Config& config, recipes::Recipe& recipe, const 
 void check_founding(const node::Config& config) {
   const recipes::Recipe recipe = chosen_recipe(config);
   if (own_job(config)) (void)checked(recipe);
+  if (own_job(config) && config.has("data")) check_data(config.text("data"));
   if (!codec_named(config.text("codec"))) {
     throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")),
                   "float32, float16, bfloat16, linear8 or dynamic8");
@@ -196,10 +218,6 @@ Signed found_run(const node::Config& config, const std::string& run_id, const Id
   manifest.grid = config.text("grid");
   manifest.commit_fraction = config.real("commit-fraction");
   manifest.admission = chosen_admission(config);
-  if (manifest.recipe.size() > node::kRecipeBytesMax) {
-    throw Failure(ExitCode::usage, fmt::format("settings make a recipe of {} bytes", manifest.recipe.size()),
-                  fmt::format("at most {}; what is longer goes into --data", node::kRecipeBytesMax));
-  }
   Signed statement = node::sign_manifest(authority, manifest);
   node::save_manifest(files.manifest, statement);
   return statement;

@@ -21,7 +21,8 @@ struct RunFiles {
   std::filesystem::path prepared;
 };
 
-/// What can be said of the options before anything is made. Throws `Failure(usage)`.
+/// What can be said of the options, and of the files of another job than ALBERT, before anything is made. Throws
+/// `Failure`: `usage`, or `data`.
 void check_founding(const node::Config& config);
 
 /// Whether tokenizer and text are still what the manifest says. Throws `Failure(data)` or `Failure(machine)`.

@@ -114,6 +114,11 @@ def usage(folder):
     join = [PEER, '--run-id', RUN]
     found = [COORDINATOR, '--run-id', RUN, '--home', folder / 'nothing', '--new-run', '--dashboard', 'off', '--no-lan',
              '--listen', '127.0.0.1:0']
+    own = [*found, '--job', 'mine', '--target-batch', '32']
+    long_settings, far_too_long, empty = folder / 'long.json', folder / 'far-too-long.json', folder / 'empty-file'
+    long_settings.write_text('{"note": "' + 40_000 * 'x' + '"}')
+    far_too_long.write_text('{"note": "' + 80_000 * 'x' + '"}')
+    empty.write_bytes(b'')
     together((ends, 2, [*join, '--epoch', '3'], 'unknown option --epoch', 'did you mean --epochs?'),
              (ends, 2, [*join, '--epochs', 'many'], 'epochs cannot be "many"', 'a whole number'),
              (ends, 2, [*join, '--set', 'epoch=3'], 'unknown option epoch', 'did you mean epochs?'),
@@ -137,11 +142,16 @@ def usage(folder):
              (ends, 2, [*found, '--admission', 'maybe', '--data', TEXT, '--preset', 'demo'], 'maybe', '--allow'),
              (ends, 2, [*found, '--admission', 'list', '--data', TEXT, '--preset', 'demo'], '--allow'),
              (ends, 2, [*found[:-1], '0.0.0.0:0', '--data', TEXT], '--admission'),
+             (ends, 2, [*own, '--preset', 'demo'], 'presets are of albert'),
+             (ends, 2, [*own, '--settings', long_settings], 'at most 32768'),
+             (ends, 2, [*own, '--settings', far_too_long], 'at most 32768'),
+             (ends, 8, [*own, '--data', folder], 'is no file'), (ends, 8, [*own, '--data', empty], 'is empty'),
+             (ends, 2, [*found, '--job', 'a\udcff', '--target-batch', '32'], 'a-z 0-9 . _ -'),
              (ends, 2, [BENCH, 'all-reduce', '--peers', '1'], 'peers cannot be "1"'),
              (ends, 2, [BENCH, 'all-reduce', '--peer', '4'], 'did you mean --peers?'),
              (ends, 2, [BENCH, 'all-reduse'], 'did you mean all-reduce?'),
              (ends, 2, [BENCH, 'all-reduce', '--codec', 'float33'], 'float33'))
-    assert not list(folder.glob('nothing*/manifest.signed')), 'a refused command founded a run'
+    assert not list(folder.glob('nothing*/*.signed')) and not list(folder.glob('nothing/*')), 'a refused command left a trace'
 
 
 def found_again(folder):

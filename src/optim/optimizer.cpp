@@ -8,6 +8,7 @@
 #include "optim/model_trainer.hpp"
 #include "optim/parts.hpp"
 #include "progress/rate.hpp"
+#include "recipes/recipe.hpp"
 #include "state/snapshot.hpp"
 
 #include <fmt/format.h>
@@ -25,6 +26,14 @@ constexpr std::size_t kFileBytesMax = std::size_t(64) << 30U;
 constexpr std::uint32_t kSectionsMax = 64;
 constexpr Duration kWaitStep = std::chrono::milliseconds(1000);  // between two looks at what a user wants meanwhile
 
+/// Throws `Failure(incompatible)`.
+std::uint64_t epochs_of(const node::Manifest& manifest) {
+  const auto recipe = recipes::from_json(manifest.recipe);
+  if (recipe) return recipe->schedule.total_epochs;
+  throw Failure(ExitCode::incompatible, fmt::format("this run's recipe cannot be read: {}", recipe.error().why),
+                "a newer version of collab");
+}
+
 }  // namespace
 
 /// Trainer's thread, but for what is marked.
@@ -32,6 +41,7 @@ struct Optimizer::Inner {
   Inner(Collaboration& run, std::unique_ptr<Stepper> made, OptimizerOptions given)
       : parts(run.parts()), stepper(std::move(made)), trainer(*stepper), options(std::move(given)) {
     trainer.begin_at(options.first_epoch);
+    if (options.epochs_max == 0) options.epochs_max = epochs_of(*parts.manifest);
   }
 
   Collaboration::Parts& parts;
@@ -83,13 +93,13 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
 
 epoch::MemberOptions Optimizer::Inner::member_options() const {
   epoch::MemberOptions out = optim::member_options(parts, stepper->schema(), options.codec);
-  if (options.epochs_max > 0) out.epochs_max = options.epochs_max;
+  out.epochs_max = options.epochs_max;
   return out;
 }
 
 void Optimizer::Inner::check_going_on() const {
   if (parts.left) throw Stopped("this peer has left the run");
-  if (options.epochs_max > 0 && trainer.epoch() >= options.epochs_max)
+  if (trainer.epoch() >= options.epochs_max)
     throw Stopped(fmt::format("the run is over: it has {} epochs", options.epochs_max));
 }
 

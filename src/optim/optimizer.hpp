@@ -34,7 +34,7 @@ class Stopped : public std::runtime_error {
 
 struct OptimizerOptions {
   StepperOptions stepper = {};
-  std::uint64_t epochs_max = 0;           ///< the run is over then; 0: never
+  std::uint64_t epochs_max = 0;           ///< the run is over then; 0: when its manifest says
   std::uint64_t seed = 0;                 ///< of the order and masks of the run
   std::uint64_t first_epoch = 0;          ///< of the parameters that the module has now
   std::optional<std::string> codec = {};  ///< of gradients; empty: the manifest's
@@ -58,6 +58,7 @@ class Optimizer {
 
   /// Waits until this peer holds the swarm's present parameters: before it, samples would be for nothing. The first
   /// step() does it when nobody has. `waiting` is called about once a second; returning false gives up (false then).
+  /// Throws `Failure(incompatible)` when the swarm's state is of another model or another optimizer, as step() does.
   bool join(const std::function<bool()>& waiting = {});
 
   /// After `backward()` of a mean loss over `samples` > 0 samples. Blocks only while a round is due; gradients are none

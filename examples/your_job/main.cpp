@@ -1,6 +1,7 @@
 // your_job: collab-peer with a job of its own. It learns to tell the next byte of a text from the eight before it.
 // Everything else of collab-peer is there as well: try --help.
 
+#include "collab.hpp"
 #include "data/order.hpp"
 #include "jobs/peer_main.hpp"
 
@@ -24,7 +25,7 @@ struct Net : torch::nn::Module {
   }
 };
 
-class NextByte final : public collab::optim::Job {
+class NextByte final : public collab::Job {
  public:
   /// The run's data is the file that its coordinator was given; it came here by its hash.
   explicit NextByte(const collab::jobs::JobInputs& inputs) {
@@ -41,7 +42,7 @@ class NextByte final : public collab::optim::Job {
   }
 
   /// A pure function of the parameters and the units: who computes them does not matter.
-  collab::optim::Loss gradients(std::span<const collab::optim::Unit> units) override {
+  collab::Loss gradients(std::span<const collab::Unit> units) override {
     std::vector<std::int64_t> places;
     for (const auto& unit : units) {
       const auto sample = collab::data::sample_of_unit(unit.index, static_cast<std::uint64_t>(trained_), unit.seed);
@@ -71,7 +72,7 @@ class NextByte final : public collab::optim::Job {
 };
 
 collab::jobs::RunnableJob next_byte(const collab::jobs::JobInputs& inputs) {
-  return {std::make_unique<NextByte>(inputs), collab::optim::lamb({.learning_rate = 0.01}), {}};
+  return {std::make_unique<NextByte>(inputs), collab::lamb({.learning_rate = 0.01}), {}};
 }
 
 }  // namespace

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Installs collab into a folder and builds programs against it outside of this tree, by pkg-config and by CMake.
+"""Installs collab into a folder and builds the examples against it outside of this tree.
 
-Usage: install_test.py MESON BUILD TOGETHER.CPP COORDINATOR. What was built takes three steps in a run of its own.
+Usage: install_test.py pkg-config|cmake MESON BUILD EXAMPLES COORDINATOR. The loop that was built takes three steps in a run
+of its own; the job says how it is used.
 """
 import os, pathlib, re, shutil, subprocess, sys, tempfile
 
 from programs import Programs
 
-MESON, BUILD, SOURCE, COORDINATOR = sys.argv[1:]
+HOW, MESON, BUILD, EXAMPLES, COORDINATOR = sys.argv[1:]
 CMAKE = '''cmake_minimum_required(VERSION 3.25)
 project(mine CXX)
 find_package(collab 0.1 REQUIRED)
-add_executable(mine together.cpp)
-target_link_libraries(mine collab::collab)
+foreach(program together your_job)
+  add_executable(${program} ${program}.cpp)
+  target_link_libraries(${program} collab::collab)
+endforeach()
 '''
 
 
@@ -40,49 +43,63 @@ def small_data(folder):
     return folder
 
 
-def takes_steps(programs, name, binary, libraries, address, data):
-    peer = programs.start(name, ['/usr/bin/env', f'LD_LIBRARY_PATH={libraries}', binary, data, 3, 32, 'installed', address,
-                                 programs.folder / name / 'home'])
-    assert 'accuracy' in peer.finish(120)
-
-
-with tempfile.TemporaryDirectory() as folder, Programs(folder) as programs:
-    root = programs.folder / 'root'
+def installed(root):
+    """The prefix, and the folder of libraries."""
     run(MESON, 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir', root)
     [description] = root.rglob('collab.pc')
     prefix = root / re.search(r'^prefix=/(.*)$', description.read_text(), re.M)[1]
-    libraries = description.parent.parent
-    headers = prefix / 'include/collab'
     run(prefix / 'bin/collab-peer', '--help')
     run(prefix / 'bin/collab-coordinator', '--help')
-    print(f'{len(list(headers.rglob("*.hpp")))} headers, libcollab.so of '
-          f'{(libraries / "libcollab.so").stat().st_size / 1e6:.0f} MB')
+    return prefix, description.parent.parent
 
+
+def library_shows_what_it_should(libraries):
     shown = run('nm', '-DC', '--defined-only', libraries / 'libcollab.so')
     assert ' collab::optim::Optimizer::step(' in shown
     foreign = [line for line in shown.splitlines() if re.search(r'boost::asio|fmt::v|spdlog::', line)]
     assert not foreign, foreign[:5]
+    assert 'soname: [libcollab.so.0.1]' in run('readelf', '-dW', libraries / 'libcollab.so')
 
-    outside = programs.folder / 'outside'
-    outside.mkdir()
-    shutil.copy(SOURCE, outside / 'together.cpp')
-    environment = dict(os.environ, PKG_CONFIG_PATH=str(description.parent))
+
+def build_by_pkg_config(prefix, libraries, outside):
+    environment = dict(os.environ, PKG_CONFIG_PATH=str(libraries / 'pkgconfig'))
     flags = run('pkg-config', f'--define-variable=prefix={prefix}', '--cflags', '--libs', 'collab', env=environment).split()
-    run('c++', '-Wall', '-Wextra', '-Werror', 'together.cpp', '-o', 'by-pkg-config', *flags, cwd=outside)
+    for program in 'together', 'your_job':
+        run('c++', '-Wall', '-Wextra', '-Werror', f'{program}.cpp', '-o', program, *flags, cwd=outside)
+    headers = prefix / 'include/collab'
     every = outside / 'every.cpp'
     every.write_text(''.join(f'#include "{h.relative_to(headers)}"\n' for h in sorted(headers.rglob('*.hpp'))))
     seen = run('c++', '-M', every, *[f for f in flags if not f.startswith(('-l', '-L', '-W'))], cwd=outside)
     assert 'boost/asio' not in seen and 'msgpack' not in seen and '/src/' not in seen
+    return outside
 
-    host, address = programs.coordinator(COORDINATOR, 'installed', '--job', 'mine', '--target-batch', 32)
-    data = small_data(programs.folder / 'data')
-    takes_steps(programs, 'a', outside / 'by-pkg-config', libraries, address, data)
-    if shutil.which('cmake') is None:
-        print('skipped: no cmake here')
+
+def build_by_cmake(prefix, outside):
+    (outside / 'CMakeLists.txt').write_text(CMAKE)
+    run('cmake', '-S', outside, '-B', outside / 'build', f'-DCMAKE_PREFIX_PATH={prefix}')
+    run('cmake', '--build', outside / 'build')
+    return outside / 'build'
+
+
+if HOW == 'cmake' and shutil.which('cmake') is None:
+    print('0 passed, 0 failed, 1 skipped: no cmake here')
+    sys.exit(77)
+with tempfile.TemporaryDirectory() as folder, Programs(folder) as programs:
+    prefix, libraries = installed(programs.folder / 'root')
+    outside = programs.folder / 'outside'
+    outside.mkdir()
+    shutil.copy(pathlib.Path(EXAMPLES) / 'embed/together.cpp', outside)
+    shutil.copy(pathlib.Path(EXAMPLES) / 'your_job/main.cpp', outside / 'your_job.cpp')
+    if HOW == 'cmake':
+        built = build_by_cmake(prefix, outside)
     else:
-        (outside / 'CMakeLists.txt').write_text(CMAKE)
-        run('cmake', '-S', outside, '-B', outside / 'build', f'-DCMAKE_PREFIX_PATH={prefix}')
-        run('cmake', '--build', outside / 'build')
-        takes_steps(programs, 'b', outside / 'build/mine', '', address, data)
+        library_shows_what_it_should(libraries)
+        built = build_by_pkg_config(prefix, libraries, outside)
+    assert 'collab-peer' in run(built / 'your_job', '--help')
+    host, address = programs.coordinator(COORDINATOR, 'installed', '--job', 'mine', '--target-batch', 32)
+    peer = programs.start('peer', [built / 'together', small_data(programs.folder / 'data'), 3, 32, 'installed', address,
+                                   programs.folder / 'peer/home'])
+    assert 'accuracy' in peer.finish(120)
     host.leave()
+    print(f'libcollab.so of {(libraries / "libcollab.so").stat().st_size / 1e6:.0f} MB; built by {HOW}')
 print('1 passed, 0 failed, 0 skipped')

@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   torch::manual_seed(1);
   torch::data::datasets::MNIST data(folder);
   Net net;
-  torch::optim::AdamW optimizer(net.parameters(), torch::optim::AdamWOptions(5e-3));
+  torch::optim::AdamW optimizer(net.parameters(), torch::optim::AdamWOptions(1e-2));
 
   for (std::size_t step = 0; step < steps; ++step) {
     torch::Tensor picked = torch::randint(*data.size(), {batch}, torch::kLong);

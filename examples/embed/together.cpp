@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   torch::data::datasets::MNIST data(folder);
   Net net;
   collab::Collaboration run({.run_id = arguments.at(3), .bootstrap = {arguments.at(4)}, .home = arguments.at(5)});
-  collab::Optimizer optimizer(run, net, collab::use<torch::optim::AdamW>(torch::optim::AdamWOptions(5e-3)));
+  collab::Optimizer optimizer(run, net, collab::use<torch::optim::AdamW>(torch::optim::AdamWOptions(1e-2)));
   torch::manual_seed(std::hash<std::string>()(run.id().text()));  // everybody draws other samples
 
   while (optimizer.epoch() < steps) {

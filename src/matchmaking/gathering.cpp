@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace collab::matchmaking {
+namespace {
+
+constexpr std::string_view kUnreachable = "unreachable";
+
+}  // namespace
 
 Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, TimePoint now)
     : terms_(std::move(terms)),
@@ -38,7 +43,7 @@ void Gathering::on_message(const PeerId& from, const wire::Header& message, Time
 
 void Gathering::on_unreachable(const PeerId& peer, TimePoint now) {
   if (outcome_) return;
-  strike(peer, "unreachable", now);
+  strike(peer, links_.state(peer).connected ? "does not answer" : kUnreachable, now);
   maybe_begin(now);
 }
 
@@ -76,6 +81,7 @@ void Gathering::on_time(TimePoint now) {
   if (now - last_time_ > patience.blocked) lenient_until_ = now + patience.silence_min;
   last_time_ = now;
   if (outcome_ || now < lenient_until_) return;
+  forgive_connected();
   check_follower(now);
   check_followers(now);
   choose(now);
@@ -374,6 +380,14 @@ void Gathering::check_follower(TimePoint now) {
     case Follower::Next::ask_again: return ask(*follower_.leader(), now);
     case Follower::Next::strike: return strike(*follower_.leader(), why, now);
   }
+}
+
+/// Peers that begin at the same moment do not know each other's addresses yet. Were such a strike for good, each would
+/// wait for a word from the others.
+void Gathering::forgive_connected() {
+  const std::map<PeerId, std::string_view> struck = candidates_.struck();
+  for (const auto& [id, why] : struck)
+    if (why == kUnreachable && links_.state(id).connected) candidates_.forgive(id);
 }
 
 void Gathering::strike(const PeerId& peer, std::string_view why, TimePoint now) {

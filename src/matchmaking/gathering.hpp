@@ -105,6 +105,7 @@ class Gathering {
   void check_followers(TimePoint now);
   bool waiting_for_others() const;
   /// Not asked and not waited for any more; if it was our leader, the next is chosen.
+  void forgive_connected();
   void strike(const PeerId&, std::string_view why, TimePoint now);
   void distrust(const PeerId&, std::string_view why, TimePoint now);
   /// A refusal, ours or theirs, may tell why there will be no group.

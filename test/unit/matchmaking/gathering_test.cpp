@@ -57,6 +57,21 @@ RefusalReason reason_in(const std::optional<wire::Refused>& refused) {
 
 }  // namespace
 
+TEST_CASE("gathering: who could not be reached before its address was known is asked as soon as it is connected") {
+  One second(kPlaces[1], knowing({kPlaces[0]}));
+  CHECK(second.said_to<wire::Join>(kPlaces[0]));
+  second.world.dead = {peer(kPlaces[0])};
+  second.world.now = kStart + 2s;
+  second.gathering.on_unreachable(peer(kPlaces[0]), kStart);
+  CHECK(second.gathering.leading());
+  second.gathering.on_time(kStart + 200ms);
+  CHECK(!second.said_to<wire::Join>(kPlaces[0]));
+  second.world.dead.clear();
+  second.gathering.on_time(kStart + 400ms);
+  CHECK(second.gathering.following() == peer(kPlaces[0]));
+  CHECK(second.said_to<wire::Join>(kPlaces[0]));
+}
+
 TEST_CASE("gathering: the smallest place leads, the others ask it") {
   One first(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
   CHECK(first.gathering.leading());

@@ -2,7 +2,7 @@
 """Installs collab into a folder and builds the examples against it outside of this tree.
 
 Usage: install_test.py pkg-config|cmake MESON BUILD EXAMPLES COORDINATOR. The loop that was built takes three steps in a run
-of its own; the job says how it is used.
+of its own; the job, built by pkg-config only, says how it is used.
 """
 import os, pathlib, re, shutil, subprocess, sys, tempfile
 
@@ -12,10 +12,8 @@ HOW, MESON, BUILD, EXAMPLES, COORDINATOR = sys.argv[1:]
 CMAKE = '''cmake_minimum_required(VERSION 3.25)
 project(mine CXX)
 find_package(collab 0.1 REQUIRED)
-foreach(program together your_job)
-  add_executable(${program} ${program}.cpp)
-  target_link_libraries(${program} collab::collab)
-endforeach()
+add_executable(together together.cpp)
+target_link_libraries(together collab::collab)
 '''
 
 
@@ -95,7 +93,7 @@ with tempfile.TemporaryDirectory() as folder, Programs(folder) as programs:
     else:
         library_shows_what_it_should(libraries)
         built = build_by_pkg_config(prefix, libraries, outside)
-    assert 'collab-peer' in run(built / 'your_job', '--help')
+        assert 'collab-peer' in run(built / 'your_job', '--help')
     host, address = programs.coordinator(COORDINATOR, 'installed', '--job', 'mine', '--target-batch', 32)
     peer = programs.start('peer', [built / 'together', small_data(programs.folder / 'data'), 3, 32, 'installed', address,
                                    programs.folder / 'peer/home'])

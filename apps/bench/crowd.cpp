@@ -14,10 +14,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <exception>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 namespace collab::bench {

@@ -3,7 +3,6 @@
 
 #include "base/log.hpp"
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -56,6 +56,8 @@ struct Host {
 };
 
 Host start_host(const HostingOrder& order, const TemporaryFolder& folder) {
+  const auto program = program_of_build("collab-coordinator", "coordinator");
+  if (program.empty()) throw Failure(ExitCode::usage, "collab-coordinator was not built", "tools/build");
   Host host;
   host.process = std::make_unique<Child>(
       "the coordinator",
@@ -63,7 +65,7 @@ Host start_host(const HostingOrder& order, const TemporaryFolder& folder) {
                                "--no-lan", "--admission", "open", "--dashboard", "127.0.0.1:0", "--listen",
                                "127.0.0.1:0", "--home", (folder.path / "host").string(), "--log-level",
                                order.log_level},
-      program_of_build("collab-coordinator", "coordinator"));
+      program);
   const json ready = json::parse(host.process->read_line(std::chrono::steady_clock::now() + kStartTime));
   host.run = fmt::format("{}#{}", kRun, ready.at("key").get<std::string>());
   host.address = ready.at("addresses").at(0).get<std::string>();

@@ -35,6 +35,11 @@ class Candidates {
   /// Not to be asked or waited for in this search, because of `why`: a word for the log.
   void strike(const PeerId&, std::string_view why);
   void forgive(const PeerId& peer) { struck_.erase(peer); }
+  /// Of whom `which(peer, why)` says so.
+  template <class Which>
+  void forgive_if(Which which) {
+    std::erase_if(struck_, [&](const auto& entry) { return which(entry.first, entry.second); });
+  }
   bool struck(const PeerId& peer) const { return struck_.contains(peer); }
   const std::map<PeerId, std::string_view>& struck() const noexcept { return struck_; }
 

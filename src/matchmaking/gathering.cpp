@@ -385,9 +385,10 @@ void Gathering::check_follower(TimePoint now) {
 /// Peers that begin at the same moment do not know each other's addresses yet. Were such a strike for good, each would
 /// wait for a word from the others.
 void Gathering::forgive_connected() {
-  const std::map<PeerId, std::string_view> struck = candidates_.struck();
-  for (const auto& [id, why] : struck)
-    if (why == kUnreachable && links_.state(id).connected) candidates_.forgive(id);
+  candidates_.forgive_if([this](const PeerId& peer, std::string_view why) {
+    const bool worse_since = carried_.distrusted.contains(peer) || left_.contains(peer);
+    return why == kUnreachable && links_.state(peer).connected && !worse_since;
+  });
 }
 
 void Gathering::strike(const PeerId& peer, std::string_view why, TimePoint now) {

@@ -223,7 +223,7 @@ double Tracker::samples() const {
 double Tracker::samples_of_others(const std::function<bool(const PeerId&)>& counted) const {
   auto standings = others();
   std::erase_if(standings, [&](const Standing& standing) { return !counted(standing.peer); });
-  return gathered(standings, own_.epoch, needs_.clock.unix_ms());
+  return gathered(standings, epoch(), needs_.clock.unix_ms());
 }
 
 std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {
@@ -238,7 +238,7 @@ std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {
 }
 
 double Tracker::eta_of_others_s() const {
-  const double rate = progress::samples_per_s(others(), own_.epoch);
+  const double rate = progress::samples_per_s(others(), epoch());
   if (rate <= 0) return std::numeric_limits<double>::infinity();
   return std::max(0.0, static_cast<double>(options_.target_batch) - samples()) / rate;
 }

@@ -32,6 +32,7 @@ int train(const std::vector<std::string>& words) {
   try {
     while (optimizer.epoch() < std::stoul(words.at(2))) {
       model->forward(torch::ones({8, std::stol(words.at(1))})).mean().backward();
+      // the time a microbatch takes: a model this small would end an epoch before anybody could join it
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       optimizer.step(8);
     }

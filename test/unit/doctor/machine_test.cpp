@@ -15,7 +15,7 @@ namespace {
 /// Of a machine with plenty of everything, changed.
 std::vector<Finding> judged(const std::function<void(Machine&)>& change, const Needs& needs = {}) {
   Machine machine;
-  machine.home = machine.home_on = "/home/me/run";
+  machine.home = machine.home_on = "/srv/me/run";
   machine.disk_free_bytes = machine.memory_free_bytes = std::uint64_t(64) << 30U;
   machine.files_max = 1024;
   change(machine);
@@ -42,10 +42,10 @@ TEST_CASE("doctor: a machine with plenty of everything is well") {
   const auto findings = judged([](Machine&) {});
   CHECK(worst(findings) == Grade::ok);
   REQUIRE(findings.size() == 4);
-  CHECK(findings[0].measured == "/home/me/run");
+  CHECK(findings[0].measured == "/srv/me/run");
   CHECK(findings[3].measured == "1024 files");
-  const auto nowhere_yet = judged([](Machine& machine) { machine.home_on = "/home/me"; });
-  CHECK(nowhere_yet[0].measured == "/home/me/run, to be made in /home/me");
+  const auto nowhere_yet = judged([](Machine& machine) { machine.home_on = "/srv/me"; });
+  CHECK(nowhere_yet[0].measured == "/srv/me/run, to be made in /srv/me");
   const auto unlimited = judged([](Machine& machine) { machine.files_max = RLIM_INFINITY; });
   CHECK(unlimited[3].result == Grade::ok);
   CHECK(unlimited[3].measured == "no limit");
@@ -60,7 +60,7 @@ TEST_CASE("doctor: disk, memory, files and home fail below the least and warn be
   };
   const Needs needs;
   const std::vector<Case> cases = {
-      {"disk", [](Machine& m) { m.disk_free_bytes = 0; }, Grade::fail, "0 B free on /home/me/run"},
+      {"disk", [](Machine& m) { m.disk_free_bytes = 0; }, Grade::fail, "0 B free on /srv/me/run"},
       {"disk", [&](Machine& m) { m.disk_free_bytes = needs.disk_least - 1; }, Grade::fail, "a run takes"},
       {"disk", [&](Machine& m) { m.disk_free_bytes = needs.disk_least; }, Grade::warn, "a run takes"},
       {"memory", [&](Machine& m) { m.memory_free_bytes = needs.memory_least - 1; }, Grade::fail, "268 MB free"},

@@ -72,6 +72,22 @@ TEST_CASE("gathering: who could not be reached before its address was known is a
   CHECK(second.said_to<wire::Join>(kPlaces[0]));
 }
 
+TEST_CASE("gathering: who could not be reached and is distrusted since then is not forgiven for a connection") {
+  One follower(kPlaces[2], knowing({kPlaces[0], kPlaces[1]}));
+  follower.world.dead = {peer(kPlaces[0])};
+  follower.gathering.on_unreachable(peer(kPlaces[0]), kStart);
+  follower.world.dead.clear();
+  wire::Begin bad_plan;
+  bad_plan.epoch = 5;
+  bad_plan.schema[0] = 1;
+  bad_plan.codec_map[0] = 2;
+  follower.hears(kPlaces[0], bad_plan);
+  CHECK(follower.said_to<wire::Refused>(kPlaces[0]));
+  follower.gathering.on_time(kStart + 100ms);
+  CHECK(follower.gathering.following() == peer(kPlaces[1]));
+  CHECK(!follower.said_to<wire::Redirect>(kPlaces[1]));
+}
+
 TEST_CASE("gathering: the smallest place leads, the others ask it") {
   One first(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
   CHECK(first.gathering.leading());

@@ -34,7 +34,7 @@ class SegmentResult {
   bool complete() const noexcept { return missing_ == 0; }
   std::size_t missing() const noexcept { return missing_; }
   const std::vector<Chunk>& chunks() const noexcept { return chunks_; }
-  /// When complete: BLAKE2b over the codec map, the segment, and each chunk's senders, weight and bytes.
+  /// When complete: hash over the codec map, the segment, and each chunk's senders, weight and bytes.
   Digest digest() const;
   /// When complete: the smallest of its chunks.
   std::uint64_t weight() const noexcept;

@@ -19,7 +19,7 @@ class ServerSet {
     std::vector<PeerId> bootstrap;  ///< given by the user: servers whatever is published; the first 8 count
     std::size_t bootstrap_max = 8;
     std::size_t flagged_max = 16;     ///< members that say `directory`, by lowest hash
-    std::size_t standing_max = 8;     ///< reachable members of lowest BLAKE2b(run, id), from the start of a run
+    std::size_t standing_max = 8;     ///< reachable members of lowest hash(run, id), from the start of a run
     std::int64_t young_ms = 120'000;  ///< members that started later stand behind all older ones
     std::int64_t refresh_ms = 1'000;  ///< expiry and age are looked at this often; changes at once
   };

@@ -17,7 +17,7 @@
 
 namespace collab::directory {
 
-/// Names (key, owner, subkey) in 16 bytes: the start of a BLAKE2b-256.
+/// Names (key, owner, subkey) in 16 bytes: the start of a hash.
 using SlotId = std::array<unsigned char, 16>;
 SlotId slot_of(const Record&);
 

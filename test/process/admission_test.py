@@ -4,73 +4,30 @@ one. Who is turned away ends with exit code 4 and the reason, and the others go 
 
 Usage: admission_test.py COORDINATOR PEER [CASE…]. Prints a line per case and a last line that counts.
 """
-import contextlib, json, os, pathlib, signal, socket, subprocess, sys, tempfile, threading, time, traceback
+import os, pathlib, subprocess, sys, tempfile, time, traceback
+
+import programs
+from programs import free_port, write_text
 
 COORDINATOR, PEER = sys.argv[1:3]
-WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 RUN = 'admission-test'
 RUNNING = []
 
 
-def write_text(folder):
-    folder.mkdir()
-    for document in range(40):
-        lines = []
-        for line in range(30):
-            at = document * 7 + line * 3
-            lines.append(' '.join(WORDS[(at + word * (1 + line % 3)) % len(WORDS)] for word in range(5 + line % 4)) + '।')
-        (folder / f'{document}.txt').write_text('\n'.join(lines) + '\n')
-    return folder
+def start(command, log):
+    RUNNING.append(programs.Program(command, log, ENVIRONMENT))
+    return RUNNING[-1]
 
 
-class Program:
-    """A program that runs until it is asked to end; its JSON lines are kept, with the time they came."""
-
-    def __init__(self, command, log):
-        self.events, self.log = [], log
-        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=open(log, 'w'),
-                                        text=True, env=ENVIRONMENT)
-        RUNNING.append(self)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-
-    def count(self, kind):
-        return sum(event['event'] == kind for event in list(self.events))
-
-    def wait_for(self, kind, seconds=40, times=1):
-        end = time.monotonic() + seconds
-        while self.count(kind) < times:
-            assert time.monotonic() < end, f'no {kind} within {seconds} s: {self.said()}'
-            assert self.process.poll() is None or self.count(kind) >= times, f'ended before {kind}: {self.said()}'
-            time.sleep(0.02)
-        return self
-
-    def said(self):
-        return self.log.read_text()[-800:]
-
-    def ends(self, code, seconds, *says):
-        """Ends by itself, with this code and a last line that holds all of `says`; how long that took."""
-        began = time.monotonic()
-        got = self.process.wait(seconds)
-        assert got == code, f'exit {got}, not {code}: {self.said()}'
-        last = self.log.read_text().strip().splitlines()[-1]
-        for words in (*says, ' Try: '):
-            assert words in last, f'"{words}" is not in: {last}'
-        return time.monotonic() - began
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        return self.process.wait(15)
-
-
-def port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+def ends(program, code, seconds, *says):
+    """By itself, with this code and a last line that holds all of `says`; how long that took."""
+    began = time.monotonic()
+    got = program.process.wait(seconds)
+    assert got == code, f'exit {got}, not {code}: {program.log()}'
+    last = program.log().strip().splitlines()[-1]
+    for words in (*says, ' Try: '):
+        assert words in last, f'"{words}" is not in: {last}'
+    return time.monotonic() - began
 
 
 def ask(*command, code=0):
@@ -105,7 +62,7 @@ def give_token(home, *more):
 
 def admitted(home, *more):
     serial, _ = give_token(home, *more)
-    peer = Program(peer_words(home), home.with_suffix('.log'))
+    peer = start(peer_words(home), home.with_suffix('.log'))
     peer.serial = serial
     return peer
 
@@ -154,44 +111,44 @@ def words_and_files(folder):
     made = ask(PEER, 'keys', 'token', peer, '--run-id', RUN, '--home', home, '--authority', HOST.home / 'authority.key')
     assert made.stdout.startswith('collab-token-v1 ')
     (home / 'token').write_text('nonsense\n')
-    Program(peer_words(home), folder / 'words.log').ends(2, 20, 'holds no token')
+    ends(start(peer_words(home), folder / 'words.log'), 2, 20, 'holds no token')
 
 
 def without_a_token(folder):
-    Program(peer_words(folder / 'without'), folder / 'without.log').ends(4, 30, 'admits by token', 'token')
+    ends(start(peer_words(folder / 'without'), folder / 'without.log'), 4, 30, 'admits by token', 'token')
     home = folder / 'stolen'
     give_token(folder / 'robbed')
     home.mkdir()
     (home / 'token').write_text((folder / 'robbed/token').read_text())
-    Program(peer_words(home), folder / 'stolen.log').ends(4, 30, 'for another peer')
+    ends(start(peer_words(home), folder / 'stolen.log'), 4, 30, 'for another peer')
 
 
 def trains_with_one(folder):
     pair = [admitted(folder / f'with{i}') for i in range(2)]
     for peer in pair:
         peer.wait_for('epoch', 60, 3)
-    assert all(e['peers'] == 2 for e in pair[0].events[-1:] if e['event'] == 'epoch'), pair[0].events[-2:]
+    assert all(e['peers'] == 2 for e in pair[0].events()[-1:] if e['event'] == 'epoch'), pair[0].events()[-2:]
     for peer in pair:
-        assert peer.stop() == 0, peer.said()
+        assert peer.stop() == 0, peer.log()
 
 
 def banned_while_connected(folder):
     stays, goes = admitted(folder / 'stays'), admitted(folder / 'goes')
     for peer in (stays, goes):
         peer.wait_for('epoch', 60, 2)
-    who = goes.events[0]['id']
+    who = goes.events()[0]['id']
     since, began = log_lines(), time.monotonic()
     keys('ban', who, '--reason', 'sends nonsense', '--for', '1h')
     wait_closed(who[:8], since, 10)
     print(f'  closed {time.monotonic() - began:.1f} s after the command', flush=True)
-    took = goes.ends(4, 30, 'not admitted', 'banned', 'sends nonsense')
+    ends(goes, 4, 30, 'not admitted', 'banned', 'sends nonsense')
     print(f'  ended {time.monotonic() - began:.1f} s after the command', flush=True)
     goes_on(stays)
-    Program(peer_words(folder / 'goes'), folder / 'goes2.log').ends(4, 30, 'banned', 'sends nonsense')
+    ends(start(peer_words(folder / 'goes'), folder / 'goes2.log'), 4, 30, 'banned', 'sends nonsense')
     keys('ban', who, '--lift')
     time.sleep(4)
-    back = Program(peer_words(folder / 'goes'), folder / 'goes3.log').wait_for('epoch', 60)
-    assert back.stop() == 0 and stays.stop() == 0, back.said()
+    back = start(peer_words(folder / 'goes'), folder / 'goes3.log').wait_for('epoch', 60)
+    assert back.stop() == 0 and stays.stop() == 0, back.log()
 
 
 def expires_while_connected(folder):
@@ -200,13 +157,13 @@ def expires_while_connected(folder):
     for peer in (stays, goes):
         peer.wait_for('epoch', 40, 1)
     since = log_lines()
-    wait_closed(goes.events[0]['id'][:8], since, 60)
+    wait_closed(goes.events()[0]['id'][:8], since, 60)
     late = time.monotonic() - began - 45
     print(f'  closed {late:.1f} s after its end', flush=True)
     assert -2 < late < 5, late
-    goes.ends(4, 20, 'not admitted', 'has expired')
+    ends(goes, 4, 20, 'not admitted', 'has expired')
     goes_on(stays)
-    assert stays.stop() == 0, stays.said()
+    assert stays.stop() == 0, stays.log()
 
 
 def renewed_while_connected(folder):
@@ -215,7 +172,7 @@ def renewed_while_connected(folder):
     since = log_lines()
     give_token(home)
     time.sleep(44)
-    assert not disconnected(peer.events[0]['id'][:8], since), 'closed in spite of a newer token'
+    assert not disconnected(peer.events()[0]['id'][:8], since), 'closed in spite of a newer token'
     goes_on(peer)
     keys('keys', 'revoke', peer.serial, '--reason', 'the old one')
     goes_on(peer)
@@ -223,10 +180,10 @@ def renewed_while_connected(folder):
     serial, _ = give_token(home)
     time.sleep(4)
     keys('keys', 'revoke', serial, '--reason', 'lost laptop')
-    peer.ends(4, 30, 'revoked', 'lost laptop')
+    ends(peer, 4, 30, 'revoked', 'lost laptop')
     (home / 'token').write_text(newer)
-    back = Program(peer_words(home), folder / 'renewed2.log').wait_for('joined', 40)
-    assert back.stop() == 0, back.said()
+    back = start(peer_words(home), folder / 'renewed2.log').wait_for('joined', 40)
+    assert back.stop() == 0, back.log()
 
 
 def restarted_coordinator(folder):
@@ -235,14 +192,14 @@ def restarted_coordinator(folder):
     give_token(folder / 'again')
     keys('ban', who, '--reason', 'still nonsense')
     global HOST
-    assert HOST.stop() == 0, HOST.said()
+    assert HOST.stop() == 0, HOST.log()
     HOST = host(folder, HOST.at)
-    Program(peer_words(folder / 'again'), folder / 'again.log').ends(4, 30, 'still nonsense')
+    ends(start(peer_words(folder / 'again'), folder / 'again.log'), 4, 30, 'still nonsense')
 
 
 def host(folder, at):
     home = folder / 'host'
-    program = Program([COORDINATOR, '--run-id', RUN, '--new-run', '--preset', 'demo', '--data', TEXT, '--home', home,
+    program = start([COORDINATOR, '--run-id', RUN, '--new-run', '--preset', 'demo', '--data', TEXT, '--home', home,
                        '--listen', at, '--dashboard', 'off', '--checkpoint-every', '0', '--no-lan', '--target-batch', '64',
                        '--admission', 'token', '--json'], folder / 'host.log')
     program.at, program.home = at, home
@@ -264,7 +221,7 @@ with tempfile.TemporaryDirectory() as place:
                        OMP_WAIT_POLICY='passive')
     TEXT = write_text(folder / 'text')
     try:
-        HOST = host(folder, f'127.0.0.1:{port()}')
+        HOST = host(folder, f'127.0.0.1:{free_port()}')
         for name, case in CASES:
             if chosen and case.__name__ not in chosen:
                 continue
@@ -277,7 +234,7 @@ with tempfile.TemporaryDirectory() as place:
                 failed += 1
                 where = traceback.extract_tb(problem.__traceback__)[-1].lineno
                 print(f'FAILED: {name}: line {where}: {type(problem).__name__}: {problem}', flush=True)
-        assert HOST.stop() == 0, HOST.said()
+        assert HOST.stop() == 0, HOST.log()
     finally:
         for program in RUNNING:
             if program.process.poll() is None:

@@ -4,77 +4,33 @@ message that says what failed, why, and what to do.
 
 Usage: doors_test.py COORDINATOR PEER BENCH ODD_MANIFEST NAN_PEER. Prints a line per case and a last line that counts.
 """
-import base64, concurrent.futures, contextlib, ctypes, json, os, pathlib, resource, shutil, signal, socket, subprocess, sys
-import tempfile, threading, time
+import base64, concurrent.futures, contextlib, json, os, pathlib, resource, shutil, signal, socket, subprocess, sys
+import tempfile, time
+
+import programs
+from programs import free_port, write_text
 
 COORDINATOR, PEER, BENCH, ODD_MANIFEST, NAN_PEER = sys.argv[1:6]
 RUN = 'doors-test'
 OTHERS_KEY = 'duez6vcqllxblksclsx7ioqi4g2yuyzpo4e5tu2mrtlomcltejrqckoq'  # of nobody here
-WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 
 
 class Skip(Exception):
     pass
 
 
-def write_text(folder, step=3):
-    folder.mkdir()
-    for document in range(40):
-        lines = []
-        for line in range(30):
-            at = document * 7 + line * step
-            lines.append(' '.join(WORDS[(at + word * (1 + line % 3)) % len(WORDS)] for word in range(5 + line % 4)) + '।')
-        (folder / f'{document}.txt').write_text('\n'.join(lines) + '\n')
-    return folder
-
-
-class Program:
-    """A program that runs until it is asked to end; its JSON lines are kept."""
-
-    def __init__(self, command, log):
-        self.events, self.log = [], log
-        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=open(log, 'w'),
-                                        text=True, env=ENVIRONMENT)
-        RUNNING.append(self)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-
-    def count(self, kind):
-        return sum(event['event'] == kind for event in list(self.events))
-
-    def wait_for(self, kind, seconds=20, times=1):
-        end = time.monotonic() + seconds
-        while self.count(kind) < times:
-            assert time.monotonic() < end, f'no {kind} within {seconds} s: {self.said()}'
-            assert self.process.poll() is None or self.count(kind) >= times, f'ended before {kind}: {self.said()}'
-            time.sleep(0.02)
-        return self
-
-    def said(self):
-        return self.log.read_text()[-600:]
-
-    def stop(self, how=signal.SIGINT, seconds=11):
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        return self.process.wait(seconds)
-
-
 RUNNING = []
 
 
-def port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+def start(command, log):
+    RUNNING.append(programs.Program(command, log, ENVIRONMENT))
+    return RUNNING[-1]
 
 
 def host(home, *more, run=RUN):
     """A coordinator on loopback, ready. Founds the run unless the home holds it."""
-    at = port()
-    program = Program([COORDINATOR, '--run-id', run, '--new-run', '--preset', 'demo', '--data', TEXT, '--home', home,
+    at = free_port()
+    program = start([COORDINATOR, '--run-id', run, '--new-run', '--preset', 'demo', '--data', TEXT, '--home', home,
                        '--listen', f'127.0.0.1:{at}', '--dashboard', 'off', '--checkpoint-every', '0', '--no-lan',
                        '--target-batch', '64', '--json', *more], home.with_suffix('.log'))
     program.at = f'127.0.0.1:{at}'
@@ -156,12 +112,12 @@ def usage(folder):
 
 def found_again(folder):
     """The manifest names the coordinator, so a home that has seen the run needs no --bootstrap."""
-    at = f'127.0.0.1:{port()}'
-    hosts = lambda: Program([COORDINATOR, '--run-id', 'named', '--new-run', '--preset', 'demo', '--data', TEXT, '--home',
+    at = f'127.0.0.1:{free_port()}'
+    hosts = lambda: start([COORDINATOR, '--run-id', 'named', '--new-run', '--preset', 'demo', '--data', TEXT, '--home',
                              folder / 'named', '--listen', at, '--dashboard', 'off', '--no-lan', '--target-batch', '64',
                              '--json'], folder / 'named.log').wait_for('ready')
     first = hosts()
-    peer = Program(peer_words(folder / 'seen', at, run='named'), folder / 'seen.log').wait_for('joined', 30)
+    peer = start(peer_words(folder / 'seen', at, run='named'), folder / 'seen.log').wait_for('joined', 30)
     assert peer.stop() == 0 and first.stop() == 0
     shown = subprocess.run([COORDINATOR, 'manifest', '--run-id', 'named', '--home', folder / 'named'], env=ENVIRONMENT,
                            capture_output=True, text=True, timeout=5).stdout
@@ -170,13 +126,13 @@ def found_again(folder):
     (folder / 'seen/contacts').unlink(missing_ok=True)
     (folder / 'config/collab/runs.toml').unlink()
     words = [word for word in peer_words(folder / 'seen', at, run='named') if word not in ('--bootstrap', at)]
-    back = Program(words, folder / 'seen2.log')
+    back = start(words, folder / 'seen2.log')
     back.wait_for('joined', 30)
     assert back.stop() == 0 and again.stop() == 0
 
 
 def unreachable(folder):
-    closed = f'127.0.0.1:{port()}'
+    closed = f'127.0.0.1:{free_port()}'
     together((ends, 3, peer_words(folder / 'u1', closed), 'refused', 'Is it running?'),
              (ends, 3, peer_words(folder / 'u2', OPEN.at, run='another-run'), 'another-run'))
 
@@ -187,7 +143,7 @@ def not_admitted(folder):
     closed = host(folder / 'closed', '--admission', 'list', '--allow', allowed)
     ends(4, peer_words(folder / 'n1', closed.at), 'admit')
     known = folder / 'n2'
-    ends(4, peer_words(known, OPEN.at, run=f'{RUN}#{closed.events[0]["key"]}'), 'key')
+    ends(4, peer_words(known, OPEN.at, run=f'{RUN}#{closed.events()[0]["key"]}'), 'key')
     torn = folder / 'n3'
     torn.mkdir(mode=0o700)
     (torn / 'identity.key').write_text('collab-ed25519-v1 torn\n')
@@ -286,7 +242,7 @@ def disk_full(folder):
         ends(6, peer_words(disk / 'p', OPEN.at), 'No space left', 'free some disk space')
         key = (disk / 'p/identity.key').read_text()
         subprocess.run(['mount', '-o', 'remount,size=64m', disk], check=True)
-        again = Program(peer_words(disk / 'p', OPEN.at, '--epochs', '2'), folder / 'again.log')
+        again = start(peer_words(disk / 'p', OPEN.at, '--epochs', '2'), folder / 'again.log')
         again.wait_for('left', 30)
         assert again.process.wait(5) == 0 and (disk / 'p/identity.key').read_text() == key, 'the home was lost'
 
@@ -294,15 +250,15 @@ def disk_full(folder):
 def checkpoint_disk_full(folder):
     """A checkpoint that does not fit costs nothing but itself, and the older one still loads."""
     with small_disk(folder / 'disk2', 1024 * 64) as disk:
-        first = Program(peer_words(disk / 'p', OPEN.at), folder / 'd1.log').wait_for('epoch', 30, 2)
-        assert first.stop() == 0 and first.count('checkpoint') == 1, first.said()
+        first = start(peer_words(disk / 'p', OPEN.at), folder / 'd1.log').wait_for('epoch', 30, 2)
+        assert first.stop() == 0 and first.count('checkpoint') == 1, first.log()
         with open(disk / 'filler', 'wb') as filler, contextlib.suppress(OSError):
             while True:
                 filler.write(b'x' * 65536)
                 filler.flush()
         os.truncate(disk / 'filler', (disk / 'filler').stat().st_size - 500_000)
-        second = Program(peer_words(disk / 'p', OPEN.at), folder / 'd2.log').wait_for('epoch', 30, 2)
-        assert second.stop() == 0 and second.count('checkpoint_failed') == 1, second.said()
+        second = start(peer_words(disk / 'p', OPEN.at), folder / 'd2.log').wait_for('epoch', 30, 2)
+        assert second.stop() == 0 and second.count('checkpoint_failed') == 1, second.log()
         (disk / 'filler').unlink()
         evaluated = subprocess.run([PEER, 'eval', '--run-id', RUN, '--home', disk / 'p', '--json', '--threads', '1'],
                                    env=ENVIRONMENT, capture_output=True, text=True, timeout=20)
@@ -331,8 +287,8 @@ def data_missing(folder):
 
 def damaged_checkpoint(folder):
     home = folder / 'p1'
-    peer = Program(peer_words(home, OPEN.at), folder / 'p1.log').wait_for('epoch', 30, 2)
-    assert peer.stop() == 0, peer.said()
+    peer = start(peer_words(home, OPEN.at), folder / 'p1.log').wait_for('epoch', 30, 2)
+    assert peer.stop() == 0, peer.log()
     kept = sorted((home / 'checkpoints').glob('*'))
     model = next(folder for folder in kept if (folder / 'model.safetensors').exists()) / 'model.safetensors'
     whole = model.read_bytes()
@@ -340,20 +296,20 @@ def damaged_checkpoint(folder):
     ends(8, [PEER, 'eval', '--run-id', RUN, '--home', home, '--threads', '1'], 'checkpoint')
     ends(8, [PEER, 'export', '--run-id', RUN, '--home', home, '--to', folder / 'exported'], 'checkpoint')
     assert not (folder / 'exported').exists()
-    back = Program(peer_words(home, OPEN.at), folder / 'p1b.log').wait_for('epoch', 30)
-    assert back.stop() == 0, back.said()
+    back = start(peer_words(home, OPEN.at), folder / 'p1b.log').wait_for('epoch', 30)
+    assert back.stop() == 0, back.log()
 
 
 def interrupts(folder):
     home = folder / 'twice'
     own = host(folder / 'own2', run='own-run-2')
-    peer = Program(peer_words(home, own.at, run='own-run-2'), folder / 'twice.log').wait_for('epoch', 30, 2)
+    peer = start(peer_words(home, own.at, run='own-run-2'), folder / 'twice.log').wait_for('epoch', 30, 2)
     peer.process.send_signal(signal.SIGINT)
     time.sleep(0.02)
     assert peer.stop(seconds=2) == 130, peer.process.returncode
-    back = Program(peer_words(home, own.at, run='own-run-2'), folder / 'twice-again.log').wait_for('epoch', 30)
-    assert back.stop() == 0, back.said()
-    looking = Program(peer_words(folder / 'looking', f'127.0.0.1:{port()}', '--patience', '60'), folder / 'looking.log')
+    back = start(peer_words(home, own.at, run='own-run-2'), folder / 'twice-again.log').wait_for('epoch', 30)
+    assert back.stop() == 0, back.log()
+    looking = start(peer_words(folder / 'looking', f'127.0.0.1:{free_port()}', '--patience', '60'), folder / 'looking.log')
     looking.wait_for('started')
     time.sleep(0.3)
     assert looking.stop(seconds=5) == 0
@@ -364,46 +320,46 @@ def interrupts(folder):
 
 def planned_leave(folder):
     """The samples in hand count when a step is due; when none is, they are dropped and told, and nobody waits."""
-    pair = [Program(peer_words(folder / f'l{i}', OPEN.at), folder / f'l{i}.log').wait_for('joined', 30) for i in range(2)]
+    pair = [start(peer_words(folder / f'l{i}', OPEN.at), folder / f'l{i}.log').wait_for('joined', 30) for i in range(2)]
     for peer in pair:
         peer.wait_for('epoch', 20, 3)
     began = time.monotonic()
-    assert pair[0].stop() == 0 and time.monotonic() - began < 10, pair[0].said()
-    assert pair[0].events[-1]['samples_lost'] == 0, pair[0].events[-3:]
+    assert pair[0].stop() == 0 and time.monotonic() - began < 10, pair[0].log()
+    assert pair[0].events()[-1]['samples_lost'] == 0, pair[0].events()[-3:]
     pair[1].wait_for('epoch', 8, pair[1].count('epoch') + 2)
-    assert not pair[1].count('round_failed') and pair[1].stop() == 0, pair[1].said()
+    assert not pair[1].count('round_failed') and pair[1].stop() == 0, pair[1].log()
     far = host(folder / 'far', '--target-batch', '1000000', run='far-run')
-    lone = Program(peer_words(folder / 'lone', far.at, run='far-run'), folder / 'lone.log').wait_for('joined', 30)
+    lone = start(peer_words(folder / 'lone', far.at, run='far-run'), folder / 'lone.log').wait_for('joined', 30)
     time.sleep(2)
     began = time.monotonic()
-    assert lone.stop() == 0 and time.monotonic() - began < 3, lone.said()
-    assert lone.events[-1]['samples_lost'] > 0 and lone.count('samples.lost') == 1, lone.events[-3:]
+    assert lone.stop() == 0 and time.monotonic() - began < 3, lone.log()
+    assert lone.events()[-1]['samples_lost'] > 0 and lone.count('samples.lost') == 1, lone.events()[-3:]
     far.stop()
 
 
 def nan_gradients(folder):
-    swarm = [Program(peer_words(folder / f'g{i}', OPEN.at), folder / f'g{i}.log') for i in range(2)]
-    bad = Program(peer_words(folder / 'bad', OPEN.at, program=(NAN_PEER, 'gradients')), folder / 'bad.log')
+    swarm = [start(peer_words(folder / f'g{i}', OPEN.at), folder / f'g{i}.log') for i in range(2)]
+    bad = start(peer_words(folder / 'bad', OPEN.at, program=(NAN_PEER, 'gradients')), folder / 'bad.log')
     for program in (*swarm, bad):
         program.wait_for('joined', 30)
     bad.wait_for('microbatch_dropped', 20)
     here = [program.count('epoch') for program in swarm]
     for program, epochs in zip(swarm, here):
         program.wait_for('epoch', 20, epochs + 4)
-    committed = [e for e in bad.events if e['event'] == 'epoch' and e['own_samples'] == 0 and e['result'] == 'committed']
-    hashes = {e['epoch']: e['parameters'] for e in swarm[0].events if e['event'] == 'epoch'}
+    committed = [e for e in bad.events() if e['event'] == 'epoch' and e['own_samples'] == 0 and e['result'] == 'committed']
+    hashes = {e['epoch']: e['parameters'] for e in swarm[0].events() if e['event'] == 'epoch'}
     assert all(hashes.get(e['epoch'], e['parameters']) == e['parameters'] for e in committed), 'parameters differ'
     assert not any(program.count('round_failed') for program in swarm), 'rounds of the others failed'
     for program in (bad, *swarm):
-        assert program.stop() == 0, program.said()
-    assert bad.events[-1]['samples'] <= 16 * 8, 'dropped samples were thanked for'
+        assert program.stop() == 0, program.log()
+    assert bad.events()[-1]['samples'] <= 16 * 8, 'dropped samples were thanked for'
 
 
 def nan_steps(folder):
     home = folder / 'diverging'
     own = host(folder / 'own', run='own-run')
     ends(7, peer_words(home, own.at, run='own-run', program=(NAN_PEER, 'rate')), 'not finite', '3 times in a row', 'learning rate', seconds=60)
-    sound = Program(peer_words(home, own.at, run='own-run'), folder / 'sound.log').wait_for('epoch', 30)
+    sound = start(peer_words(home, own.at, run='own-run'), folder / 'sound.log').wait_for('epoch', 30)
     assert sound.stop() == 0 and own.stop() == 0
 
 
@@ -468,7 +424,7 @@ def doctors_report(folder):
         assert checks['port']['result'] == 'warn' and 'stop that one' in checks['port']['remedy'], checks['port']
 
     def gone():
-        closed = f'127.0.0.1:{port()}'
+        closed = f'127.0.0.1:{free_port()}'
         with socket.socket() as silent:
             silent.bind(('127.0.0.1', 0))
             silent.listen()
@@ -530,12 +486,12 @@ def doctors_report(folder):
     assert said.returncode == 0 and len(lines) >= 14 and all(line.split()[0] in ('ok', 'warn') for line in lines), said
     assert not [name for name in ('h1', 'h3', 'h4', 'h5', 'h6', 'h7', 'h8', 'h10') if (folder / name).exists()]
     # a start that failed names the doctor, and what a quick look at the machine finds
-    closed = f'127.0.0.1:{port()}'
+    closed = f'127.0.0.1:{free_port()}'
     ends(3, peer_words(folder / 'h9', closed), f'collab-peer doctor --run-id {RUN} --bootstrap {closed} --home {folder}/h9 ')
     ends(3, peer_words(folder / "h 9's", closed, '--name', 'Zoë $HOME', '--client'), '--listen 127.0.0.1:0 --client --no-lan',
          f"--home '{folder}/h 9'\\''s' --name 'Zoë $HOME' --device cpu --threads 1 ")
     (folder / 'h9').chmod(0o777)
-    failed = subprocess.run([str(word) for word in peer_words(folder / 'h9', f'127.0.0.1:{port()}')], text=True,
+    failed = subprocess.run([str(word) for word in peer_words(folder / 'h9', f'127.0.0.1:{free_port()}')], text=True,
                             stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=15, preexec_fn=few_files)
     assert failed.returncode == 6 and 'fail  files' in failed.stderr, failed.stderr
     assert failed.stderr.count('others may write') == 1, failed.stderr
@@ -583,7 +539,7 @@ with tempfile.TemporaryDirectory() as place:
             except (AssertionError, subprocess.SubprocessError, OSError, KeyError) as problem:
                 failed += 1
                 print(f'FAILED: {name}: {type(problem).__name__}: {problem}', flush=True)
-        assert OPEN.stop() == 0, OPEN.said()
+        assert OPEN.stop() == 0, OPEN.log()
     finally:
         for program in RUNNING:
             if program.process.poll() is None:

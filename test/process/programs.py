@@ -2,6 +2,21 @@
 import json, os, pathlib, signal, socket, subprocess, threading, time
 
 
+WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
+
+
+def write_text(folder, step=3):
+    """Sentences in which words follow each other by a rule, so that there is something to learn. Returns the folder."""
+    folder.mkdir()
+    for document in range(40):
+        lines = []
+        for line in range(30):
+            at = document * 7 + line * step
+            lines.append(' '.join(WORDS[(at + word * (1 + line % 3)) % len(WORDS)] for word in range(5 + line % 4)) + '।')
+        (folder / f'{document}.txt').write_text('\n'.join(lines) + '\n')
+    return folder
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
@@ -38,7 +53,7 @@ class Programs:
         environment = dict(os.environ, XDG_CONFIG_HOME=str(place / 'config'), XDG_DATA_HOME=str(place / 'data'),
                            OMP_NUM_THREADS='1', OMP_WAIT_POLICY='passive')
         program, *words = map(str, command)
-        self.all.append(Program(name, [os.path.abspath(program), *words], place, environment))
+        self.all.append(Program([os.path.abspath(program), *words], place / 'log', environment, place))
         return self.all[-1]
 
     def coordinator(self, program, run_id, *more):
@@ -52,10 +67,13 @@ class Programs:
 
 
 class Program:
-    def __init__(self, name, command, place, environment):
-        self.name, self.place, self.lines, self.changed = name, place, [], threading.Lock()
-        with open(place / 'log', 'a') as log:
-            self.process = subprocess.Popen(command, cwd=place, env=environment, text=True, stdout=subprocess.PIPE, stderr=log)
+    """One that runs until it is asked to end, or ends; what it prints is kept."""
+
+    def __init__(self, command, log, environment, place=None):
+        self.place, self.log_file, self.lines, self.changed = place, log, [], threading.Lock()
+        with open(log, 'a') as out:
+            self.process = subprocess.Popen([str(word) for word in command], cwd=place, env=environment, text=True,
+                                            stdout=subprocess.PIPE, stderr=out)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -64,16 +82,34 @@ class Program:
             with self.changed:
                 self.lines.append(line.rstrip())
 
-    def events(self, kind):
+    def events(self, kind=None):
+        """Of this kind, or all: its lines of JSON."""
         with self.changed:
             found = [json.loads(line) for line in self.lines if line.startswith('{')]
-        return [e for e in found if e['event'] == kind]
+        return [e for e in found if kind in (None, e['event'])]
+
+    def count(self, kind):
+        return len(self.events(kind))
+
+    def wait_for(self, kind, seconds=30, times=1):
+        end = time.monotonic() + seconds
+        while self.count(kind) < times:
+            assert time.monotonic() < end, f'no {kind} within {seconds} s: {self.log()}'
+            assert not self.ended() or self.count(kind) >= times, f'ended before {kind}: {self.log()}'
+            time.sleep(0.02)
+        return self
 
     def ended(self):
         return self.process.poll() is not None
 
     def log(self):
-        return f'{self.name} (exit {self.process.poll()}):\n' + (self.place / 'log').read_text()[-2000:]
+        return f'{self.log_file} (exit {self.process.poll()}):\n' + self.log_file.read_text()[-2000:]
+
+    def stop(self, how=signal.SIGINT, seconds=15):
+        """Its exit code."""
+        if not self.ended():
+            self.process.send_signal(how)
+        return self.process.wait(seconds)
 
     def leave(self, seconds=20):
         self.process.send_signal(signal.SIGINT)

@@ -4,49 +4,17 @@
 Usage: swarm_test.py COORDINATOR PEER. Prints a line per case and a last line that counts them. Every wait has a bound;
 what is asserted is what the programs say of themselves: epochs, hashes of parameters, who caught up and how.
 """
-import collections, json, os, pathlib, signal, socket, subprocess, sys, tempfile, threading, time
+import collections, os, pathlib, signal, sys, tempfile, time
+
+import programs
+from programs import free_port, write_text
 
 COORDINATOR, PEER = sys.argv[1:3]
-WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
-
-
-def write_text(folder):
-    """Sentences in which words follow each other by a rule, so that there is something to learn."""
-    folder.mkdir()
-    for document in range(40):
-        lines = []
-        for line in range(30):
-            at = document * 7 + line * 3
-            lines.append(' '.join(WORDS[(at + step * (1 + line % 3)) % len(WORDS)] for step in range(5 + line % 4)) + '।')
-        (folder / f'{document}.txt').write_text('\n'.join(lines) + '\n')
-
-
-class Program:
-    def __init__(self, command, log, environment):
-        self.lines, self.changed = [], threading.Condition()
-        self.log = log
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(log, 'a'), text=True, env=environment)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            with self.changed:
-                self.lines.append(json.loads(line))
-                self.changed.notify_all()
-
-    def events(self, kind):
-        with self.changed:
-            return [e for e in self.lines if e['event'] == kind]
-
+class Program(programs.Program):
     def epoch(self):
-        epochs = self.events('epoch')
-        return epochs[-1]['epoch'] if epochs else 0
+        return max((e['epoch'] for e in self.events('epoch')), default=0)
 
     def kill(self, how):
         self.process.send_signal(how)

@@ -3,7 +3,7 @@
 
 Usage: your_job_test.py COORDINATOR YOUR_JOB PEER
 """
-import json, os, pathlib, subprocess, sys, tempfile
+import json, os, subprocess, sys, tempfile
 
 from programs import Programs, wait
 

@@ -36,7 +36,7 @@ class Directory {
   /// published again (nothing, if nothing was), and nobody need know. For a value that servers refuse when it collides
   /// with another owner's, so that of two who claim the same at most one succeeds. One at a time for each (key,
   /// subkey). Errors: `denied` somebody else has it; `late` too few servers have answered by `deadline`; `gone` none
-  /// can be asked; `busy` too much is published already.
+  /// can be asked; `stale` something else was published there meanwhile; `busy` too much is published already.
   virtual Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline) = 0;
   /// Asks two servers and merges. Errors: `gone` when no server answers, `late`.
   virtual Task<Result<std::vector<Record>>> get(std::string key, TimePoint deadline) = 0;

@@ -75,7 +75,7 @@ Task<Result<>> Publisher::claim(std::string key, std::string subkey, Bytes value
   draft.owner = identity_.id();
   draft.value = value;
   const bool ours_is_free = !server_.storage().claims_anothers(draft, server_.unix_ms());
-  publish(key, subkey, std::move(value), ttl);
+  publish(key, subkey, value, ttl);
   const auto published = publications_.find(name);
   if (published == publications_.end()) co_return Errc::busy;
 
@@ -87,8 +87,10 @@ Task<Result<>> Publisher::claim(std::string key, std::string subkey, Bytes value
     co_await counted_.wait_until(clock_, deadline);
     decided = verdict(count.tally());
   }
-  const Result<> result = decided ? *decided : Result<>(Errc::late);
-  if (result) co_return result;
+  const auto now = publications_.find(name);
+  const bool replaced = now == publications_.end() || now->second.record.record.value != value;
+  const Result<> result = replaced ? Result<>(Errc::stale) : decided ? *decided : Result<>(Errc::late);
+  if (result || replaced) co_return result;
   if (before.empty()) {
     withdraw(key, subkey);
   } else {

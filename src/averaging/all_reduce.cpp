@@ -37,7 +37,7 @@ std::vector<PeerId> ids_of(const matchmaking::Group& group) {
 /// touched by neither after `detach`.
 class Session {
  public:
-  Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, Weights weights,
+  Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, Weights weights, Work work,
           const AllReduceOptions& options, asio::any_io_executor executor);
 
   Task<> run(TaskGroup& sends);
@@ -62,7 +62,7 @@ class Session {
   std::shared_ptr<const CommittedRound> proof() const noexcept { return proof_; }
 
  private:
-  Participant::Setup setup(Weights weights);
+  Participant::Setup setup(Weights weights, Work work);
   void plan_rates();
   void receive(const net::Envelope& envelope);
   void check();
@@ -96,12 +96,12 @@ class Session {
 };
 
 Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, Weights weights,
-                 const AllReduceOptions& options, asio::any_io_executor executor)
+                 Work work, const AllReduceOptions& options, asio::any_io_executor executor)
     : context_(context),
       options_(options),
       shape_(std::move(shape)),
       values_(values),
-      participant_(setup(std::move(weights))),
+      participant_(setup(std::move(weights), std::move(work))),
       started_(context.clock.now()),
       next_check_(started_ + options.suspicion.period),
       suspicion_(shape_->members.size, participant_.self(), started_, options.suspicion),
@@ -115,11 +115,12 @@ Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<
   plan_rates();
 }
 
-Participant::Setup Session::setup(Weights weights) {
+Participant::Setup Session::setup(Weights weights, Work work) {
   const PeerId& self = context_.identity.id();
   Contribution own;
   own.values = values_;
   own.weights = std::move(weights);
+  own.work = std::move(work);
   own.part = encode_options("collab part", shape_->group, &self, options_.stochastic_parts);
   const Rule& rule = options_.rule != nullptr ? *options_.rule : weighted_mean();
   Guard& guard = options_.guard != nullptr ? *options_.guard : says_yes_;
@@ -355,7 +356,7 @@ net::Method round_protocol() {
 }
 
 Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,
-                                 std::span<float> values, Weights weights, AllReduceOptions options,
+                                 std::span<float> values, Weights weights, Work work, AllReduceOptions options,
                                  RoundReport& report) {
   report = {};
   report.group = group.id;
@@ -368,15 +369,18 @@ Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& grou
   const bool votes = member.role != matchmaking::Role::auxiliary;
   if (weights.largest() > member.weight_max || values.size() != (votes ? codecs.length() : 0))
     co_return Errc::bad_request;
+  if (!fits_part(work) || work.count() > weights.largest()) co_return Errc::bad_request;
   auto shape = Shape::of(group, codecs);
   if (!shape) co_return shape.error();
   if (!weights.none() && !all_finite(values)) {
     context.log.warn("averaging.own_values_not_finite", {{"epoch", group.epoch}, {"round", group.round}});
     weights = 0;
   }
+  if (!votes) weights = 0;
+  if (weights.none()) work = {};
 
   const auto executor = co_await asio::this_coro::executor;
-  auto session = std::make_shared<Session>(context, std::move(*shape), values, votes ? std::move(weights) : Weights(),
+  auto session = std::make_shared<Session>(context, std::move(*shape), values, std::move(weights), std::move(work),
                                            options, executor);
   context.tasks.spawn("averaging.round", serve(session));
   const Detach detach(*session);

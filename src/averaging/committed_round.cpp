@@ -60,6 +60,12 @@ Ranks CommittedRound::holders() const noexcept {
   return ranks;
 }
 
+RoundWork CommittedRound::work() const {
+  std::vector<WorkOfSenders> named;
+  for (const SegmentResult& result : results_) named.push_back(result.work());
+  return attribute(shape_->members, named);
+}
+
 void CommittedRound::apply(std::span<float> values) const {
   for (const SegmentResult& result : results_) result.decode_into(values);
 }

@@ -29,6 +29,8 @@ class CommittedRound {
   std::vector<Frame> frames() const;
   /// The smallest weight behind a value.
   std::uint64_t weight() const noexcept;
+  /// The units that the round counted, proven like its bytes.
+  RoundWork work() const;
   /// Writes the whole flat vector: the bytes that every peer of the round ended with.
   void apply(std::span<float> values) const;
   const std::vector<SegmentResult>& results() const noexcept { return results_; }

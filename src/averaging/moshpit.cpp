@@ -183,8 +183,9 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     co_return group.error();
   }
   RoundReport& report = progress.report.rounds.emplace_back();
-  auto outcome =
-      co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, options_.all_reduce, report);
+  Work work;
+  auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, std::move(work),
+                                     options_.all_reduce, report);
   if (!outcome) {
     progress.only_receive();
     co_return outcome.error();

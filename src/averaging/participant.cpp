@@ -231,9 +231,11 @@ void Participant::describe(RoundReport& report) const {
   const wire::Proof& proof = commit_.proof();
   report.result = manifest_digest(proof.manifest);
   report.weight = ~std::uint64_t(0);
+  std::vector<WorkOfSenders> named;
   for (std::size_t index = 0; index < proof.manifest.size(); ++index) {
     const SegmentResult* result = round_.find(index, proof.manifest[index]);
     if (result == nullptr) continue;  // an auxiliary holds its own only
+    named.push_back(result->work());
     const Rank name = shape_->members.segments[index];
     Ranks senders = ~Ranks(0);
     Ranks covered = ~Ranks(0);
@@ -251,6 +253,9 @@ void Participant::describe(RoundReport& report) const {
     report.weight = std::min(report.weight, result->weight());
   }
   if (report.segments.empty()) report.weight = 0;
+  const RoundWork work = attribute(shape_->members, named);
+  report.overlaps = work.overlaps;
+  for (std::size_t rank = 0; rank < report.peers.size(); ++rank) report.peers[rank].work = work.by_rank[rank].count();
 }
 
 }  // namespace collab::averaging

@@ -25,6 +25,7 @@ struct PeerReport {
   matchmaking::Role role = matchmaking::Role::node;
   double counted = 0;        ///< share of the values that its part is in
   std::uint64_t weight = 0;  ///< as it told this peer; 0: unknown, or it listened only
+  std::uint64_t work = 0;    ///< units that the round counted as its own
   LeftOut left_out = LeftOut::no;
   Fault fault = Fault::none;
   std::uint64_t bytes_up = 0;    ///< frames sent to it in this round
@@ -68,6 +69,7 @@ struct RoundReport {
   std::vector<SegmentReport> segments;  ///< in the order of the manifest
   std::uint64_t weight = 0;             ///< the smallest behind a value
   std::vector<WeightRun> weight_runs;   ///< one entry when nobody was lost half-way
+  std::uint64_t overlaps = 0;           ///< units that more than one sender had: counted more than once
   double exchange_s = 0;                ///< until all results were here
   double commit_s = 0;                  ///< from then until the commit
   double apply_s = 0;                   ///< to decode the result

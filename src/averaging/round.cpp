@@ -74,6 +74,7 @@ Frame Round::next_part(Rank to) {
   part.segment = shape_.members.segments[index];
   part.chunk = chunk;
   if (own_.weights.none()) return frame::encode(wire::Header(part));
+  if (chunk == 0) part.work = to_wire(own_.work);
   const Range range = shape_.partition.chunk(part.segment, chunk);
   part.weight = own_.weights.at(range.begin);
   part.weights = own_.weights.of_units(range);

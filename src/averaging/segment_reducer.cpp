@@ -19,6 +19,8 @@ SegmentReducer::SegmentReducer(const Shape& shape, const Rule& rule, Plan plan, 
   if (!contains(shape_.members.voters, plan_.self)) return;
   senders_[plan_.self].heard = true;
   senders_[plan_.self].weight = own_.weights.largest();
+  senders_[plan_.self].work = own_.work;
+  named_ |= bit(plan_.self);
   if (own_.weights.none()) silent_ |= bit(plan_.self);
 }
 
@@ -28,6 +30,18 @@ Result<> SegmentReducer::leave_out(Rank from, Fault fault) {
   for (Chunk& chunk : chunks_)
     if (!chunk.closed) chunk.parts[from] = {};
   return Errc::bad_request;
+}
+
+Result<> SegmentReducer::take_work(Rank from, const wire::Part& part) {
+  if (part.chunk > 0) return part.work.empty() ? Result<>() : leave_out(from, Fault::malformed);
+  auto work = from_wire(part.work);
+  if (!work) return leave_out(from, Fault::malformed);
+  // a unit is at least a sample; on a grid the weights of a chunk may be smaller than what its values were made of
+  if (shape_.group.round == 1 && work->count() > part.weight) return leave_out(from, Fault::malformed);
+  if (contains(named_, from) && *work != senders_[from].work) return leave_out(from, Fault::conflict);
+  senders_[from].work = std::move(*work);
+  named_ |= bit(from);
+  return {};
 }
 
 Result<> SegmentReducer::add(Rank from, const wire::Part& part, const Frame& frame,
@@ -46,6 +60,7 @@ Result<> SegmentReducer::add(Rank from, const wire::Part& part, const Frame& fra
   if (first_round && sender.heard && part.weight != sender.weight) return leave_out(from, Fault::conflict);
   sender.heard = true;
   sender.weight = std::max(sender.weight, largest);
+  if (const auto taken = take_work(from, part); !taken) return taken;
   if (part.weight == 0) {
     silent_ |= bit(from);
     return payload.empty() && part.chunk == 0 ? Result<>() : leave_out(from, Fault::malformed);
@@ -70,7 +85,7 @@ Ranks SegmentReducer::here(const Chunk& chunk, Ranks suspected) const {
   Ranks usable = chunk.here;
   const Ranks before_us = shape_.members.previous[plan_.self] & (bit(plan_.self) - 1);
   if (!own_.weights.none() && (before_us & ~suspected & ~silent_) == 0) usable |= bit(plan_.self);
-  usable &= ~silent_;
+  usable &= named_ & ~silent_;
   Ranks chosen = 0;
   while (usable != 0) {
     const Rank rank = first(usable);
@@ -146,7 +161,16 @@ wire::Average SegmentReducer::header(std::size_t index, const std::vector<Rank>&
     append(average.weights, 1, weight);
   }
   if (average.weights.size() == 1) average.weights.clear();
+  const bool last = open_ == 1;
+  if (last) average.work = to_wire(work_of(counted_ | average.senders));
   return average;
+}
+
+WorkOfSenders SegmentReducer::work_of(Ranks senders) const {
+  WorkOfSenders work;
+  for (Ranks rest = senders; rest != 0; rest &= rest - 1)
+    if (const Work& named = senders_[first(rest)].work; !named.empty()) work.emplace(first(rest), named);
+  return work;
 }
 
 /// Own parts go through the codec too, so that nobody's values are more exact than they look.
@@ -194,6 +218,7 @@ std::optional<Frame> SegmentReducer::close(std::size_t index, Ranks suspected) {
     (void)leave_out(*bad, Fault::not_finite);  // its own error says no more
     return std::nullopt;
   }
+  for (const Rank rank : ranks) counted_ |= bit(rank);
   chunk.closed = true;
   chunk.parts = {};
   --open_;
@@ -246,10 +271,11 @@ std::vector<Frame> SegmentReducer::close_whole(Ranks suspected) {
       };
       const std::size_t bytes = ranks.empty() ? 0 : shape_.codecs.encoded_bytes(range);
       averages.push_back(frame::encode_with(wire::Header(header(index, ranks)), bytes, fill));
+      for (const Rank rank : ranks) counted_ |= bit(rank);
       chunks_[index].closed = true;
       chunks_[index].parts = {};
+      --open_;
     }
-    open_ = 0;
   }
   return averages;
 }

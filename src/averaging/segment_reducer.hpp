@@ -2,6 +2,7 @@
 // One owner's arithmetic for one segment in one view: parts in, averages out.
 
 #include "averaging/fault.hpp"
+#include "averaging/round_work.hpp"
 #include "averaging/rule.hpp"
 #include "averaging/segment_result.hpp"
 #include "averaging/weights.hpp"
@@ -17,6 +18,7 @@ namespace collab::averaging {
 struct Contribution {
   std::span<const float> values;
   Weights weights;
+  Work work;           ///< units of work behind the values
   EncodeOptions part;  ///< how its parts are encoded
 };
 
@@ -36,7 +38,8 @@ class SegmentReducer {
   /// Stores a part; its values are read when the chunk is reduced. Holds `frame`, in which `payload` lies, until then.
   /// Errors: `stale` for a part that is here already, or of a chunk that is reduced, or of a sender that is left out;
   /// `bad_request`, and the sender is left out of every chunk that is not reduced yet: a wrong chunk or size, other
-  /// bytes for the same chunk, another weight than before, or a weight above what it can honestly have.
+  /// bytes for the same chunk, another weight or other work than before, a weight above what it can honestly have, or
+  /// more work than that. Nothing of a sender is reduced before its chunk 0 has said what its work is.
   Result<> add(Rank from, const wire::Part& part, const Frame& frame, std::span<const std::byte> payload);
 
   /// Averages of the chunks that are ready: of every previous group a part is here, or all its members are suspected,
@@ -49,6 +52,8 @@ class SegmentReducer {
   Fault fault(Rank from) const { return senders_.at(from).fault; }
   /// The largest that it told.
   std::uint64_t weight(Rank from) const { return senders_.at(from).weight; }
+  /// Empty: it named none.
+  const Work& work(Rank from) const { return senders_.at(from).work; }
   /// Bytes of parts that came from it.
   std::uint64_t received_bytes(Rank from) const { return senders_.at(from).bytes; }
 
@@ -67,6 +72,7 @@ class SegmentReducer {
   struct Sender {
     std::uint64_t weight = 0;
     std::uint64_t bytes = 0;
+    Work work;
     bool heard = false;
     Fault fault = Fault::none;
   };
@@ -81,7 +87,9 @@ class SegmentReducer {
   bool values_of(Rank rank, const Chunk& chunk, Range unit, std::size_t offset, std::span<float> out) const;
   bool decode_whole(const std::vector<Rank>& ranks, std::vector<std::vector<float>>& into);
   std::uint64_t weight_of(Rank rank, const Chunk& chunk, Range range, std::size_t unit) const;
+  Result<> take_work(Rank from, const wire::Part& part);
   wire::Average header(std::size_t index, const std::vector<Rank>& ranks) const;
+  WorkOfSenders work_of(Ranks senders) const;
 
   const Shape& shape_;
   const Rule& rule_;
@@ -89,6 +97,8 @@ class SegmentReducer {
   Contribution own_;
   std::vector<Sender> senders_;  // by rank
   Ranks silent_ = 0;             // weight 0, or left out
+  Ranks named_ = 0;              // their chunk 0 has been here: what they computed is known
+  Ranks counted_ = 0;            // in some chunk that is reduced
   std::vector<Chunk> chunks_;
   std::size_t open_ = 0;
 };

@@ -27,6 +27,11 @@ bool decodes(const CodecMap& codecs, Range range, std::span<const std::byte> pay
   return true;
 }
 
+/// Nobody is said to have computed anything who is in no chunk.
+bool all_sent(const WorkOfSenders& work, Ranks senders) {
+  return std::all_of(work.begin(), work.end(), [senders](const auto& entry) { return contains(senders, entry.first); });
+}
+
 }  // namespace
 
 SegmentResult::SegmentResult(const Shape& shape, Rank segment)
@@ -40,24 +45,37 @@ Result<> SegmentResult::add(const wire::Average& average, const Frame& frame, st
   if (average.weight == 0 && !payload.empty()) return Errc::bad_request;
   const Range range = shape_->partition.chunk(segment_, average.chunk);
   if (!fit(average.weight, average.weights, units_in(range))) return Errc::bad_request;
-  Chunk& chunk = chunks_[average.chunk];
+  auto work = from_wire(average.work);
+  if (!work) return work.error();
+  const bool names_work = !work->empty();
+  const Chunk& chunk = chunks_[average.chunk];
   const Digest digest = hash_payload(payload);
   if (chunk.frame) {
     const bool same = chunk.digest == digest && chunk.senders == average.senders && chunk.weight == average.weight &&
-                      chunk.weights == average.weights;
+                      chunk.weights == average.weights && chunk.names_work == names_work &&
+                      (!names_work || *work == work_);
     return same ? Errc::stale : Errc::bad_request;
   }
+  if (names_work && !work_.empty()) return Errc::bad_request;
+  const bool last = missing_ == 1;
+  if (last && !all_sent(names_work ? *work : work_, senders_ | average.senders)) return Errc::bad_request;
   if (average.weight > 0 && !decodes(shape_->codecs, range, payload)) return Errc::bad_request;
-  chunk = {frame, payload, average.senders, average.weight, average.weights, digest};
-  --missing_;
+  keep(average, frame, payload, digest, std::move(*work));
   return {};
 }
 
-void SegmentResult::add_own(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload) {
-  Chunk& chunk = chunks_.at(average.chunk);
-  assert(!chunk.frame);
-  chunk = {frame, payload, average.senders, average.weight, average.weights, hash_payload(payload)};
+void SegmentResult::keep(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload,
+                         const Digest& digest, WorkOfSenders work) {
+  const bool names_work = !work.empty();
+  chunks_[average.chunk] = {frame, payload, average.senders, average.weight, average.weights, digest, names_work};
+  senders_ |= average.senders;
+  if (names_work) work_ = std::move(work);
   --missing_;
+}
+
+void SegmentResult::add_own(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload) {
+  assert(!chunks_.at(average.chunk).frame);
+  keep(average, frame, payload, hash_payload(payload), from_wire(average.work).value());
 }
 
 Digest SegmentResult::digest() const {
@@ -67,6 +85,10 @@ Digest SegmentResult::digest() const {
   for (const Chunk& chunk : chunks_) {
     hasher.add(chunk.senders).add(chunk.weight).add(chunk.digest).add(std::uint64_t(chunk.weights.size()));
     for (const wire::UnitWeight& run : chunk.weights) hasher.add(std::uint64_t(run.units)).add(run.weight);
+  }
+  for (const auto& [rank, units] : work_) {
+    hasher.add(std::uint64_t(rank)).add(std::uint64_t(units.ranges().size()));
+    for (const WorkRange& range : units.ranges()) hasher.add(range.first).add(range.count);
   }
   return hasher.finish();
 }

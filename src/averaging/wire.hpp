@@ -35,6 +35,14 @@ struct UnitWeight {
   MSGPACK_DEFINE_ARRAY(units, weight)
 };
 
+/// Units of work first .. first + count - 1 (base/work.hpp), not units of the vector. Lists of them are ascending and
+/// do not touch.
+struct WorkRun {
+  std::uint64_t first = 0;
+  std::uint32_t count = 0;  ///< so that the work of 64 senders in 64 ranges each fits a header
+  MSGPACK_DEFINE_ARRAY(first, count)
+};
+
 /// Sender -> owner: "average this with the others". Payload: the sender's values of the chunk.
 /// With weight 0: chunk 0 without payload, "nothing will come from me".
 struct Part {
@@ -45,7 +53,15 @@ struct Part {
   std::uint64_t weight = 0;  ///< samples behind the values; in round 1 the same in all parts of one sender
   /// In later rounds: of the chunk's units from the first on, where they differ; then `weight` is the smallest.
   std::vector<UnitWeight> weights;
-  MSGPACK_DEFINE_MAP(group, view, segment, chunk, weight, weights)
+  /// In chunk 0: the units of work behind the values, at most kWorkRangesMax ranges; in round 1 no more than `weight`.
+  std::vector<WorkRun> work;
+  MSGPACK_DEFINE_MAP(group, view, segment, chunk, weight, weights, work)
+};
+
+struct SenderWork {
+  std::uint8_t rank = 0;
+  std::vector<WorkRun> work;
+  MSGPACK_DEFINE_ARRAY(rank, work)
 };
 
 /// Owner -> everyone who receives results: encoded once, the same bytes for all, so replicas stay equal to the bit.
@@ -58,7 +74,10 @@ struct Average {
   std::uint64_t senders = 0;        ///< bit i: the part of roster[i] is in it
   std::uint64_t weight = 0;         ///< sum of the senders' weights
   std::vector<UnitWeight> weights;  ///< as in Part
-  MSGPACK_DEFINE_MAP(group, view, segment, chunk, senders, weight, weights)
+  /// In the last one that the owner encodes of a segment: what the senders of any of its chunks named; ascending ranks,
+  /// none with nothing. Covered by the segment's digest.
+  std::vector<SenderWork> work;
+  MSGPACK_DEFINE_MAP(group, view, segment, chunk, senders, weight, weights, work)
 };
 
 /// Voter -> coordinator of the view: "I hold all of this". Also a receipt for those who were not in the round.

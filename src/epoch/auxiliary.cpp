@@ -101,7 +101,7 @@ Task<> Auxiliary::take_part(TaskGroup& tasks) {
   const averaging::Context round{context_.net, context_.clock, context_.log, context_.identity, tasks};
   averaging::RoundReport report;
   const std::span<float> nothing;
-  auto lending = averaging::all_reduce(round, *group, options_.codecs, nothing, averaging::Weights(),
+  auto lending = averaging::all_reduce(round, *group, options_.codecs, nothing, averaging::Weights(), Work(),
                                        all_reduce_options(options_), report);
   const auto outcome = co_await std::move(lending);
   context_.metrics.add("collab_rounds_total", 1, {{"result", outcome ? "committed" : "failed"}});

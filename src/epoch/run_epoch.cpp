@@ -161,8 +161,9 @@ std::uint64_t own_weight(const EpochContext& node, const matchmaking::Group& gro
 
 Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, matchmaking::Group group,
                                 std::shared_ptr<Contribution> mine, EpochReport& report) {
+  Work work;
   auto outcome = co_await averaging::all_reduce(node.averaging, group, node.codecs, mine->values, report.own_weight,
-                                                options.all_reduce, report.round);
+                                                std::move(work), options.all_reduce, report.round);
   if (!outcome) co_return outcome.error();
   report.weight = report.round.weight;
   report.proof = std::move(outcome->proof);

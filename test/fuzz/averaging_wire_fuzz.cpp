@@ -55,6 +55,7 @@ wire::Header header_of(unsigned what, const matchmaking::GroupId& group, unsigne
       part.view = view;
       part.segment = small;
       part.weight = 1 + detail / 32;
+      if (detail % 3 == 0) part.work.push_back({detail, detail / 64});
       return part;
     }
     case 1: {
@@ -64,6 +65,7 @@ wire::Header header_of(unsigned what, const matchmaking::GroupId& group, unsigne
       average.segment = small;
       average.senders = detail / 32;
       average.weight = detail / 32;
+      if (detail % 3 == 0) average.work.push_back({small, {{detail, 1U}}});
       return average;
     }
     case 2: {

@@ -303,6 +303,48 @@ TEST_CASE("all-reduce: an owner whose averages differ from peer to peer commits 
   }
 }
 
+TEST_CASE(
+    "all-reduce: what the senders computed is proven with the result, and a unit of two is counted for the first") {
+  auto players = three_and_a_liar(nullptr);
+  for (std::size_t i = 0; i < players.size(); ++i) {
+    players[i].weight = 40;
+    players[i].work = Work({30 * i, 40});  // ten units with each neighbour
+  }
+  players[3].work = {};  // a free-form loop
+  Rounds rounds(1, players, {});
+  rounds.run();
+  CHECK(rounds.broken() == "");
+  CHECK(all_committed(rounds));
+  std::uint64_t units = 0;
+  for (const auto& peer : rounds.report(0).peers) units += peer.work;
+  CHECK(units == 100);
+  CHECK(rounds.report(0).overlaps == 20);
+  CHECK(rounds.report(0).peers[rounds.rank_of_player(3)].work == 0);
+  std::size_t full = 0;
+  for (const auto& peer : rounds.report(0).peers) full += peer.work == 40;
+  CHECK(full >= 1);  // the first in reduction order lost nothing
+
+  // whoever was not in the round gets the same from anyone's hands
+  const auto* proof = rounds.proof(0);
+  auto frames = proof->frames();
+  const auto verified = averaging::CommittedRound::verify(proof->group(), proof->proof(), frames, rounds.codecs());
+  REQUIRE(verified);
+  CHECK((*verified)->work().all() == Work({0, 100}));
+  std::size_t bent = 0;
+  for (Frame& frame : frames) {
+    const auto message = frame::decode<Header>(*frame).value();
+    auto average = std::get<averaging::wire::Average>(message.header);
+    if (average.work.empty()) continue;
+    const Frame honest = frame;
+    average.work.pop_back();
+    frame = frame::encode(Header(average), message.payload);
+    CHECK_FALSE(averaging::CommittedRound::verify(proof->group(), proof->proof(), frames, rounds.codecs()));
+    frame = honest;
+    ++bent;
+  }
+  CHECK(bent == proof->proof().manifest.size());
+}
+
 TEST_CASE("all-reduce: own values that are not finite listen only") {
   auto players = three_and_a_liar(nullptr);
   players[2].values[9000] = std::numeric_limits<float>::infinity();
@@ -325,7 +367,10 @@ TEST_CASE("all-reduce: too few samples, or none, and nothing changes") {
     CHECK(few.report(rank).reason == RoundReport::Reason::weight_low);
   }
   auto players = three_and_a_liar(nullptr);
-  for (Player& player : players) player.weight = 0;
+  for (Player& player : players) {
+    player.weight = 0;
+    player.work = {};
+  }
   Rounds none(1, players, {});
   none.run();
   CHECK(none.broken() == "");
@@ -347,6 +392,7 @@ TEST_CASE("all-reduce: of a previous group one voice is sent, and another member
     for (std::size_t i = 0; i < players.size(); ++i) {
       options.previous.push_back(Hasher("previous").add(i / 2).finish());
       players[i].values = players[i / 2 * 2].values;  // who committed together holds equal bytes
+      players[i].work = Work({i / 2 * 2, 3});
     }
     auto rounds = std::make_unique<Rounds>(seed, players, options);
     if (with_death) rounds->kill_at(Duration(random.below(60'000'000)), random.below(6));
@@ -356,6 +402,7 @@ TEST_CASE("all-reduce: of a previous group one voice is sent, and another member
   calm->run();
   CHECK(calm->broken() == "");
   CHECK(calm->report(0).weight == 9);  // three groups, one voice each
+  CHECK(calm->report(0).overlaps == 2);
   for (const std::uint64_t seed : seeds(30)) {
     CAPTURE(seed);
     const auto rounds = build(true, seed);

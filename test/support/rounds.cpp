@@ -143,8 +143,9 @@ void Rounds::kill_at(Duration when, std::size_t rank) {
 Task<> Rounds::participate(Peer& peer) {
   averaging::Context context{*peer.net, world_.clock(), peer.log, peer.identity, peer.tasks};
   const std::uint64_t weight = peer.player.role == Role::auxiliary ? 0 : peer.player.weight;
-  peer.outcome =
-      co_await averaging::all_reduce(context, group_, codecs_, peer.values, weight, options_.all_reduce, peer.report);
+  Work work = weight > 0 ? peer.player.work : Work();
+  peer.outcome = co_await averaging::all_reduce(context, group_, codecs_, peer.values, weight, std::move(work),
+                                                options_.all_reduce, peer.report);
   peer.finished_at = world_.clock().now().time_since_epoch();
 }
 
@@ -223,12 +224,34 @@ std::string Rounds::broken() const {
     if (!first) {
       first = rank;
       if (const std::string wrong = wrong_mean(*proof(rank)); !wrong.empty()) return "mean: " + wrong;
+      if (const std::string wrong = wrong_work(*proof(rank)); !wrong.empty()) return "ledger: " + wrong;
       std::vector<float> applied(values(rank).size());
       proof(rank)->apply(applied);
       if (differ(applied, values(rank))) return "proof: rank " + std::to_string(rank);
     }
+    if (proof(rank)->work().all() != proof(*first)->work().all()) return "ledger: rank " + std::to_string(rank);
   }
   return {};
+}
+
+/// Whoever is in some chunk has its work counted, all of it, and nobody else's is.
+std::string Rounds::wrong_work(const averaging::CommittedRound& round) const {
+  averaging::Ranks senders = 0;
+  for (const auto& result : round.results())
+    for (const auto& chunk : result.chunks()) senders |= chunk.senders;
+  Work expected;
+  std::uint64_t units = 0;
+  for (std::size_t rank = 0; rank < size(); ++rank) {
+    if (!contains(senders, rank)) continue;
+    expected.add(player(rank).work);
+    units += player(rank).work.count();
+  }
+  const averaging::RoundWork work = round.work();
+  if (work.all() != expected) return "not the work of the senders";
+  if (work.overlaps != units - expected.count()) return "overlaps";
+  std::uint64_t attributed = 0;
+  for (const Work& one : work.by_rank) attributed += one.count();
+  return attributed == expected.count() ? "" : "a unit of two senders";
 }
 
 /// Recomputes every chunk from what its senders had, slowly and in the obvious way.
@@ -275,6 +298,8 @@ std::vector<Player> draw_players(Random& random, std::size_t count, bool mixed) 
     if (mixed && i > 0)
       player.role = random.chance(.3) ? Role::client : random.chance(.2) ? Role::auxiliary : Role::node;
     player.weight = 1 + random.below(50);
+    // about every eighth unit is somebody else's, too
+    player.work.add({100 * i + 90, std::min<std::uint64_t>(player.weight, 20)});
     player.units = player.role == Role::client ? 0 : static_cast<std::uint32_t>(random.below(4));
     can_own = can_own || player.units > 0;
     units += player.units;

@@ -18,6 +18,7 @@ struct Player {
   matchmaking::Role role = matchmaking::Role::node;
   std::uint64_t weight = 1;
   std::uint64_t weight_max = 1000;
+  Work work;  ///< that it names; at most `weight` units
   std::uint32_t units = 1;
   std::vector<float> values;  ///< empty for an auxiliary
   /// Rewrites what it sends: a peer that lies. Null: honest.
@@ -62,7 +63,8 @@ class Rounds {
   std::uint64_t fingerprint() const { return network_->fingerprint(); }
 
   /// Empty, or the first invariant that is broken: committed values equal to the bit (agree), everyone else's unchanged
-  /// (atomic), and the values those of the rule over the senders that the result names (mean).
+  /// (atomic), the values those of the rule over the senders that the result names (mean), and its work theirs
+  /// (ledger).
   std::string broken() const;
   /// The live peers could commit: a quorum of voters, and someone who can be dialled.
   bool live_quorum() const;
@@ -70,6 +72,7 @@ class Rounds {
  private:
   struct Peer;
   std::string wrong_mean(const averaging::CommittedRound& round) const;
+  std::string wrong_work(const averaging::CommittedRound& round) const;
   Task<> participate(Peer& peer);
   Task<> strike(Duration when, std::function<void(MessageNetwork&)> fault);
 

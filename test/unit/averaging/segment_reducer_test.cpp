@@ -57,9 +57,11 @@ struct Bench {
     reducer = std::make_unique<SegmentReducer>(*shape, rule, plan, own);
   }
 
-  Result<> send(Rank from, std::uint32_t chunk, std::uint64_t weight) {
+  Result<> send(Rank from, std::uint32_t chunk, std::uint64_t weight, const Work& work = {}) {
     wire::Part part;
     part.chunk = chunk;
+    for (const WorkRange& range : work.ranges())
+      part.work.push_back({range.first, static_cast<std::uint32_t>(range.count)});
     part.weight = weight;
     const Range range = shape->partition.chunk(0, chunk);
     const auto bytes = std::as_bytes(std::span(values[from]).subspan(range.begin, range.size));
@@ -182,6 +184,102 @@ TEST_CASE("reducer: what is wrong with a part leaves out its sender, and says wh
   CHECK(bench.reducer->fault(3) == Fault::not_finite);
   REQUIRE(bench.averages.size() == 3);  // nobody is awaited any more
   CHECK(bench.header(0).senders == 0b0001);
+}
+
+TEST_CASE("reducer: the last average names the work of everyone who is in some chunk, and of nobody else") {
+  Bench bench(shape_of(4));
+  Work crumbs({7, 2});
+  crumbs.add({100, 3});
+  REQUIRE(bench.send(1, 0, 5, crumbs));
+  REQUIRE(bench.send(2, 0, 5));  // a free-form loop
+  REQUIRE(bench.send(3, 2, 9));  // what it computed is not known yet
+  bench.collect(bit(3));         // so it is in no chunk
+  REQUIRE(bench.averages.size() == 1);
+  CHECK(bench.header(0).senders == 0b0111);
+  CHECK(bench.header(0).work.empty());
+  REQUIRE(bench.send(1, 1, 5));
+  CHECK(bench.send(3, 0, 9, Work({50, 9})).error() == Errc::stale);  // too late for that chunk
+  REQUIRE(bench.send(3, 1, 9));
+  bench.collect(bit(1) | bit(2));
+  REQUIRE(bench.averages.size() == 3);
+  CHECK(bench.header(1).senders == 0b1011);
+  CHECK(bench.header(1).work.empty());
+  CHECK(bench.header(2).senders == 0b1001);
+  const auto work = from_wire(bench.header(2).work).value();
+  CHECK(work == WorkOfSenders{{1, crumbs}, {3, Work({50, 9})}});
+}
+
+TEST_CASE("reducer: work that no honest peer names leaves out its sender") {
+  Bench bench(shape_of(5));
+  CHECK(bench.send(1, 0, 5, Work({0, 6})).error() == Errc::bad_request);  // more units than samples
+  CHECK(bench.reducer->fault(1) == Fault::malformed);
+  REQUIRE(bench.send(2, 0, 5, Work({0, 5})));
+  CHECK(bench.send(2, 0, 5, Work({1, 5})).error() == Errc::bad_request);
+  CHECK(bench.reducer->fault(2) == Fault::conflict);
+  CHECK(bench.send(3, 1, 5, Work({0, 5})).error() == Errc::bad_request);  // not in chunk 0
+  CHECK(bench.reducer->fault(3) == Fault::malformed);
+  Work crumbs;
+  for (std::uint64_t i = 0; i <= kWorkRangesMax; ++i) crumbs.add({2 * i, 1});
+  CHECK(bench.send(4, 0, 99, crumbs).error() == Errc::bad_request);
+  CHECK(bench.reducer->fault(4) == Fault::malformed);
+}
+
+TEST_CASE("result: the work of a segment is named once, by those who are in it, and is in its digest") {
+  const auto shape = shape_of(2);
+  const auto average = [&](std::uint32_t chunk, const WorkOfSenders& work) {
+    wire::Average made;
+    made.chunk = chunk;
+    made.senders = 0b01;
+    made.weight = 9;
+    made.work = to_wire(work);
+    return made;
+  };
+  const auto add = [&](SegmentResult& result, const wire::Average& header) {
+    const Range range = shape->partition.chunk(0, header.chunk);
+    const Bytes payload(shape->codecs.encoded_bytes(range));
+    const Frame frame = frame::encode(wire::Header(header), payload);
+    return result.add(header, frame, frame::decode<wire::Header>(*frame)->payload);
+  };
+  const WorkOfSenders mine{{0, Work({3, 4})}};
+  SegmentResult named(*shape, 0);
+  REQUIRE(add(named, average(1, mine)));
+  CHECK(add(named, average(1, mine)).error() == Errc::stale);
+  CHECK(add(named, average(1, {})).error() == Errc::bad_request);
+  CHECK(add(named, average(0, mine)).error() == Errc::bad_request);
+  REQUIRE(add(named, average(0, {})));
+  REQUIRE(add(named, average(2, {})));
+  CHECK(named.work() == mine);
+  const auto digest_with = [&](const WorkOfSenders& work) {
+    SegmentResult result(*shape, 0);
+    for (std::uint32_t chunk = 0; chunk < kUnits; ++chunk)
+      REQUIRE(add(result, average(chunk, chunk == 0 ? work : WorkOfSenders())));
+    return result.digest();
+  };
+  CHECK(digest_with(mine) == named.digest());
+  CHECK(digest_with({{0, Work({3, 5})}}) != named.digest());
+  CHECK(digest_with({}) != named.digest());
+  SegmentResult foreign(*shape, 0);
+  REQUIRE(add(foreign, average(0, {{1, Work({0, 1})}})));
+  REQUIRE(add(foreign, average(1, {})));
+  CHECK(add(foreign, average(2, {})).error() == Errc::bad_request);  // rank 1 sent nothing
+  wire::Average twice = average(0, mine);
+  twice.work.push_back(twice.work.front());
+  CHECK(add(foreign, twice).error() == Errc::bad_request);
+}
+
+TEST_CASE("wire: the work of the largest group in the most crumbs fits a header") {
+  WorkOfSenders work;
+  for (Rank rank = 0; rank < matchmaking::kGroupSizeMax; ++rank)
+    for (std::uint64_t i = 0; i < kWorkRangesMax; ++i)
+      work[rank].add({(std::uint64_t(1) << 63U) + (i << 33U), ~std::uint32_t(0)});
+  wire::Average average;
+  average.senders = ~Ranks(0);
+  average.weight = ~std::uint64_t(0);
+  average.work = to_wire(work);
+  const Frame frame = frame::encode(wire::Header(average));
+  const auto back = frame::decode<wire::Header>(*frame);
+  REQUIRE(back);
+  CHECK(from_wire(std::get<wire::Average>(back->header).work).value() == work);
 }
 
 TEST_CASE("reducer: weights of nothing make averages of nothing") {

@@ -1,0 +1,37 @@
+#pragma once
+// Which units of work a round is made of, sender by sender: what travels, and what it comes to.
+
+#include "averaging/members.hpp"
+#include "averaging/wire.hpp"
+#include "base/work.hpp"
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace collab::averaging {
+
+/// What each sender of a segment said it computed. Who named nothing is not in it.
+using WorkOfSenders = std::map<Rank, Work>;
+
+/// Whether a part can name it: at most `kWorkRangesMax` ranges, none of more than 2^32 - 1 units.
+bool fits_part(const Work& work) noexcept;
+/// `work`: fits a part.
+std::vector<wire::WorkRun> to_wire(const Work& work);
+std::vector<wire::SenderWork> to_wire(const WorkOfSenders& work);
+/// From any message. Errors: `bad_request` for more than `kWorkRangesMax` ranges, or ranges not in their one form.
+Result<Work> from_wire(const std::vector<wire::WorkRun>& runs);
+/// The same, and ranks must ascend and name something.
+Result<WorkOfSenders> from_wire(const std::vector<wire::SenderWork>& senders);
+
+/// What a committed round counted.
+struct RoundWork {
+  std::vector<Work> by_rank;   ///< disjoint: of two senders of one unit the first in reduction order has it
+  std::uint64_t overlaps = 0;  ///< units that a later sender had too: their samples were counted more than once
+  Work all() const;
+};
+
+/// `named`: of each segment. A sender that some segment lacks counts all the same: part of its work is in the result.
+RoundWork attribute(const Members& members, const std::vector<WorkOfSenders>& named);
+
+}  // namespace collab::averaging

@@ -1,0 +1,222 @@
+#include "data/leases.hpp"
+
+#include "data/lease_plan.hpp"
+#include "directory/lease_record.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace collab::data {
+namespace {
+
+constexpr Duration kLook = std::chrono::seconds(1);
+constexpr Duration kAgain = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Leases::Leases(Needs needs, LeaseOptions options)
+    : needs_(std::move(needs)), options_(options), wanted_(needs_.loop), ready_signal_(needs_.loop) {}
+
+Leases::~Leases() = default;
+
+Task<> Leases::run() {
+  for (;;) {
+    if (known_ && !left_ && runs_low()) {
+      co_await claim_some();
+      continue;
+    }
+    const TimePoint next = needs_.clock.now() + kLook;
+    co_await wanted_.wait_until(needs_.clock, next);
+  }
+}
+
+std::uint64_t Leases::ahead() const {
+  const auto by_speed = static_cast<std::uint64_t>(std::max(0.0, units_per_s_ * options_.ahead_s));
+  const std::uint64_t share = options_.units_per_pass / (2 * peers().size());
+  const std::uint64_t least = std::max(std::min(options_.ahead_min, share), 2 * largest_take_);
+  return std::max({std::uint64_t(1), least, std::min({by_speed, options_.ahead_max, share})});
+}
+
+/// A claim costs a record at every storer, so units are fetched when half of them are gone; and none for a free-form
+/// loop, which never takes any.
+bool Leases::runs_low() const {
+  if (largest_take_ == 0) return false;
+  return ready_.count() < std::max(ahead() / 2, largest_take_) || ready_.empty();
+}
+
+/// Runs of one pass, as many as are wanted and fit a record.
+Work Leases::choose(std::uint64_t wanted, Work taken) const {
+  const std::vector<PeerId> known = peers();
+  const LeaseView view{ledger_, taken, known, needs_.self, options_.units_per_pass};
+  Work chosen;
+  while (chosen.count() < wanted) {
+    const Work run = choose_run(view, wanted - chosen.count());
+    if (run.empty()) break;
+    const auto pass = [this](const Work& work) {
+      return pass_of(work.ranges().front().first, options_.units_per_pass);
+    };
+    if (!chosen.empty() && pass(run) != pass(chosen)) break;
+    Work lease = of_pass(held_, pass(run));
+    lease.add(chosen);
+    lease.add(run);
+    if (lease.ranges().size() > kWorkRangesMax || lease.count() > directory::kLeaseUnitsMax) break;
+    chosen.add(run);
+    taken.add(run);
+  }
+  return chosen;
+}
+
+std::vector<PeerId> Leases::peers() const {
+  std::vector<PeerId> peers = needs_.peers();
+  peers.push_back(needs_.self);
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+Work Leases::of_pass(const Work& work, std::uint64_t pass) const {
+  return work.common(Work(WorkRange{pass * options_.units_per_pass, options_.units_per_pass}));
+}
+
+/// What live records of others name, in the passes that are worked on.
+Work Leases::of_others() {
+  const std::uint64_t pass = pass_of(ledger_.first_free(), options_.units_per_pass);
+  std::erase_if(watches_, [pass](const auto& entry) { return entry.first < pass; });
+  Work others;
+  for (const std::uint64_t watched : {pass, pass + 1}) {
+    auto& watch = watches_[watched];
+    if (!watch) watch = needs_.directory.watch(directory::lease_key(watched));
+    for (const directory::Record& record : watch->records()) {
+      if (record.owner == needs_.self) continue;
+      if (const auto lease = directory::decode_lease(record.value)) others.add(*lease);
+    }
+  }
+  return others;
+}
+
+Task<> Leases::claim_some() {
+  const TimePoint now = needs_.clock.now();
+  std::erase_if(avoided_, [now](const auto& entry) { return entry.first <= now; });
+  const Work others = of_others();
+  const Work disputed =
+      ready_.common(others);  // without storers, or after they were apart: theirs, for it costs nothing
+  ready_.subtract(disputed);
+  held_.subtract(disputed);
+  Work taken = others;
+  taken.add(held_);
+  for (const auto& [until, run] : avoided_) taken.add(run);
+  const std::uint64_t wanted = ahead() - std::min(ahead(), ready_.count());
+  const Work runs = choose(wanted, taken);
+  if (runs.empty()) {  // everything is out, or we hold too much already: a commit changes that
+    co_await wanted_.wait_until(needs_.clock, now + kLook);
+    co_return;
+  }
+  const std::uint64_t pass = pass_of(runs.ranges().front().first, options_.units_per_pass);
+  Work lease = of_pass(held_, pass);
+  lease.subtract(others);
+  lease.add(runs);
+  Bytes value = directory::encode_lease(lease);
+  const TimePoint deadline = now + options_.claim_timeout;
+  claiming_ = true;
+  const auto claimed =
+      co_await needs_.directory.claim(directory::lease_key(pass), "", std::move(value), ttl(), deadline);
+  claiming_ = false;
+  if (left_) co_return;
+  if (claimed) {
+    if (!std::exchange(leasing_, true)) needs_.log.info("data.leasing_again");
+    published_[pass] = lease;
+    take_over(runs);
+    co_return;
+  }
+  if (claimed.error() == Errc::denied) {
+    avoid(runs);
+    co_await needs_.clock.sleep_until(needs_.clock.now() + kAgain);
+    co_return;
+  }
+  if (std::exchange(leasing_, false)) {
+    needs_.log.warn("data.no_leases", {{"why", claimed.error().message()}, {"advice", "owners follow from a hash"}});
+  }
+  taken.add(held_);
+  const std::vector<PeerId> known = peers();
+  const LeaseView view{ledger_, taken, known, needs_.self, options_.units_per_pass};
+  const Work own = choose_own_run(view, wanted);
+  unleased_ += own.count();
+  take_over(own);
+  if (own.empty()) co_await needs_.clock.sleep_until(needs_.clock.now() + kAgain);
+}
+
+void Leases::avoid(const Work& run) {
+  avoided_.emplace_back(needs_.clock.now() + options_.avoid, run);
+}
+
+/// While the claim was on its way a round may have been committed.
+void Leases::take_over(const Work& run) {
+  Work fresh = run;
+  fresh.subtract(ledger_.committed());
+  held_.add(fresh);
+  ready_.add(fresh);
+  ready_signal_.notify();
+}
+
+Duration Leases::ttl() const {
+  if (units_per_s_ <= 0) return options_.ttl_min;
+  const double seconds = 3 * static_cast<double>(held_.count() + kRunUnitsMax) / units_per_s_;
+  return std::clamp(from_seconds(std::min(seconds, to_seconds(options_.ttl_max))), options_.ttl_min, options_.ttl_max);
+}
+
+Work Leases::take(std::uint64_t n) {
+  largest_take_ = std::max(largest_take_, std::min(n, options_.ahead_max / 4));
+  Work taken = ready_.take(n);
+  if (runs_low()) wanted_.notify();
+  return taken;
+}
+
+void Leases::give_back(const Work& work) {
+  ready_.add(work.common(held_));
+  if (!ready_.empty()) ready_signal_.notify();
+}
+
+void Leases::release(const Work& work) {
+  held_.subtract(work);
+  ready_.subtract(work);
+  avoid(work);  // somebody else, if there is anybody
+  publish_passes();
+}
+
+void Leases::advance(const Ledger& ledger) {
+  ledger_ = ledger;
+  known_ = true;
+  held_.subtract(ledger_.committed());
+  ready_.subtract(ledger_.committed());
+  publish_passes();
+  wanted_.notify();
+}
+
+/// Records shrink when half of what they name is done: not at every round, for a storer counts them.
+void Leases::publish_passes() {
+  if (claiming_ && !left_) return;
+  for (auto entry = published_.begin(); entry != published_.end();) {
+    auto& [pass, lease] = *entry;
+    const Work rest = of_pass(held_, pass);
+    if (rest.empty()) {
+      needs_.directory.withdraw(directory::lease_key(pass), "");
+      entry = published_.erase(entry);
+      continue;
+    }
+    if (2 * rest.count() < lease.count()) {
+      needs_.directory.publish(directory::lease_key(pass), "", directory::encode_lease(rest), ttl());
+      lease = rest;
+    }
+    ++entry;
+  }
+}
+
+void Leases::leave() {
+  left_ = true;
+  held_ = {};
+  ready_ = {};
+  publish_passes();
+}
+
+}  // namespace collab::data

@@ -1,0 +1,219 @@
+#include "data/leases.hpp"
+
+#include "base/random.hpp"
+#include "base/task_group.hpp"
+#include "data/lease_plan.hpp"
+#include "directory/lease_record.hpp"
+#include "support/notice_board.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "support/doctest.hpp"
+
+namespace collab::data {
+namespace {
+
+using namespace std::chrono_literals;
+
+PeerId peer(unsigned number) {
+  PeerId id;
+  id.key[0] = static_cast<unsigned char>(number * 37);
+  id.key[1] = static_cast<unsigned char>(number);
+  return id;
+}
+
+std::vector<PeerId> peers(unsigned count) {
+  std::vector<PeerId> ids;
+  for (unsigned i = 1; i <= count; ++i) ids.push_back(peer(i));
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("lease plan: peers that choose in turn share out a pass exactly, in small runs at its end, then the next") {
+  const auto ids = peers(5);
+  const std::uint64_t pass = 10'007;
+  const Ledger ledger;
+  Work taken;
+  std::uint64_t last = kRunUnitsMax;
+  for (std::size_t turn = 0; taken.common(Work({0, pass})).count() < pass; ++turn) {
+    const LeaseView view{ledger, taken, ids, ids[turn % ids.size()], pass};
+    const Work run = choose_run(view, 1000);
+    REQUIRE(run.count() > 0);
+    REQUIRE(run.count() <= kRunUnitsMax);
+    CHECK_FALSE(run.overlaps(taken));
+    CHECK(run.ranges().front().end() <= pass);
+    taken.add(run);
+    last = run.count();
+    CHECK(taken.ranges().size() <= 4 * ids.size());  // the ledger stays short
+  }
+  CHECK(last <= kRunUnitsMin);
+  const LeaseView view{ledger, taken, ids, ids[0], pass};
+  const Work next = choose_run(view, 100);
+  CHECK(next.ranges().front().first >= pass);
+  CHECK(next.ranges().front().first < 3 * pass);
+}
+
+TEST_CASE("lease plan: peers that choose at the same moment rarely choose the same") {
+  const auto ids = peers(8);
+  Ledger ledger;
+  ledger.add(Work({0, 4000}));
+  const Work nothing;
+  Work chosen;
+  std::uint64_t wanted = 0;
+  for (const PeerId& self : ids) {
+    const LeaseView view{ledger, nothing, ids, self, 1'000'000};
+    const Work run = choose_run(view, 256);
+    wanted += run.count();
+    chosen.add(run);
+  }
+  CHECK(chosen.count() * 10 >= wanted * 7);
+}
+
+TEST_CASE("lease plan: without storers, peers who know the same peers never choose the same") {
+  const auto ids = peers(6);
+  const Ledger ledger;
+  Work all;
+  for (const PeerId& self : ids) {
+    Work mine;
+    for (int i = 0; i < 20; ++i) {
+      const LeaseView view{ledger, mine, ids, self, 5000};
+      const Work run = choose_own_run(view, 256);
+      REQUIRE_FALSE(run.empty());
+      mine.add(run);
+    }
+    CHECK_FALSE(mine.overlaps(all));
+    all.add(mine);
+  }
+}
+
+namespace {
+
+/// Peers that compute what they lease, and commit it in rounds that some of them miss.
+struct Workers {
+  explicit Workers(unsigned count) : ids(peers(count)), board(world, 30ms) {
+    for (const PeerId& id : ids) {
+      LeaseOptions options;
+      options.units_per_pass = 3001;
+      const Leases::Needs needs{board.view_of(id), world.clock(), log, world.executor(), id, [this] { return ids; }};
+      leases.push_back(std::make_unique<Leases>(needs, options));
+    }
+  }
+  Task<> sleep(Duration length) { return world.clock().sleep_until(world.clock().now() + length); }
+
+  std::vector<PeerId> ids;
+  sim::Simulation world;
+  Log log;
+  test::NoticeBoard board;
+  std::vector<std::unique_ptr<Leases>> leases;
+  Ledger ledger;
+};
+
+}  // namespace
+
+TEST_CASE("leases: over many rounds that drop and miss peers, no unit is committed twice and none is skipped") {
+  for (const std::uint64_t seed : test::seeds(5)) {
+    CAPTURE(seed);
+    Workers workers(4);
+    Random random(seed);
+    const auto scenario = [&]() -> Task<> {
+      TaskGroup tasks(workers.world.executor(), rethrow);
+      for (auto& leases : workers.leases) {
+        leases->advance(workers.ledger);
+        tasks.spawn("leases", leases->run());
+      }
+      for (int round = 0; round < 400; ++round) {
+        co_await workers.sleep(Duration(random.below(400'000'000)));
+        Work committed;
+        std::vector<Work> lost;
+        for (auto& leases : workers.leases) {
+          Work mine = leases->take(1 + random.below(64));
+          CHECK_FALSE(mine.overlaps(committed));
+          for (const Work& other : lost) CHECK_FALSE(mine.overlaps(other));
+          if (random.chance(.2)) {
+            lost.push_back(std::move(mine));
+          } else {
+            lost.emplace_back();
+            committed.add(mine);
+          }
+        }
+        const auto added = workers.ledger.add(committed);
+        CHECK(added.duplicates == 0);
+        for (std::size_t i = 0; i < workers.leases.size(); ++i) {
+          workers.leases[i]->advance(workers.ledger);
+          workers.leases[i]->give_back(lost[i]);
+        }
+      }
+      co_await tasks.stop();
+    };
+    workers.world.run(scenario());
+    CHECK(workers.ledger.committed().count() > 3 * 3001);
+    CHECK(workers.ledger.first_free() + 4 * 3001 > workers.ledger.committed().count());
+    CHECK(workers.ledger.committed().ranges().size() < 40);
+    for (const auto& leases : workers.leases) CHECK(leases->unleased() == 0);
+  }
+}
+
+TEST_CASE("leases: what a dead peer held is leased again, and who leaves gives it back at once") {
+  Workers workers(3);
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup dying(workers.world.executor(), rethrow);
+    TaskGroup tasks(workers.world.executor(), rethrow);
+    dying.spawn("leases", workers.leases[0]->run());
+    for (std::size_t i = 1; i < 3; ++i) tasks.spawn("leases", workers.leases[i]->run());
+    for (auto& leases : workers.leases) {
+      leases->advance(workers.ledger);
+      CHECK(leases->held().empty());
+      CHECK(leases->take(16).empty());  // from now on units are wanted here
+    }
+    co_await workers.sleep(2s);
+    const Work dead = workers.leases[0]->held();
+    CHECK_FALSE(dead.empty());
+    co_await dying.stop();  // the board renews nothing, so its record ends
+    const Work left = workers.leases[1]->held();
+    workers.leases[1]->leave();
+    for (int i = 0; i < 120; ++i) {
+      co_await workers.sleep(300ms);
+      workers.ledger.add(workers.leases[2]->take(64));
+      workers.leases[2]->advance(workers.ledger);
+    }
+    CHECK(workers.ledger.duplicates() == 0);
+    CHECK(workers.ledger.committed().common(left) == left);
+    CHECK(workers.ledger.committed().common(dead) == dead);
+    co_await tasks.stop();
+  };
+  workers.world.run(scenario());
+}
+
+TEST_CASE("leases: cut off from the storers, work goes on by hash and is told") {
+  Workers workers(3);
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(workers.world.executor(), rethrow);
+    for (const PeerId& id : workers.ids) workers.board.cut_off(id);
+    for (auto& leases : workers.leases) {
+      leases->advance(workers.ledger);
+      leases->take(40);
+      tasks.spawn("leases", leases->run());
+    }
+    Work all;
+    for (int i = 0; i < 30; ++i) {
+      co_await workers.sleep(200ms);
+      for (auto& leases : workers.leases) {
+        const Work mine = leases->take(40);
+        CHECK_FALSE(mine.empty());
+        CHECK_FALSE(mine.overlaps(all));
+        all.add(mine);
+      }
+    }
+    for (const auto& leases : workers.leases) CHECK(leases->unleased() > 0);
+    co_await tasks.stop();
+  };
+  workers.world.run(scenario());
+}
+
+}  // namespace collab::data

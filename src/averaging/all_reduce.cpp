@@ -369,9 +369,10 @@ Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& grou
   const bool votes = member.role != matchmaking::Role::auxiliary;
   if (weights.largest() > member.weight_max || values.size() != (votes ? codecs.length() : 0))
     co_return Errc::bad_request;
-  if (!fits_part(work) || work.count() > weights.largest()) co_return Errc::bad_request;
   auto shape = Shape::of(group, codecs);
   if (!shape) co_return shape.error();
+  if (!fits_part(work, work_ranges_max((*shape)->members))) co_return Errc::bad_request;
+  if (group.round == 1 && !believable(work, member.weight_max)) co_return Errc::bad_request;
   if (!weights.none() && !all_finite(values)) {
     context.log.warn("averaging.own_values_not_finite", {{"epoch", group.epoch}, {"round", group.round}});
     weights = 0;

@@ -55,13 +55,13 @@ struct Outcome {
 ///
 /// `values`: float32, as many as the codec map says, equally on all peers; untouched until the round has committed, and
 /// never touched after the return. An auxiliary passes none. `weights`: samples behind them, at most the roster's
-/// bound; 0 listens only; in round 1 one number. `work`: which units of work the samples were, at most that many and in
-/// at most kWorkRangesMax ranges; what was counted is proven with the result. A sender that is lost costs nothing but
-/// its own values. Traffic per peer: 2(n-1)/n vectors, each way. Memory beside the vector: the encoded result, and
-/// parts of our segments that wait for slower senders. Own values that are not finite: takes part with weight 0.
-/// Errors, all with `values` unchanged: `late` the group gave up or the deadline passed; `stale` the others committed
-/// without this peer (fetch the result); `bad_request` the group or what is behind the values does not fit; `gone`
-/// nobody is reachable. `report` is filled in either case.
+/// bound; 0 listens only; in round 1 one number. `work`: which units of work the samples were, in at most
+/// work_ranges_max() ranges, in round 1 believable() ones; what was counted is proven with the result. A
+/// sender that is lost costs nothing but its own values. Traffic per peer: 2(n-1)/n vectors, each way. Memory beside
+/// the vector: the encoded result, and parts of our segments that wait for slower senders. Own values that are not
+/// finite: takes part with weight 0. Errors, all with `values` unchanged: `late` the group gave up or the deadline
+/// passed; `stale` the others committed without this peer (fetch the result); `bad_request` the group or what is behind
+/// the values does not fit; `gone` nobody is reachable. `report` is filled in either case.
 Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,
                                  std::span<float> values, Weights weights, Work work, AllReduceOptions options,
                                  RoundReport& report);

@@ -28,12 +28,14 @@ std::string key_of(const std::string& bundle, std::uint32_t round, const Pass& p
 struct Moshpit::Progress {
   std::vector<float> values;
   Weights weights;
+  Work work;
   Digest previous{};
   PassOutcome outcome;
   PassReport& report;
 
   void only_receive() {
     weights = 0;
+    work = {};
     previous = {};
   }
 };
@@ -74,6 +76,14 @@ std::uint64_t Moshpit::weight_sum_max() const {
   const std::uint64_t each = pass.weight_max > 0 ? pass.weight_max : matchmaking::kTargetsPerPeer * pass.target_samples;
   const std::uint64_t peers = pass.schedule->peers();
   return each == 0 || each > kWeightSumMax / peers ? kWeightSumMax : each * peers;
+}
+
+/// The bound is that of the largest group there can be: equal for all voices, so that all groups end with equal work.
+Work Moshpit::for_next_round(Work work) const {
+  const std::uint32_t voices = *std::max_element(pass_->grid.radices.begin(), pass_->grid.radices.end());
+  const std::uint64_t closed = work.close_gaps(work_ranges_max(voices));
+  if (closed > 0) context_.log.warn("averaging.work_skipped", {{"epoch", pass_->epoch}, {"units", closed}});
+  return work;
 }
 
 void Moshpit::make_matchmakers() {
@@ -168,7 +178,7 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
   pass_ = std::move(pass);
   make_matchmakers();
   PassReport nothing_yet;
-  const Progress start{{}, {}, {}, {}, nothing_yet};
+  const Progress start{{}, {}, {}, {}, {}, nothing_yet};
   auto group = co_await find(1, start);
   if (group) first_ = *group;
   co_return group;
@@ -183,8 +193,7 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     co_return group.error();
   }
   RoundReport& report = progress.report.rounds.emplace_back();
-  Work work;
-  auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, std::move(work),
+  auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, progress.work,
                                      options_.all_reduce, report);
   if (!outcome) {
     progress.only_receive();
@@ -194,6 +203,8 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     matchmakers_.front()->committed(*group, outcome->proof->holders());
     progress.report.counted = report.peers[group->rank_of(context_.identity.id()).value()].counted > 0;
   }
+  progress.outcome.work = outcome->proof ? outcome->proof->work().all() : Work();
+  progress.outcome.overlaps += report.overlaps;
   progress.outcome.rounds.push_back(std::move(*outcome));
   progress.outcome.weight = report.weight;
   if (!whole(*group, report)) {
@@ -201,11 +212,13 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     co_return Errc::stale;
   }
   progress.weights = Weights(report.weight_runs);
+  progress.work = for_next_round(progress.outcome.work);
   progress.previous = group->id;
   co_return Result<>();
 }
 
-Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t weight, PassReport& report) {
+Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t weight, Work work,
+                                          PassReport& report) {
   report = {};
   if (!pass_ || values.size() != codecs_.length()) co_return Errc::bad_request;
   const PeerId& self = context_.identity.id();
@@ -213,7 +226,7 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   const TimePoint start = context_.clock.now();
   const std::uint32_t rounds = pass_->schedule->rounds();
   report.rounds.reserve(rounds);
-  Progress progress{{values.begin(), values.end()}, weight, {}, {}, report};
+  Progress progress{{values.begin(), values.end()}, weight, std::move(work), {}, {}, report};
   Result<> last;
   for (std::uint32_t round = 1; round <= rounds; ++round) {
     last = co_await run_round(round, progress);

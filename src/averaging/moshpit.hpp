@@ -50,6 +50,8 @@ struct PassReport {
 struct PassOutcome {
   std::vector<Outcome> rounds;  ///< committed ones, in order; the last one's bytes are the result, and its proof tells
   std::uint64_t weight = 0;     ///< samples behind it, the smallest of a value
+  Work work;                    ///< units of work behind it, of the whole swarm: those of the last round
+  std::uint64_t overlaps = 0;   ///< units that several peers had, as far as this peer's groups can see
 };
 
 /// The passes of one peer, one after the other. A group search for each round lasts as long as this: whoever meets
@@ -90,11 +92,13 @@ class Moshpit {
   Task<Result<matchmaking::Group>> begin(Pass pass);
 
   /// The rounds of the pass that was begun, once. Replaces `values` by the mean of the swarm, all of them or none, at
-  /// the end. If begin() found no group, or a round is missed, goes on with the next and receives. Errors, all with
-  /// `values` unchanged: `stale` the last group lacked a part of the swarm, or committed without this peer: others may
-  /// hold the whole result; `late`, `gone` or a NoGroup of the last round; `bad_request` for values of another length
-  /// or a weight above the bound, before anything was sent. `report` is filled in either case.
-  Task<Result<PassOutcome>> finish(std::span<float> values, std::uint64_t weight, PassReport& report);
+  /// the end. `work`: the units behind them, as in all_reduce(); each voice carries on what its group counted, so that
+  /// the last round proves the work of all. More ranges than voices can name: the smallest gaps count as done. If
+  /// begin() found no group, or a round is missed, goes on with the next and receives. Errors, all with `values`
+  /// unchanged: `stale` the last group lacked a part of the swarm, or committed without this peer: others may hold the
+  /// whole result; `late`, `gone` or a NoGroup of the last round; `bad_request` for values of another length or a
+  /// weight above the bound, before anything was sent. `report` is filled in either case.
+  Task<Result<PassOutcome>> finish(std::span<float> values, std::uint64_t weight, Work work, PassReport& report);
 
   /// Of the first group, as the matchmakers' own.
   std::uint32_t next_attempt() const;
@@ -115,6 +119,7 @@ class Moshpit {
   bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;
   std::uint64_t weight_sum_max() const;
+  Work for_next_round(Work work) const;
 
   Context context_;
   matchmaking::Context searches_;

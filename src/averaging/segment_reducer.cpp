@@ -34,10 +34,11 @@ Result<> SegmentReducer::leave_out(Rank from, Fault fault) {
 
 Result<> SegmentReducer::take_work(Rank from, const wire::Part& part) {
   if (part.chunk > 0) return part.work.empty() ? Result<>() : leave_out(from, Fault::malformed);
-  auto work = from_wire(part.work);
+  auto work = from_wire(part.work, work_ranges_max(shape_.members));
   if (!work) return leave_out(from, Fault::malformed);
-  // a unit is at least a sample; on a grid the weights of a chunk may be smaller than what its values were made of
-  if (shape_.group.round == 1 && work->count() > part.weight) return leave_out(from, Fault::malformed);
+  if (part.weight == 0 && !work->empty()) return leave_out(from, Fault::malformed);
+  // later a voice tells what its previous group has proven
+  if (shape_.group.round == 1 && !believable(*work, plan_.weight_max[from])) return leave_out(from, Fault::malformed);
   if (contains(named_, from) && *work != senders_[from].work) return leave_out(from, Fault::conflict);
   senders_[from].work = std::move(*work);
   named_ |= bit(from);
@@ -167,8 +168,8 @@ wire::Average SegmentReducer::header(std::size_t index, const std::vector<Rank>&
 }
 
 WorkOfSenders SegmentReducer::work_of(Ranks senders) const {
-  WorkOfSenders work;
-  for (Ranks rest = senders; rest != 0; rest &= rest - 1)
+  WorkOfSenders work;  // one of each previous group: the others speak for the same
+  for (Ranks rest = senders; rest != 0; rest &= ~shape_.members.previous[first(rest)])
     if (const Work& named = senders_[first(rest)].work; !named.empty()) work.emplace(first(rest), named);
   return work;
 }

@@ -45,7 +45,7 @@ Result<> SegmentResult::add(const wire::Average& average, const Frame& frame, st
   if (average.weight == 0 && !payload.empty()) return Errc::bad_request;
   const Range range = shape_->partition.chunk(segment_, average.chunk);
   if (!fit(average.weight, average.weights, units_in(range))) return Errc::bad_request;
-  auto work = from_wire(average.work);
+  auto work = from_wire(average.work, work_ranges_max(shape_->members));
   if (!work) return work.error();
   const bool names_work = !work->empty();
   const Chunk& chunk = chunks_[average.chunk];
@@ -75,7 +75,7 @@ void SegmentResult::keep(const wire::Average& average, const Frame& frame, std::
 
 void SegmentResult::add_own(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload) {
   assert(!chunks_.at(average.chunk).frame);
-  keep(average, frame, payload, hash_payload(payload), from_wire(average.work).value());
+  keep(average, frame, payload, hash_payload(payload), from_wire(average.work, kRoundWorkRangesMax).value());
 }
 
 Digest SegmentResult::digest() const {

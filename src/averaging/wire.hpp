@@ -53,7 +53,7 @@ struct Part {
   std::uint64_t weight = 0;  ///< samples behind the values; in round 1 the same in all parts of one sender
   /// In later rounds: of the chunk's units from the first on, where they differ; then `weight` is the smallest.
   std::vector<UnitWeight> weights;
-  /// In chunk 0: the units of work behind the values, at most kWorkRangesMax ranges; in round 1 no more than `weight`.
+  /// In chunk 0: the units of work behind the values, in at most work_ranges_max() ranges; see believable().
   std::vector<WorkRun> work;
   MSGPACK_DEFINE_MAP(group, view, segment, chunk, weight, weights, work)
 };
@@ -74,8 +74,8 @@ struct Average {
   std::uint64_t senders = 0;        ///< bit i: the part of roster[i] is in it
   std::uint64_t weight = 0;         ///< sum of the senders' weights
   std::vector<UnitWeight> weights;  ///< as in Part
-  /// In the last one that the owner encodes of a segment: what the senders of any of its chunks named; ascending ranks,
-  /// none with nothing. Covered by the segment's digest.
+  /// In the last one that the owner encodes of a segment: what the senders of any of its chunks named, one of each
+  /// previous group; ascending ranks, none with nothing. Covered by the segment's digest.
   std::vector<SenderWork> work;
   MSGPACK_DEFINE_MAP(group, view, segment, chunk, senders, weight, weights, work)
 };

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <iterator>
 #include <limits>
+#include <tuple>
 
 namespace collab {
 
@@ -119,6 +120,27 @@ Work Work::take(std::uint64_t n) {
     }
   }
   return taken;
+}
+
+std::uint64_t Work::close_gaps(std::size_t ranges_max) {
+  assert(ranges_max > 0);
+  if (ranges_.size() <= ranges_max) return 0;
+  std::vector<WorkRange> gaps;
+  for (std::size_t i = 1; i < ranges_.size(); ++i)
+    gaps.push_back({ranges_[i - 1].end(), ranges_[i].first - ranges_[i - 1].end()});
+  const auto by_size = [](const WorkRange& a, const WorkRange& b) {
+    return std::tie(a.count, a.first) < std::tie(b.count, b.first);
+  };
+  std::sort(gaps.begin(), gaps.end(), by_size);
+  gaps.resize(ranges_.size() - ranges_max);
+  std::uint64_t units = 0;
+  Work closed;
+  for (const WorkRange& gap : gaps) {
+    units += gap.count;
+    closed.add(gap);
+  }
+  add(closed);
+  return units;
 }
 
 }  // namespace collab

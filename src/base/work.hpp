@@ -51,6 +51,9 @@ class Work {
   Work missing_of(WorkRange all) const;
   /// Takes the `n` lowest units out of it, or all there are.
   Work take(std::uint64_t n);
+  /// Fills the smallest gaps between its ranges (of equal ones the lower) until there are at most `ranges_max` > 0.
+  /// Returns the units that are in it since, which nobody put there.
+  std::uint64_t close_gaps(std::size_t ranges_max);
 
   bool operator==(const Work&) const = default;
 

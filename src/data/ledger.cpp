@@ -2,8 +2,6 @@
 
 #include "crypto/fields.hpp"
 
-#include <algorithm>
-#include <tuple>
 #include <vector>
 
 namespace collab::data {
@@ -20,32 +18,11 @@ Ledger::Added Ledger::add(const Work& work) {
   added.duplicates = committed_.common(work).count();
   added.units = work.count() - added.duplicates;
   committed_.add(work);
-  added.skipped = close_gaps();
+  // forgetting what is committed would let it be computed again; forgetting what is free costs a few samples
+  added.skipped = committed_.close_gaps(kLedgerRangesMax);
   duplicates_ += added.duplicates;
   skipped_ += added.skipped;
   return added;
-}
-
-/// Forgetting what is committed would let it be computed again; forgetting what is free costs a few samples.
-std::uint64_t Ledger::close_gaps() {
-  const auto& ranges = committed_.ranges();
-  if (ranges.size() <= kLedgerRangesMax) return 0;
-  std::vector<WorkRange> gaps;
-  for (std::size_t i = 1; i < ranges.size(); ++i)
-    gaps.push_back({ranges[i - 1].end(), ranges[i].first - ranges[i - 1].end()});
-  const auto by_size = [](const WorkRange& a, const WorkRange& b) {
-    return std::tie(a.count, a.first) < std::tie(b.count, b.first);
-  };
-  std::sort(gaps.begin(), gaps.end(), by_size);
-  gaps.resize(ranges.size() - kLedgerRangesMax);
-  std::uint64_t skipped = 0;
-  Work closed;
-  for (const WorkRange& gap : gaps) {
-    skipped += gap.count;
-    closed.add(gap);
-  }
-  committed_.add(closed);
-  return skipped;
 }
 
 std::uint64_t Ledger::first_free() const noexcept {

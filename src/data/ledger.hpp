@@ -43,8 +43,6 @@ class Ledger {
   bool operator==(const Ledger&) const = default;
 
  private:
-  std::uint64_t close_gaps();
-
   Work committed_;
   std::uint64_t duplicates_ = 0;
   std::uint64_t skipped_ = 0;

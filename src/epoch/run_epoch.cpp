@@ -173,7 +173,8 @@ Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, 
 
 Task<Result<>> average_on_grid(EpochContext node, std::shared_ptr<Contribution> mine, EpochReport& report) {
   averaging::PassReport told;
-  auto outcome = co_await node.moshpit.finish(mine->values, report.own_weight, told);
+  Work work;
+  auto outcome = co_await node.moshpit.finish(mine->values, report.own_weight, std::move(work), told);
   if (!told.rounds.empty()) report.round = told.rounds.back();
   if (!outcome) co_return outcome.error();
   report.weight = outcome->weight;

@@ -97,7 +97,9 @@ void GridPeer::start() {
 Task<> GridPeer::run(averaging::Pass pass) {
   auto first = co_await moshpit_->begin(std::move(pass));
   const std::uint64_t weight = first ? own_.weight : 0;
-  outcome_ = co_await moshpit_->finish(values_, weight, report_);
+  Work work;
+  if (weight > 0) work = own_.work;
+  outcome_ = co_await moshpit_->finish(values_, weight, std::move(work), report_);
   ended_at_ = clock_.now();
 }
 
@@ -132,7 +134,7 @@ GridResult measure(const std::vector<const GridPeer*>& peers) {
     }
   }
   const GridPeer* one = nullptr;
-  result.equal_bytes = true;
+  result.equal_bytes = result.equal_work = true;
   for (const GridPeer* peer : peers) {
     if (!peer->outcome() || !*peer->outcome()) continue;
     ++result.complete;
@@ -140,7 +142,10 @@ GridResult measure(const std::vector<const GridPeer*>& peers) {
     result.weight = one == nullptr ? outcome.weight : std::min(result.weight, outcome.weight);
     for (const auto& round : outcome.rounds)
       result.largest_group = std::max(result.largest_group, round.report.peers.size());
+    if (one == nullptr) result.work = outcome.work;
     if (one == nullptr) one = peer;
+    result.equal_work &= outcome.work == result.work;
+    result.overlaps = std::max(result.overlaps, outcome.overlaps);
     const std::size_t bytes = mean.size() * sizeof(float);
     result.equal_bytes &= std::memcmp(one->values().data(), peer->values().data(), bytes) == 0;
     for (std::size_t i = 0; i < mean.size(); ++i) {

@@ -27,6 +27,7 @@ class GridPeer {
   struct Contribution {
     std::vector<float> values;
     std::uint64_t weight = 1;
+    Work work;
   };
 
   GridPeer(const Needs& needs, Identity identity, std::uint64_t seed, Contribution own, std::size_t group_size_max);
@@ -82,6 +83,9 @@ struct GridResult {
   double max_relative_error = 0;  ///< of those, by the largest |x| before
   std::uint64_t weight = 0;       ///< the least that one of them says
   std::size_t largest_group = 0;  ///< that committed
+  bool equal_work = false;        ///< all of them know the same units behind it,
+  Work work;                      ///< these
+  std::uint64_t overlaps = 0;     ///< of the one that sees most of them
 };
 
 GridResult measure(const std::vector<const GridPeer*>& peers);

@@ -23,6 +23,8 @@ GridPeer::Contribution draw(const Random& root, std::size_t number, const GridOp
   Random random = root.derive(fmt::format("values.{}", number));
   GridPeer::Contribution own;
   own.weight = 1 + random.below(options.weight_max);
+  own.work.add({number * options.weight_max, own.weight / 2});
+  own.work.add({(options.peers + number) * options.weight_max, own.weight - own.weight / 2});
   for (std::size_t i = 0; i < options.values; ++i) own.values.push_back(static_cast<float>(standard_normal(random)));
   return own;
 }

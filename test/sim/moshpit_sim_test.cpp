@@ -34,12 +34,17 @@ void check_exact(GridOptions options) {
   CHECK(result.max_relative_error <= 1e-6);
   CHECK(result.largest_group <= options.group_size_max);
   std::uint64_t weight = 0;
+  Work work;
   for (std::size_t i = 0; i < swarm.size(); ++i) {
     weight += swarm.peer(i).own().weight;
+    work.add(swarm.peer(i).own().work);
     CHECK(swarm.peer(i).report().counted);
     CHECK(swarm.peer(i).report().rounds.size() == swarm.schedule().rounds());
   }
   CHECK(result.weight == weight);
+  CHECK(result.equal_work);
+  CHECK(result.work == work);
+  CHECK(result.overlaps == 0);
 }
 
 bool complete(const GridPeer& peer) {
@@ -67,6 +72,8 @@ void kill_after_round(GridSwarm& swarm, std::size_t victim, std::uint64_t round,
 /// Who did not complete the pass holds what it had before; those who did hold the same bytes.
 void check_whole_or_nothing(const GridSwarm& swarm) {
   CHECK(swarm.result().equal_bytes);
+  CHECK(swarm.result().equal_work);
+  CHECK(swarm.result().overlaps == 0);
   for (std::size_t i = 0; i < swarm.size(); ++i)
     if (!complete(swarm.peer(i))) CHECK(swarm.peer(i).values() == swarm.peer(i).own().values);
 }

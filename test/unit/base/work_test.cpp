@@ -77,4 +77,19 @@ TEST_CASE("work: from outside only the one form is taken, and not too much of it
   CHECK(Work::of(Ranges{{most - 1, 2}}, 9).error() == Errc::bad_request);
 }
 
+TEST_CASE("work: with too many ranges the smallest gaps are filled, the lower of equal ones first") {
+  Work work({0, 10});
+  work.add({12, 3});   // gap of 2
+  work.add({20, 5});   // of 5
+  work.add({27, 1});   // of 2
+  work.add({100, 1});  // of 72
+  Work same = work;
+  CHECK(same.close_gaps(5) == 0);
+  CHECK(same == work);
+  CHECK(same.close_gaps(4) == 2);
+  CHECK(same.ranges().front() == WorkRange{0, 15});
+  CHECK(work.close_gaps(1) == 81);
+  CHECK(work == Work({0, 101}));
+}
+
 }  // namespace collab

@@ -16,6 +16,11 @@ bool is_single(const Index& index, std::string_view name) {
   return index.sections.size() == 1 && index.sections.front().name == name;
 }
 
+std::uint32_t wait_ms(Duration wait) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(wait).count();
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ms, 0, 60'000));
+}
+
 wire::AskIndex question(Kind kind, std::uint64_t epoch) {
   wire::AskIndex ask;
   ask.kind = static_cast<std::uint8_t>(kind);
@@ -34,8 +39,7 @@ Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedS
     return !wanted.parameters || (first.name == "parameters" && first.hash() == *wanted.parameters);
   };
   wire::AskIndex ask = question(Kind::snapshot, wanted.epoch);
-  const auto wait_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wanted.wait).count();
-  ask.wait_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(wait_ms, 0, 60'000));
+  ask.wait_ms = wait_ms(wanted.wait);
   ShelfOptions shelf_options;
   shelf_options.folder = wanted.folder;
   shelf_options.have = wanted.have;
@@ -56,7 +60,9 @@ Task<boost::system::result<Bytes, Refusal>> download_result(Context context, Wan
              !refused.contains(index.root());
     };
     Shelf shelf{ShelfOptions()};
-    Fetch fetch(context, question(Kind::result, wanted.epoch), acceptable, {}, options);
+    wire::AskIndex ask = question(Kind::result, wanted.epoch);
+    ask.wait_ms = wait_ms(wanted.wait);
+    Fetch fetch(context, ask, acceptable, {}, options);
     auto index = co_await fetch.run(donors, shelf, wanted.deadline);
     if (!index) co_return refused.empty() ? index.error() : Refusal(Errc::bad_request, "no donor's bytes are right");
     Snapshot whole = shelf.take();

@@ -32,6 +32,7 @@ Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedS
 struct WantedResult {
   std::uint64_t epoch = 0;
   std::uint64_t bytes_max = std::uint64_t(512) << 20U;
+  Duration wait{};  ///< how long donors may wait until the round has committed; at most 60 s
   /// Whether these bytes are what the round committed. Runs on `workers`, so it owns what it touches. Donors may hold
   /// different proofs of one result, so their bytes differ without a lie: the others are tried when it says no.
   std::function<bool(std::span<const std::byte>)> check;

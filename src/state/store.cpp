@@ -16,8 +16,8 @@ net::Method index_method() {
   method.name = wire::kIndexMethod;
   method.request_bytes_max = 1024;
   method.answer_bytes_max = frame::kFrameBytesMax;
-  method.requests_per_s = 10;
-  method.requests_burst = 20;
+  method.requests_per_s = 100;  // whoever catches up asks for one result after the other, and epochs may be of a blink
+  method.requests_burst = 100;
   method.idempotent = true;
   return method;
 }
@@ -117,8 +117,8 @@ Task<net::Answer> Store::wait_for(Key key, TimePoint until, TimePoint deadline) 
     }
     if (mine && mine->refusal) co_return *mine->refusal;
     if (auto refused = cannot_have(key)) co_return *refused;
-    const bool ahead = key.kind == Kind::snapshot && key.epoch > epoch_;
-    if (clock_.now() >= (ahead ? until : deadline)) co_return Refusal(Errc::late, "not reached yet", epoch_);
+    const bool ahead = key.kind == Kind::result ? results_.find(key.epoch) == nullptr : key.epoch > epoch_;
+    if (clock_.now() >= (ahead ? until : deadline)) co_return not_reached(key);
     if (!mine) mine = wish(key);
     if (!mine) co_return Refusal(Errc::busy, "too much is asked for", 1000);
     (void)co_await changed_.wait_until(clock_, ahead ? until : deadline);  // what has happened is looked up above
@@ -156,6 +156,11 @@ Store::Refused Store::take_place(const PeerId& peer, Kind kind) {
   return std::nullopt;
 }
 
+Refusal Store::not_reached(const Key& key) const {
+  if (key.kind == Kind::result) return Refusal(Errc::gone, "no such round yet", epoch_);
+  return Refusal(Errc::late, "not reached yet", epoch_);
+}
+
 /// Why waiting for it is no use.
 Store::Refused Store::cannot_have(const Key& key) const {
   const Refusal over(Errc::stale, "that epoch is over", epoch_);
@@ -165,8 +170,7 @@ Store::Refused Store::cannot_have(const Key& key) const {
       return over;
     case Kind::result:
       if (results_.find(key.epoch) != nullptr) return std::nullopt;
-      if (key.epoch < epoch_) return over;
-      return Refusal(Errc::gone, "no such round yet", epoch_);
+      return key.epoch < epoch_ ? std::optional(over) : std::nullopt;
     case Kind::file: break;
   }
   return Refusal(Errc::gone, "this peer does not have it");
@@ -202,7 +206,9 @@ std::shared_ptr<Store::Wish> Store::next_wish() {
   for (const auto& open : wishes_) {
     auto one = open.lock();
     if (!one || one->refusal || kept_.contains(one->key)) continue;
-    if (one->key.kind == Kind::result || one->key.epoch == epoch_) return one;
+    const bool ready =
+        one->key.kind == Kind::result ? results_.find(one->key.epoch) != nullptr : one->key.epoch == epoch_;
+    if (ready) return one;
   }
   return nullptr;
 }
@@ -247,10 +253,15 @@ Task<boost::system::result<std::shared_ptr<const Offer>, Refusal>> Store::make(K
 Store::Refused Store::make_room() {
   if (snapshots_kept() < options_.snapshots_max) return std::nullopt;
   auto oldest = kept_.end();
+  std::uint64_t bytes = 0;
+  std::uint64_t largest = 0;
   for (auto at = kept_.begin(); at != kept_.end(); ++at) {
     if (at->first.kind != Kind::snapshot) continue;
+    bytes += at->second.offer->index.bytes();
+    largest = std::max(largest, at->second.offer->index.bytes());
     if (oldest == kept_.end() || at->second.used < oldest->second.used) oldest = at;
   }
+  if (bytes + largest < options_.snapshot_bytes_max) return std::nullopt;  // as large as they, the next one fits too
   if (clock_.now() - oldest->second.used < options_.idle) return Refusal(Errc::busy, "others are being served", 1000);
   by_root_.erase(oldest->second.offer->root);
   kept_.erase(oldest);

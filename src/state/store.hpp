@@ -22,6 +22,7 @@ struct StoreOptions {
   Duration idle = std::chrono::seconds(5);       ///< a peer that asked for nothing so long gives its place away
   Duration lease = std::chrono::seconds(30);     ///< a snapshot is kept so long after its last chunk was fetched
   std::size_t snapshots_max = 2;                 ///< kept at a time; then the oldest goes, unless it is being fetched
+  std::size_t snapshot_bytes_max = 64U << 20U;   ///< more snapshots may be kept while all of them have fewer bytes
   std::size_t result_bytes_max = 64U << 20U;     ///< of the last results, but at least 2 epochs
   std::size_t files_max = 16;                    ///< of the run
   Duration wait_max = std::chrono::seconds(60);  ///< for an epoch that is not reached yet
@@ -29,7 +30,7 @@ struct StoreOptions {
 };
 
 /// Registers `state.index` and `state.chunk`. A snapshot is taken only when somebody asks, once per epoch, and hashed
-/// on `workers`. Memory: `snapshots_max` states, and the results.
+/// on `workers`. Memory: `snapshots_max` states or `snapshot_bytes_max`, and the results.
 /// Thread safety: none; belongs to the node's loop. Outlives the endpoint's service of its two methods.
 class Store {
  public:
@@ -81,6 +82,7 @@ class Store {
   Task<net::Answer> wait_for(Key key, TimePoint until, TimePoint deadline);
   Refused take_place(const PeerId& peer, wire::Kind kind);
   Refused cannot_have(const Key& key) const;
+  Refusal not_reached(const Key& key) const;
   std::shared_ptr<Wish> wish(const Key& key);
   std::shared_ptr<Wish> next_wish();
   Task<> grant(std::shared_ptr<Wish> wish);

@@ -32,10 +32,11 @@ enum class Kind : std::uint8_t {
 /// the donor's epoch) when it was not reached in time; `busy` (number: milliseconds) when others are being served;
 /// `gone` when the donor has no such thing.
 struct AskIndex {
-  std::uint8_t kind = 0;      ///< a Kind
-  std::uint64_t epoch = 0;    ///< of a snapshot or a result
-  Digest name{};              ///< of a file
-  std::uint32_t wait_ms = 0;  ///< how long the donor may wait until it reaches `epoch`; the call's deadline bounds it
+  std::uint8_t kind = 0;    ///< a Kind
+  std::uint64_t epoch = 0;  ///< of a snapshot or a result
+  Digest name{};            ///< of a file
+  /// How long the donor may wait until it reaches the epoch, or has the result; the call's deadline bounds it.
+  std::uint32_t wait_ms = 0;
   MSGPACK_DEFINE_MAP(kind, epoch, name, wait_ms)
 };
 

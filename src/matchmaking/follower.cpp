@@ -10,7 +10,10 @@ wire::Join Follower::ask(const PeerId& leader, std::uint64_t own_samples, TimePo
   asked_at_ = now;
   leader_deadline_ = TimePoint::max();
   ask_again_at_.reset();
+  return join(own_samples);
+}
 
+wire::Join Follower::join(std::uint64_t own_samples) const {
   wire::Join join;
   join.key = terms_.options.key;
   join.epoch = terms_.wanted.epoch;

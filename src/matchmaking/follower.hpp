@@ -18,6 +18,8 @@ class Follower {
 
   /// Turns to `leader`; what to send it.
   wire::Join ask(const PeerId& leader, std::uint64_t own_samples, TimePoint now);
+  /// What anybody is sent who may lead.
+  wire::Join join(std::uint64_t own_samples) const;
   /// Turns to nobody.
   void forget() { leader_.reset(); }
 

@@ -28,6 +28,7 @@ Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, Tim
   for (const Standing& one : start_.last_group) candidates_.add({one.id, one.role != Role::client, sureness});
   for (const Candidate& candidate : start_.candidates) add_record(candidate);
   for (const auto& [id, role] : terms_.wanted.expected) candidates_.add({id, role != Role::client, Sureness::declared});
+  for (const PeerId& id : start_.late) add_record({id, /*reachable=*/false, Sureness::declared});  // until it says more
   leader_.on_samples_elsewhere(start_.samples_elsewhere);
   choose(now);
   may_presume_ = false;  // the promise of a standing group is to its first leader only
@@ -44,6 +45,14 @@ void Gathering::on_message(const PeerId& from, const wire::Header& message, Time
 void Gathering::on_unreachable(const PeerId& peer, TimePoint now) {
   if (outcome_) return;
   strike(peer, links_.state(peer).connected ? "does not answer" : kUnreachable, now);
+  maybe_begin(now);
+}
+
+void Gathering::on_over(const PeerId& peer, TimePoint now) {
+  if (outcome_) return;
+  note(RefusalReason::begun);
+  strike(peer, "its search is over", now);
+  give_up_if_hopeless();
   maybe_begin(now);
 }
 
@@ -209,7 +218,10 @@ void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
 void Gathering::answer_after_outcome(const PeerId& from, const wire::Join& join) {
   if (!*outcome_) return send(from, wire::Leave());
   if (const auto reason = unfit(terms_, join)) return refuse(from, *reason);
-  if (join.attempt <= outcome_->value().attempt) return refuse_begun(from);
+  if (join.attempt <= outcome_->value().attempt) {
+    if (late_.size() < kGroupSizeMax) late_.insert(from);
+    return refuse_begun(from);
+  }
   // our round may fail for us too; then our next try answers
   if (carried_.early.size() < kGroupSizeMax || carried_.early.contains(from)) carried_.early[from] = join;
 }
@@ -221,7 +233,7 @@ void Gathering::on(const PeerId& from, const wire::Samples& samples, TimePoint) 
 }
 
 void Gathering::on(const PeerId& from, const wire::Accepted& accepted, TimePoint now) {
-  if (outcome_) return;
+  if (outcome_ && *outcome_) return;
   if (follower_.leader() == from) return follower_.on_accepted(accepted, now);
   send(from, wire::Leave());  // it counts on us, but we have gone elsewhere
 }
@@ -418,7 +430,17 @@ void Gathering::has_begun(std::uint32_t attempt) {
 }
 
 void Gathering::give_up_if_hopeless() {
-  if (!outcome_ && refused_for_ && 2 * candidates_.possible() <= terms_.wanted.current_peers) fail(*refused_for_);
+  if (outcome_ || !refused_for_ || 2 * candidates_.possible() > terms_.wanted.current_peers) return;
+  if (*refused_for_ == NoGroup::begun) knock();
+  fail(*refused_for_);
+}
+
+void Gathering::knock() {
+  wire::Join join = follower_.join(own_samples_);
+  join.attempt = leader_.attempt();
+  for (const auto& [id, candidate] : candidates_.known()) {
+    if (!candidates_.struck(id)) send(id, join);
+  }
 }
 
 void Gathering::fail(NoGroup reason) {

@@ -21,6 +21,7 @@ struct Start {
   std::vector<Standing> last_group;   ///< who held its result, without self
   bool direct = false;                ///< this round follows directly: they count as joined to its first leader
   std::vector<Candidate> candidates;  ///< from the directory
+  std::vector<PeerId> late;           ///< came too late for the round before: they will be here in a moment
   std::uint64_t own_samples = 0;
   std::uint64_t samples_elsewhere = 0;
 };
@@ -48,6 +49,8 @@ class Gathering {
   void on_message(const PeerId& from, const wire::Header&, TimePoint now);
   /// A frame to it could not be sent.
   void on_unreachable(const PeerId&, TimePoint now);
+  /// It has closed the conversation: what we look for is behind it.
+  void on_over(const PeerId&, TimePoint now);
   /// The directory changed: all it shows under the key.
   void on_candidates(const std::vector<Candidate>&, TimePoint now);
   void on_samples(std::uint64_t own_total, TimePoint now);
@@ -68,6 +71,9 @@ class Gathering {
   const std::optional<PeerId>& following() const noexcept { return follower_.leader(); }
   /// Peers that said they leave the run, or our group: nobody waits for them in the next round.
   const std::set<PeerId>& left() const noexcept { return left_; }
+
+  /// Peers that asked when the group had begun: they catch up, and the next round is to wait for them.
+  const std::set<PeerId>& late() const noexcept { return late_; }
 
   /// The next try of the same round: one after that of the group, ours or one that began without us, and no less
   /// than anybody has tried. So peers whose tries differed agree after one failure.
@@ -113,6 +119,8 @@ class Gathering {
   /// A group of this try, ours or one without us.
   void has_begun(std::uint32_t attempt);
   void give_up_if_hopeless();
+  /// Who has not heard that we came too late hears it now, so that whoever leads next waits for us.
+  void knock();
   void fail(NoGroup reason);
 
   void send(const PeerId& to, wire::Header message) { outgoing_.emplace_back(to, std::move(message)); }
@@ -137,6 +145,7 @@ class Gathering {
   std::map<PeerId, unsigned> hearsay_;  // redirects to third peers, by who sent them
   std::optional<NoGroup> refused_for_;  // what the last refusal that matters means for us
   std::set<PeerId> left_;
+  std::set<PeerId> late_;
   TimePoint last_time_{};
   TimePoint lenient_until_{};
   std::optional<Result<Group>> outcome_;

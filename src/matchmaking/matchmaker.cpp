@@ -12,6 +12,7 @@ namespace {
 
 constexpr Duration kRedeclare = std::chrono::seconds(2);  // a standing group needs no record; newcomers look for one
 constexpr Duration kDeclaredMin = std::chrono::seconds(5);
+constexpr std::uint64_t kAwaitAgain = 32;  // epochs
 constexpr Duration kLeaveMax = std::chrono::seconds(1);
 
 /// A search whose caller was cancelled must not begin a group that nobody waits for.
@@ -117,6 +118,16 @@ void Matchmaker::look_under(const std::string& key) {
   retired_ = std::exchange(search_, nullptr);
 }
 
+/// A wait in vain costs everybody half a second: nobody causes that often.
+std::vector<PeerId> Matchmaker::to_await(const std::set<PeerId>& late, std::uint64_t epoch) {
+  std::erase_if(awaited_, [&](const auto& entry) { return epoch >= entry.second + kAwaitAgain; });
+  std::vector<PeerId> out;
+  for (const PeerId& peer : late) {
+    if (awaited_.size() < kGroupSizeMax && awaited_.emplace(peer, epoch).second) out.push_back(peer);
+  }
+  return out;
+}
+
 void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executor) {
   if (search_ && last_) {
     const auto has_left = [this](const Member& member) { return search_->left(member.id); };
@@ -133,6 +144,7 @@ void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executo
   }
   if (search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round)
     return search_->retry(terms_for(wanted), std::move(start));
+  if (search_ && start.direct) start.late = to_await(search_->late(), wanted.epoch);
   if (search_) retired_ = std::exchange(search_, nullptr);
   search_ = std::make_shared<Search>(context_, watch_, executor, terms_for(wanted), std::move(start));
 }

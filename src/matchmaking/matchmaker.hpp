@@ -6,8 +6,10 @@
 #include "matchmaking/terms.hpp"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace collab::matchmaking {
@@ -71,6 +73,7 @@ class Matchmaker {
     std::vector<Member> members;
   };
 
+  std::vector<PeerId> to_await(const std::set<PeerId>& late, std::uint64_t epoch);
   void look_under(const std::string& key);
   void open(const Wanted& wanted, const asio::any_io_executor& executor);
   Terms terms_for(const Wanted& wanted) const;
@@ -88,6 +91,7 @@ class Matchmaker {
   std::uint64_t samples_epoch_ = 0;
   std::uint64_t samples_elsewhere_ = 0;
   std::optional<Last> last_;
+  std::map<PeerId, std::uint64_t> awaited_;  // who came late, and the epoch that waited for it
   std::optional<TimePoint> declared_at_;
   std::shared_ptr<directory::Watch> watch_;
   std::shared_ptr<Search> search_;

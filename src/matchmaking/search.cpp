@@ -42,6 +42,7 @@ Search::Search(Context context, std::shared_ptr<directory::Watch> watch, asio::a
       watch_(std::move(watch)),
       wanted_(terms.wanted),
       links_(links_of(context.net)),
+      opened_at_(context.clock.now()),
       conversation_(context.net.converse(kProtocol, topic(terms.options.key, wanted_.epoch, wanted_.round),
                                          members_of(terms, start))),
       gathering_(std::make_unique<Gathering>(std::move(terms), links_, std::move(start), Gathering::Carried(),
@@ -149,7 +150,12 @@ Task<> Search::send_frames(PeerId to) {
     const auto sent = co_await conversation_->send(to, net::TrafficClass::control, std::move(next), deadline);
     if (sent) continue;
     outbox_.at(to).clear();
-    gathering_->on_unreachable(to, context_.clock.now());
+    const TimePoint now = context_.clock.now();
+    if (sent.error() == Errc::stale && now < opened_at_ + kUnopened) {
+      gathering_->on_over(to, now);
+    } else {
+      gathering_->on_unreachable(to, now);
+    }
   }
   outbox_.erase(to);
   flush();

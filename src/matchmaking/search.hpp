@@ -24,7 +24,9 @@ class Search {
  public:
   static constexpr Duration kTick = std::chrono::milliseconds(100);  ///< silence is noticed this much late
   static constexpr Duration kSendMax = std::chrono::seconds(5);      ///< then a peer counts as unreachable
-  static constexpr std::size_t kOutboxMax = 64;                      ///< frames that wait for one peer
+  /// So early a refused conversation was closed, not just never opened (net/conversations waits for that longer).
+  static constexpr Duration kUnopened = std::chrono::seconds(4);
+  static constexpr std::size_t kOutboxMax = 64;  ///< frames that wait for one peer
 
   Search(Context context, std::shared_ptr<directory::Watch> watch, asio::any_io_executor executor, Terms terms,
          Start start);
@@ -41,6 +43,7 @@ class Search {
   void current_peers(std::size_t count);
   void sit_out();
   bool left(const PeerId& peer) const { return gathering_->left().contains(peer); }
+  const std::set<PeerId>& late() const noexcept { return gathering_->late(); }
   /// Nobody waits for the outcome any more.
   void abandon();
   /// Tells whom it concerns, and waits until it is on its way or `deadline` has passed.
@@ -59,6 +62,7 @@ class Search {
   std::shared_ptr<directory::Watch> watch_;
   Wanted wanted_;
   Links links_;
+  TimePoint opened_at_;
   std::unique_ptr<net::Conversation> conversation_;
   std::unique_ptr<Gathering> gathering_;
   Signal changed_;

@@ -236,6 +236,66 @@ TEST_CASE("gathering: late askers hear that it has begun; who retries is kept fo
   CHECK(again.outcome()->value().attempt == 1);
 }
 
+TEST_CASE("gathering: who came too late for a round is waited for in the next, for half a second and not to lead") {
+  Start start;
+  start.direct = true;
+  start.last_group = {{peer(kPlaces[2]), Role::node, 0}};
+  start.late = {peer(kPlaces[0])};
+  start.own_samples = 1000;
+  One leader(kPlaces[1], start, 2);
+  CHECK(leader.gathering.leading());
+  CHECK(!leader.gathering.outcome());
+  CHECK(leader.said_to<wire::Redirect>(kPlaces[0]));  // an invitation
+  SUBCASE("it comes") {
+    leader.hears(kPlaces[0], redirect_to(kPlaces[0]), kStart + 30ms);
+    CHECK(leader.gathering.following() == peer(kPlaces[0]));  // its place is smaller
+  }
+  SUBCASE("it does not come") {
+    leader.world.now = kStart + 500ms;
+    leader.gathering.on_time(kStart + 200ms);
+    leader.gathering.on_time(kStart + 400ms);
+    CHECK(!leader.gathering.outcome());
+    leader.gathering.on_time(kStart + 500ms);
+    REQUIRE(leader.gathering.outcome());
+    CHECK(leader.gathering.outcome()->value().roster.size() == 2);
+  }
+}
+
+TEST_CASE("gathering: a group that has begun remembers who asked too late, and who is refused so tells all it knows") {
+  Start start;
+  start.direct = true;
+  start.last_group = {{peer(kPlaces[1]), Role::node, 0}};
+  start.own_samples = 1000;
+  One leader(kPlaces[0], start, 2);
+  REQUIRE(leader.gathering.outcome());
+  leader.hears(kPlaces[3], join_of(kPlaces[3], 0));
+  CHECK(leader.gathering.late() == std::set<PeerId>{peer(kPlaces[3])});
+
+  One late(kPlaces[3], knowing({kPlaces[0], kPlaces[1], kPlaces[2]}), 6);
+  CHECK(late.said_to<wire::Join>(kPlaces[0]));
+  wire::Refused begun;
+  begun.reason = static_cast<std::uint8_t>(RefusalReason::begun);
+  late.hears(kPlaces[0], begun);
+  REQUIRE(late.gathering.outcome());
+  CHECK(late.gathering.outcome()->error() == NoGroup::begun);
+  std::set<PeerId> told;
+  for (const auto& [to, message] : late.gathering.take_outgoing()) {
+    if (std::holds_alternative<wire::Join>(message)) told.insert(to);
+  }
+  CHECK(told == std::set<PeerId>{peer(kPlaces[1]), peer(kPlaces[2])});
+  late.hears(kPlaces[1], wire::Accepted());
+  CHECK(late.said_to<wire::Leave>(kPlaces[1]));  // it asks for nothing any more
+}
+
+TEST_CASE("gathering: whose search is over has gone on, so a peer that finds most of them so gives up at once") {
+  One behind(kPlaces[2], knowing({kPlaces[0], kPlaces[1]}));
+  behind.gathering.on_over(peer(kPlaces[0]), kStart + 5ms);
+  CHECK(!behind.gathering.outcome());
+  behind.gathering.on_over(peer(kPlaces[1]), kStart + 5ms);
+  REQUIRE(behind.gathering.outcome());
+  CHECK(behind.gathering.outcome()->error() == NoGroup::begun);
+}
+
 TEST_CASE("gathering: invited to a later try while its round runs, a peer does not answer that it has begun") {
   One follower(kPlaces[1], knowing({kPlaces[0]}));
   One leader(kPlaces[0], Start(), 2);

@@ -16,7 +16,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Kind = MemberEvent::Kind;
 
-constexpr Duration kResultTime = seconds(60);  // for fetching one missed round
+constexpr Duration kResultTime = seconds(60);           // for fetching one missed round
+constexpr Duration kResultGrace = milliseconds(100);    // signatures say what it is worth, not how many show it
+constexpr Duration kResultAwaited = milliseconds(250);  // where the round may well be running
 constexpr Duration kStateTime = std::chrono::hours(1);
 constexpr Duration kLookTime = seconds(10);  // for asking the directory who is there
 constexpr Duration kLookAtSeats = seconds(1);
@@ -322,10 +324,12 @@ Task<> Member::after_failure(boost::system::error_code why) {
   if (leaving_ || why == NoGroup::left) co_return;
   const bool epoch_is_over = why == NoGroup::begun || why == Errc::stale;
   if (epoch_is_over) {
-    const CaughtUp caught_up = co_await catch_up_or_download();
+    // the result of a round that runs without us comes when it ends: the next one is ours from its begin
+    const std::uint64_t before = epoch_;
+    (void)co_await catch_up_or_download(kResultAwaited);  // whatever came of it, the epoch is searched for again
     release();
     // in step after all: their round failed, or has not ended yet
-    if (caught_up == CaughtUp::in_step) co_await context_.clock.sleep_until(context_.clock.now() + milliseconds(50));
+    if (epoch_ == before) co_await context_.clock.sleep_until(context_.clock.now() + milliseconds(50));
     co_return;
   }
   if (why == NoGroup::late || why == NoGroup::alone) co_return;  // the batch is not full, or somebody came or went
@@ -344,8 +348,8 @@ Task<> Member::after_failure(boost::system::error_code why) {
 }
 
 /// The trainer stands still from the first step on: on the way, whatever it computed would be for nothing.
-Task<Member::CaughtUp> Member::catch_up_or_download() {
-  CaughtUp caught_up = co_await catch_up();
+Task<Member::CaughtUp> Member::catch_up_or_download(Duration wait) {
+  CaughtUp caught_up = co_await catch_up(wait);
   while (caught_up == CaughtUp::needs_state && !leaving_) {
     const bool downloaded = co_await download_state();
     if (!downloaded) break;
@@ -354,9 +358,10 @@ Task<Member::CaughtUp> Member::catch_up_or_download() {
   co_return caught_up;
 }
 
-/// Applies the rounds that were missed, one after the other, for as long as somebody has the next one.
-Task<Member::CaughtUp> Member::catch_up() {
-  for (;;) {
+/// Applies the rounds that were missed, one after the other, for as long as somebody has the next one; the first may be
+/// waited for.
+Task<Member::CaughtUp> Member::catch_up(Duration wait) {
+  for (;; wait = Duration()) {
     const auto donors = context_.tracker.donors(0);
     if (donors.empty() || leaving_) co_return CaughtUp::nobody;
     struct Verified {
@@ -365,6 +370,7 @@ Task<Member::CaughtUp> Member::catch_up() {
     const auto verified = std::make_shared<Verified>();
     state::WantedResult wanted;
     wanted.epoch = epoch_;
+    wanted.wait = wait;
     wanted.deadline = context_.clock.now() + kResultTime;
     wanted.check = [verified, epoch = epoch_, schema = options_.schema, codecs = options_.codecs](const auto bytes) {
       auto round = decode_round(bytes, epoch, schema, codecs);
@@ -372,7 +378,9 @@ Task<Member::CaughtUp> Member::catch_up() {
       return round.has_value();
     };
     const state::Context context{context_.net, context_.clock, context_.workers, context_.log, context_.random};
-    const auto result = co_await state::download_result(context, std::move(wanted), donors);
+    state::FetchOptions fetch;
+    fetch.grace = kResultGrace;
+    const auto result = co_await state::download_result(context, std::move(wanted), donors, fetch);
     if (!result) {
       const bool too_old = result.error().code == Errc::stale && result.error().number > epoch_;
       co_return too_old ? CaughtUp::needs_state : CaughtUp::in_step;

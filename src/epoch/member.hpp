@@ -100,8 +100,8 @@ class Member {
 
   Task<> keep_showing();
   Task<> synchronise();
-  Task<CaughtUp> catch_up();
-  Task<CaughtUp> catch_up_or_download();
+  Task<CaughtUp> catch_up(Duration wait = {});
+  Task<CaughtUp> catch_up_or_download(Duration wait = {});
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
   Task<bool> download_state();
   Task<> refuse_state(std::uint64_t epoch, bool agreed);

@@ -6,6 +6,20 @@
 #include "support/doctest.hpp"
 
 namespace collab::sim {
+namespace {
+
+/// Epochs of some ten milliseconds; a fourth peer comes when they are in full swing.
+SwarmOptions short_epochs(std::uint64_t seed, Duration latency, std::uint64_t epochs) {
+  SwarmOptions options = small(seed, 3, epochs);
+  options.values = 4096;
+  options.links.latency_min = options.links.latency_max = latency;
+  options.rates = {1600, 1600, 1600};
+  options.samples_per_s = 1600;
+  options.faults.events.push_back(timed(8s, FaultKind::join, 0, 0s));
+  return options;
+}
+
+}  // namespace
 
 TEST_CASE("epoch sim: two peers and eight commit equal bytes in every epoch") {
   for (const std::size_t peers : {2U, 8U}) {
@@ -26,6 +40,24 @@ TEST_CASE("epoch sim: a late joiner gets the state and takes part") {
   REQUIRE(outcome.peers.size() == 5);
   CHECK(outcome.peers.back().epoch == 12);
   CHECK(outcome.epoch_facts.back().weights.contains(4));
+}
+
+TEST_CASE("epoch sim: a late joiner finds its place among epochs as short as what it takes to fetch one") {
+  for (const Duration latency : {Duration(2ms), Duration(5ms)}) {
+    for (const std::uint64_t seed : test::seeds(2)) {
+      CAPTURE(seed);
+      CAPTURE(to_seconds(latency));
+      const Outcome outcome = run_and_check(short_epochs(seed, latency, 300));
+      REQUIRE(outcome.peers.size() == 4);
+      const auto after = [](const EpochFact& fact) { return fact.begun > 10s; };
+      const auto first = std::find_if(outcome.epoch_facts.begin(), outcome.epoch_facts.end(), after);
+      REQUIRE(first != outcome.epoch_facts.end());
+      for (auto fact = first; fact != outcome.epoch_facts.end(); ++fact) {
+        CAPTURE(fact->epoch);
+        CHECK(fact->weights.contains(3));
+      }
+    }
+  }
 }
 
 TEST_CASE("epoch sim: killed or frozen in the middle of a round, a peer holds nobody up and comes back by itself") {

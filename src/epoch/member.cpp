@@ -79,6 +79,7 @@ Task<> Member::run(std::uint64_t first_epoch) {
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
   in_step_ = false;
+  show();
   left_.notify();
 }
 

@@ -121,8 +121,10 @@ void Collaboration::Parts::assemble() {
 }
 
 Task<Result<std::shared_ptr<const state::Snapshot>>> Collaboration::Parts::snapshot(std::uint64_t epoch) {
-  if (member == nullptr) co_return Errc::gone;
-  co_return co_await member->snapshot(epoch);
+  if (member != nullptr) co_return co_await member->snapshot(epoch);
+  if (!last_state) co_return Errc::gone;
+  if (epoch != last_state->epoch) co_return epoch < last_state->epoch ? Errc::stale : Errc::late;
+  co_return last_state;
 }
 
 Task<> Collaboration::Parts::serve() {
@@ -164,10 +166,10 @@ double Collaboration::Parts::moved(const char* direction) const {
   return sum;
 }
 
-Task<> Collaboration::Parts::leave() {
+Task<> Collaboration::Parts::leave(TimePoint laggards_until) {
   if (member != nullptr) co_await member->leave();
   if (auxiliary != nullptr) co_await auxiliary->leave();
-  node->directory().withdraw(std::string(progress::kProgressKey), "");  // nobody counts on us for the time of a record
+  co_await tracker->leave(laggards_until);
   co_await node->leave();
 }
 
@@ -248,12 +250,12 @@ void Collaboration::leave() {
   Parts& parts = *parts_;
   if (!parts.started || parts.left.exchange(true)) return;
   if (parts.on_leave) parts.on_leave();
-  const auto leave = [&parts]() -> Task<Result<>> {
-    co_await parts.leave();
-    co_return Result<>();
-  };
   const TimePoint now = parts.runtime.clock().now();
   const TimePoint deadline = std::max(parts.leave_by.value_or(now + parts.options.leave_wait), now + kGoodByeMin);
+  const auto leave = [&parts, deadline]() -> Task<Result<>> {
+    co_await parts.leave(deadline - kGoodByeMin);
+    co_return Result<>();
+  };
   const auto in_time = [&parts, &leave, deadline]() -> Task<Result<>> {
     auto leaving = leave();
     co_return co_await with_deadline(parts.runtime.clock(), deadline, std::move(leaving));

@@ -138,10 +138,15 @@ void Optimizer::Inner::start_member() {
 
 void Optimizer::Inner::stop_member() {
   if (!tasks) return;  // joined never, or in vain
+  bool behind = false;
+  if (joined) parts.runtime.on_loop([&] { behind = parts.tracker->somebody_is_behind(); });
+  std::shared_ptr<const state::Snapshot> last;
+  if (behind) last = std::make_shared<const state::Snapshot>(trainer.snapshot(trainer.epoch()));
   bridge->leave();
   bridge->open();
-  const auto stop = [this]() -> Task<> {
+  const auto stop = [this, last]() -> Task<> {
     parts.member = nullptr;
+    parts.last_state = last;
     parts.on_failure = nullptr;
     parts.on_leave = nullptr;
     co_await tasks->stop();

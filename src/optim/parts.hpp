@@ -41,7 +41,8 @@ struct Collaboration::Parts {
   void assemble();
   /// Runs the node and what belongs to it until `stop` is set. The one task of this object on the loop.
   Task<> serve();
-  Task<> leave();
+  /// `laggards_until`: so long it stays for those who are behind.
+  Task<> leave(TimePoint laggards_until);
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
 
   // any thread
@@ -73,8 +74,9 @@ struct Collaboration::Parts {
   std::unique_ptr<node::Node> node;
   std::unique_ptr<progress::Tracker> tracker;
   std::unique_ptr<state::Store> store;
-  epoch::Member* member = nullptr;        ///< the optimizer's; null before and after
-  epoch::Auxiliary* auxiliary = nullptr;  ///< of a peer that only reduces; null before and after
+  epoch::Member* member = nullptr;                    ///< the optimizer's; null before and after
+  std::shared_ptr<const state::Snapshot> last_state;  ///< for who was behind when the optimizer ended; null: nobody
+  epoch::Auxiliary* auxiliary = nullptr;              ///< of a peer that only reduces; null before and after
   std::unique_ptr<Signal> stopping;
   bool stop = false;
   std::function<void()> on_failure;  ///< the optimizer's: lets the trainer go on

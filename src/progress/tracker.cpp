@@ -13,6 +13,7 @@ constexpr Duration kAskAlone = std::chrono::seconds(5);         // for the answe
 constexpr Duration kAloneForgotten = std::chrono::seconds(15);  // without another answer
 constexpr std::int64_t kRecordTtlPeriods = 6;  // two make a record stale; the rest bridges a lost server
 constexpr std::size_t kReportsMax = 1024;
+constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves
 constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
 
 std::int64_t to_ms(Duration duration) {
@@ -57,9 +58,43 @@ void Tracker::show(Record own) {
   due_.notify();
 }
 
+Task<> Tracker::leave(TimePoint deadline) {
+  leaving_since_ = needs_.clock.unix_ms();
+  if (shown_) {
+    Record last = own_;
+    last.taking_part = false;
+    last.samples = 0;
+    show(last);
+  }
+  while (somebody_is_behind() && !somebody_stays() && needs_.clock.now() < deadline) {
+    // records also go stale by themselves
+    const TimePoint look = std::min(deadline, needs_.clock.now() + std::chrono::seconds(1));
+    co_await changed_.wait_until(needs_.clock, look);
+  }
+  left_ = true;
+  needs_.directory.withdraw(std::string(kProgressKey), "");
+}
+
+bool Tracker::somebody_is_behind() const {
+  const auto fresh = others();
+  return shown_ && std::any_of(fresh.begin(), fresh.end(), [&](const Standing& standing) {
+           return standing.record.taking_part && standing.record.epoch < own_.epoch;
+         });
+}
+
+/// Of two who leave together each sees the other taking part in a record from before: only newer ones tell, or time.
+bool Tracker::somebody_stays() const {
+  const auto fresh = others();
+  const bool settled = needs_.clock.unix_ms() >= leaving_since_ + to_ms(kLeavesShow);
+  return std::any_of(fresh.begin(), fresh.end(), [&](const Standing& standing) {
+    const Record& record = standing.record;
+    return record.taking_part && record.epoch >= own_.epoch && (settled || record.unix_ms >= leaving_since_);
+  });
+}
+
 Task<> Tracker::publish() {
   while (!shown_) co_await due_.wait();
-  for (;;) {
+  while (!left_) {
     // news at most every period_min, so that epochs of a blink do not flood the directory
     const Duration wait = period();
     own_.period_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(to_ms(wait), to_ms(options_.period_min)));
@@ -192,7 +227,7 @@ std::vector<Standing> Tracker::taking_part() const {
 
 bool Tracker::hears_nobody() const {
   const bool long_known = first_published_ && needs_.clock.now() - *first_published_ >= options_.alone_after;
-  return long_known && needs_.directory.connected() && current_peers() == 1;
+  return long_known && needs_.directory.connected() && current_peers() == 1 && donors(epoch() + 1).empty();
 }
 
 bool Tracker::alone() const {

@@ -60,6 +60,12 @@ class Tracker {
   void show(Record own);
   const Record& own() const noexcept { return own_; }
 
+  /// This peer gathers no more. It stays for those who take part and are behind it, until they have caught up, somebody
+  /// else stays who can give them what they lack, or `deadline` has passed; then its record goes. While `run` runs.
+  Task<> leave(TimePoint deadline);
+  /// Whether somebody who takes part is behind this peer, by its last record.
+  bool somebody_is_behind() const;
+
   /// Fresh records of the others, sorted by peer; what is not fresh any more is left out.
   std::vector<Standing> others() const;
   /// With this peer's own, when it shows one.
@@ -73,8 +79,8 @@ class Tracker {
   /// Fresh records of those who take part, this peer's own among them when it does.
   std::vector<Standing> taking_part() const;
   /// The directory has long known of this peer, and when it was asked because nobody else was heard of, it answered and
-  /// showed nobody else who takes part. Silence alone is no proof: whoever is cut off hears nobody, and still trusts
-  /// the answers it got before.
+  /// showed nobody else who takes part or is ahead. Silence alone is no proof: whoever is cut off hears nobody, and
+  /// still trusts the answers it got before.
   bool alone() const;
   /// Samples of everybody for this peer's epoch.
   double samples() const;
@@ -108,6 +114,7 @@ class Tracker {
   Task<> follow();
   Task<> ask_whether_alone();
   bool hears_nobody() const;
+  bool somebody_stays() const;
   Duration period();
   void read_records(const std::vector<directory::Record>& records);
   /// What `peer` is measured by.
@@ -131,6 +138,8 @@ class Tracker {
   Record own_;
   bool shown_ = false;
   bool urgent_ = false;
+  bool left_ = false;             // its record is withdrawn for good
+  std::int64_t leaving_since_{};  // unix_ms
   std::optional<TimePoint> first_published_;
   std::optional<TimePoint> confirmed_alone_;  // when the directory last said so; none while anybody is heard of
   Signal changed_;

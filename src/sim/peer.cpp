@@ -10,6 +10,7 @@ namespace {
 
 constexpr Duration kJoinPatience = std::chrono::minutes(30);
 constexpr Duration kLeaveTime = std::chrono::seconds(10);
+constexpr Duration kGoodByeTime = std::chrono::seconds(1);  // of it
 
 /// The peer's own directory, with a note of what it publishes. With the planted bug no_quorum it always claims to be
 /// connected, so that a peer that hears of nobody calls that the whole swarm.
@@ -181,6 +182,7 @@ Task<> Peer::live(Life& life) {
   life.tasks.spawn("trainer", life.bridge->run());
   co_await life.member->run(trainer_.epoch());
   life.finished = true;
+  if (needs_.leave_at_end) co_await say_good_bye(life);
 }
 
 Task<Result<std::shared_ptr<const state::Snapshot>>> Peer::snapshot(std::uint64_t epoch) {
@@ -199,16 +201,21 @@ Task<> Peer::kill() {
 Task<> Peer::leave() {
   if (!life_) co_return;
   life_->bridge->leave();
-  const auto leave = [this]() -> Task<Result<>> {
-    if (life_->member) co_await life_->member->leave();
-    if (!life_->node->is_member()) co_return Result<>();
-    life_->node->directory().withdraw(std::string(progress::kProgressKey), "");
-    co_await life_->node->leave();
+  co_await say_good_bye(*life_);
+  co_await kill();
+}
+
+Task<> Peer::say_good_bye(Life& life) {
+  const TimePoint laggards_until = host_.clock().now() + kLeaveTime - kGoodByeTime;
+  const auto leave = [&life, laggards_until]() -> Task<Result<>> {
+    if (life.member) co_await life.member->leave();
+    if (!life.node->is_member()) co_return Result<>();
+    if (life.tracker) co_await life.tracker->leave(laggards_until);
+    co_await life.node->leave();
     co_return Result<>();
   };
   auto leaving = leave();
   (void)co_await with_deadline(host_.clock(), host_.clock().now() + kLeaveTime, std::move(leaving));  // else by silence
-  co_await kill();
 }
 
 std::uint64_t Peer::progress_records() const {

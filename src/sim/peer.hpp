@@ -29,6 +29,7 @@ struct PeerNeeds {
   StepOptions step;
   Plant plant = Plant::none;
   Witness& witness;
+  bool leave_at_end = false;  ///< a peer that has had the last epoch leaves the run, as programs do
 };
 
 /// The production node, tracker, store and member on one host. Thread safety: none.
@@ -67,6 +68,7 @@ class Peer {
   struct Life;
   class Slots;
   Task<> live(Life& life);
+  Task<> say_good_bye(Life& life);
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
   node::NodeOptions node_options() const;
 

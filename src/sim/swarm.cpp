@@ -151,8 +151,8 @@ Swarm::World::World(SwarmOptions given)
       invariants(world.clock(), invariant_options(options, codecs)),
       recorder(world.clock(), invariants),
       injector(*this, recorder, invariants),
-      needs{world.executor(), options.seed,  problem, member_options(options), kRun, bootstrap_of(options),
-            options.step,     options.plant, recorder},
+      needs{world.executor(), options.seed,  problem,  member_options(options), kRun, bootstrap_of(options),
+            options.step,     options.plant, recorder, options.leave_at_end},
       coordinator_host(net.add_host("coordinator")) {
   const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
   const double aborted_s = 30 * static_cast<double>(options.aborted_rounds);

@@ -31,8 +31,9 @@ struct SwarmOptions {
   std::vector<double> rates;  ///< samples/s by peer, instead; empty: drawn
   double noise = 0.5;         ///< of one sample's gradient
   StepOptions step;
-  std::uint64_t epochs = 0;  ///< ends when every live peer has so many; 0: by `length`
-  Duration length{};         ///< virtual; with `epochs`: the budget, zero: four times what the rates promise
+  std::uint64_t epochs = 0;   ///< ends when every live peer has so many; 0: by `length`
+  Duration length{};          ///< virtual; with `epochs`: the budget, zero: four times what the rates promise
+  bool leave_at_end = false;  ///< who has had the last epoch leaves, as programs do
   FaultPlan faults;
   Plant plant = Plant::none;
   std::uint64_t aborted_rounds = 0;  ///< the first so many rounds are kept from being decided, at every peer

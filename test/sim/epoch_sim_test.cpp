@@ -60,6 +60,25 @@ TEST_CASE("epoch sim: a late joiner finds its place among epochs as short as wha
   }
 }
 
+TEST_CASE("epoch sim: who leaves stays for a groupmate that is behind, so that it does not go on from an older model") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options = short_epochs(seed, 2ms, 330);
+    options.leave_at_end = true;
+    options.faults.events = {timed(11500ms, FaultKind::freeze, 2, 2500ms)};
+    std::size_t left = 0;
+    std::size_t caught_up = 0;
+    Swarm swarm(options);
+    swarm.trace([&](const TraceLine& line) {
+      if (line.event == "epoch.committed" && line.peer < 2 && line.text.find("epoch=329 ") != std::string::npos) ++left;
+      if (line.event == "epoch.caught_up" && line.peer == 2 && left == 2) ++caught_up;
+    });
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(caught_up > 5);
+  }
+}
+
 TEST_CASE("epoch sim: killed or frozen in the middle of a round, a peer holds nobody up and comes back by itself") {
   for (const Phase phase : {Phase::begin, Phase::scatter, Phase::reduce, Phase::gather, Phase::hold, Phase::commit}) {
     for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {

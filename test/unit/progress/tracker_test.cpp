@@ -114,6 +114,48 @@ Task<> publish_lies(Swarm& swarm, unsigned number, std::uint32_t& published) {
 
 }  // namespace
 
+TEST_CASE("tracker: who leaves stays for those behind it, but not when somebody stays who has what they lack") {
+  for (const bool somebody_stays : {false, true}) {
+    CAPTURE(somebody_stays);
+    Swarm swarm({0, 0, 0});
+    const auto scenario = [&]() -> Task<> {
+      co_await swarm.sleep_until(3);
+      swarm.peers[0]->own.epoch = 7;
+      if (somebody_stays) swarm.peers[1]->own.epoch = 7;
+      co_await swarm.sleep_until(5);
+      CHECK(swarm.peers[0]->tracker.somebody_is_behind());
+      CHECK(!swarm.peers[1]->tracker.alone());
+      const auto leave = [&]() -> Task<> { co_await swarm.peers[0]->tracker.leave(TimePoint(10s)); };
+      co_await leave();
+      CHECK(swarm.now() >= (somebody_stays ? 7 : 10));
+      CHECK(swarm.now() <= (somebody_stays ? 8 : 10));
+      co_await swarm.tasks.stop();
+    };
+    swarm.world.run(scenario());
+  }
+}
+
+TEST_CASE("tracker: who leaves goes as soon as the last of those behind has caught up") {
+  Swarm swarm({0, 0});
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(3);
+    swarm.peers[0]->own.epoch = 7;
+    co_await swarm.sleep_until(5);
+    const auto catch_up = [&]() -> Task<> {
+      co_await swarm.sleep_until(7);
+      swarm.peers[1]->own.epoch = 7;
+    };
+    swarm.tasks.spawn("catch up", catch_up());
+    co_await swarm.peers[0]->tracker.leave(TimePoint(30s));
+    CHECK(swarm.now() >= 7);
+    CHECK(swarm.now() < 8.5);
+    co_await swarm.sleep_until(swarm.now() + 0.5);
+    CHECK(swarm.peers[1]->tracker.others().empty());  // its record has gone and does not come again
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: at constant speeds each peer knows the end of the epoch within 2 %, and believes all others") {
   Swarm swarm({0, 0, 0, 0});
   const double ideal = static_cast<double>(kTarget) / swarm.samples_per_s;

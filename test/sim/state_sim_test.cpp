@@ -271,9 +271,11 @@ TEST_CASE("sim: six joiners share donors that serve four at a time") {
   CHECK(swarm.snapshots_taken == 2);
 }
 
-TEST_CASE("sim: a donor keeps two snapshots, drops the older one, and both when nobody fetches") {
+TEST_CASE("sim: a donor keeps two large snapshots, drops the older one, and both when nobody fetches") {
   Swarm swarm(9);
-  Store& store = swarm.add_donor(0, 1);
+  StoreOptions options;
+  options.snapshot_bytes_max = 0;  // every one is large
+  Store& store = swarm.add_donor(0, 1, options);
   swarm.run([&](TaskGroup&) -> Task<> {
     for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
       store.advance(epoch);
@@ -285,6 +287,21 @@ TEST_CASE("sim: a donor keeps two snapshots, drops the older one, and both when 
     REQUIRE(old.has_error());
     CHECK(old.error().code == Errc::stale);
     CHECK(old.error().number == 3);
+    co_await swarm.clock().sleep_until(swarm.in(seconds(40)));
+    CHECK(store.snapshots_kept() == 0);
+  });
+}
+
+TEST_CASE("sim: a donor keeps as many small snapshots as are fetched") {
+  Swarm swarm(9);
+  Store& store = swarm.add_donor(0, 1);  // 4.2 MB each
+  swarm.run([&](TaskGroup&) -> Task<> {
+    for (std::uint64_t epoch = 1; epoch <= 4; ++epoch) {
+      store.advance(epoch);
+      CHECK(is_state_of(co_await swarm.join(100, wanted(swarm, epoch)), epoch));
+      CHECK(store.snapshots_kept() == epoch);
+    }
+    CHECK(is_state_of(co_await swarm.join(100, wanted(swarm, 2)), 2));
     co_await swarm.clock().sleep_until(swarm.in(seconds(40)));
     CHECK(store.snapshots_kept() == 0);
   });

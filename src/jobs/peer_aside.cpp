@@ -44,7 +44,7 @@ Schema schema_of(const Registry& jobs, Presence& presence) {
 
 /// An epoch is over, as the others' records tell.
 void tell_epoch(Presence& presence, const optim::Progress& progress, std::uint64_t rounds) {
-  presence.output().epoch(progress, progress.epoch, progress.loss);
+  presence.output().epoch(progress);
   presence.output().json({{"event", "epoch"},
                           {"epoch", progress.epoch},
                           {"loss", std::isfinite(progress.loss) ? nlohmann::json(progress.loss) : nlohmann::json()},

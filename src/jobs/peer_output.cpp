@@ -5,14 +5,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
 namespace collab::jobs {
 namespace {
 
-constexpr auto kRewritePeriod = std::chrono::seconds(1);
+constexpr auto kPeriod = std::chrono::seconds(1);
 constexpr std::size_t kPlainColumns = 200;
 
 bool speaks_utf8() {
@@ -69,11 +68,15 @@ void PeerOutput::json(const nlohmann::json& object) {
   std::fflush(stdout);
 }
 
-void PeerOutput::progress(const optim::Progress& progress) {
-  if (mode_ != OutputMode::people || !columns_) return;
+bool PeerOutput::is_time() {
   const auto now = std::chrono::steady_clock::now();
-  if (now - shown_at_ < kRewritePeriod) return;
+  if (now - shown_at_ < kPeriod) return false;
   shown_at_ = now;
+  return true;
+}
+
+void PeerOutput::progress(const optim::Progress& progress) {
+  if (mode_ != OutputMode::people || !columns_ || !is_time()) return;
   columns_ = cli::terminal_columns().value_or(*columns_);
   clear_line();
   fmt::print(stderr, "{}", cli::progress_line(facts_of(progress, run_id_), *columns_ - 1, unicode_));
@@ -81,12 +84,9 @@ void PeerOutput::progress(const optim::Progress& progress) {
   line_shown_ = true;
 }
 
-void PeerOutput::epoch(const optim::Progress& progress, std::uint64_t epoch, double loss) {
-  if (mode_ != OutputMode::people || columns_) return;
-  optim::Progress shown = progress;
-  shown.epoch = epoch;
-  shown.loss = loss;
-  fmt::print(stderr, "{}\n", cli::progress_line(facts_of(shown, run_id_), kPlainColumns, unicode_));
+void PeerOutput::epoch(const optim::Progress& over) {
+  if (mode_ != OutputMode::people || columns_ || !is_time()) return;
+  fmt::print(stderr, "{}\n", cli::progress_line(facts_of(over, run_id_), kPlainColumns, unicode_));
 }
 
 }  // namespace collab::jobs

@@ -32,11 +32,13 @@ class PeerOutput {
 
   /// At most once a second on a terminal; nothing elsewhere.
   void progress(const optim::Progress& progress);
-  /// An epoch is over: a plain line where there is no terminal.
-  void epoch(const optim::Progress& progress, std::uint64_t epoch, double loss);
+  /// An epoch is over, and had these samples: where there is no terminal a plain line, at most once a second.
+  void epoch(const optim::Progress& over);
 
  private:
   void clear_line();
+  /// For the next line; then it is not for a second.
+  bool is_time();
 
   OutputMode mode_;
   std::string run_id_;

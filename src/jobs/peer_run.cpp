@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <limits>
 #include <thread>
 
 namespace collab::jobs {
@@ -153,13 +154,18 @@ void Stay::note_dropped() {
 
 void Stay::after_epoch(optim::StepResult result) {
   const std::uint64_t epoch = optimizer_->epoch();
-  const optim::Progress progress = collaboration_.progress();
   const bool committed = result == optim::StepResult::committed;
   const auto& report = optimizer_->last_report();
   const double loss = committed && report ? report->loss : std::nan("");
   epochs_ += committed ? 1 : 0;
   samples_ += committed && report ? report->own_weight : 0;
-  output_.epoch(progress, epoch, loss);
+  optim::Progress over = collaboration_.progress();
+  over.epoch = epoch;
+  over.loss = loss;
+  over.samples = committed && report ? report->weight : 0;
+  over.own_samples = committed && report ? report->own_weight : 0;
+  over.eta_s = std::numeric_limits<double>::infinity();  // that of the next step, of which nothing is known yet
+  output_.epoch(over);
   if (output_.wants_json()) {
     output_.json({{"event", "epoch"},
                   {"epoch", epoch},
@@ -173,7 +179,7 @@ void Stay::after_epoch(optim::StepResult result) {
                   {"averaging_s", committed && report ? to_seconds(report->averaging) : 0.0},
                   {"bytes_up", collaboration_.parts().moved("sent")},
                   {"bytes_down", collaboration_.parts().moved("received")},
-                  {"parameters", to_hex(optimizer_->parameter_hash())}});
+                  {"parameters", to_hex(committed && report ? report->parameters : optimizer_->parameter_hash())}});
   }
   if (committed && report) {
     write_csv(*report);

@@ -3,6 +3,7 @@
 #include "jobs/albert/evaluate.hpp"
 #include "jobs/albert/export.hpp"
 #include "jobs/albert/job.hpp"
+#include "jobs/registry.hpp"
 #include "optim/stepper.hpp"
 #include "tensor/safetensors.hpp"
 
@@ -262,6 +263,18 @@ TEST_CASE("export: a place that cannot be written to is told to the user") {
   const World world;
   AlbertJob job = world.job();
   CHECK_THROWS_AS(job.export_to("/proc/collab/model", {}), Failure);
+}
+
+TEST_CASE("registry: the averaged gradient of ALBERT is clipped to the norm of its recipe, which is 1") {
+  World world;
+  JobInputs inputs;
+  inputs.tokenizer = world.folder.path / "spiece.model";
+  std::ofstream(inputs.tokenizer, std::ios::binary) << world.tokenizer;
+  inputs.prepared = world.folder.path / "text";
+  inputs.recipe = world.recipe;
+  CHECK(standard_jobs().make(inputs).stepper.grad_norm_max == 1.0);
+  inputs.recipe.optimizer.grad_norm_max = 0.25;
+  CHECK(standard_jobs().make(inputs).stepper.grad_norm_max == 0.25);
 }
 
 TEST_CASE("job: text prepared for another vocabulary or longer samples is refused") {

@@ -1,4 +1,4 @@
-// A small convolutional network learns Fashion-MNIST.
+// A small network learns Fashion-MNIST.
 #include <torch/torch.h>
 
 #include <iostream>
@@ -6,15 +6,10 @@
 #include <vector>
 
 struct Net : torch::nn::Module {
-  torch::nn::Conv2d edges = register_module("edges", torch::nn::Conv2d(1, 8, 3));
-  torch::nn::Conv2d shapes = register_module("shapes", torch::nn::Conv2d(8, 16, 3));
-  torch::nn::Linear classes = register_module("classes", torch::nn::Linear(16 * 5 * 5, 10));
+  torch::nn::Linear hidden = register_module("hidden", torch::nn::Linear(28 * 28, 64));
+  torch::nn::Linear classes = register_module("classes", torch::nn::Linear(64, 10));
 
-  torch::Tensor forward(torch::Tensor images) {
-    images = torch::max_pool2d(torch::relu(edges(images)), 2);
-    images = torch::max_pool2d(torch::relu(shapes(images)), 2);
-    return classes(images.flatten(1));
-  }
+  torch::Tensor forward(torch::Tensor images) { return classes(torch::relu(hidden(images.flatten(1)))); }
 };
 
 double accuracy(Net& net, const std::string& folder) {
@@ -32,9 +27,12 @@ int main(int argc, char** argv) {
   torch::manual_seed(1);
   torch::data::datasets::MNIST data(folder);
   Net net;
-  torch::optim::AdamW optimizer(net.parameters(), torch::optim::AdamWOptions(1e-2));
+  auto rate = [steps](std::size_t step) { return 5e-3 * (1 - double(step) / double(steps)); };  // falls to 0
+  torch::optim::AdamWOptions options;
+  torch::optim::AdamW optimizer(net.parameters(), options);
 
   for (std::size_t step = 0; step < steps; ++step) {
+    optimizer.param_groups()[0].options().set_lr(rate(step));
     torch::Tensor picked = torch::randint(*data.size(), {batch}, torch::kLong);
     torch::Tensor guess = net.forward(data.images().index_select(0, picked));
     torch::Tensor loss = torch::cross_entropy_loss(guess, data.targets().index_select(0, picked));

@@ -1,4 +1,4 @@
-// A small convolutional network learns Fashion-MNIST.
+// A small network learns Fashion-MNIST.
 #include <torch/torch.h>
 
 #include <collab.hpp>
@@ -7,15 +7,10 @@
 #include <vector>
 
 struct Net : torch::nn::Module {
-  torch::nn::Conv2d edges = register_module("edges", torch::nn::Conv2d(1, 8, 3));
-  torch::nn::Conv2d shapes = register_module("shapes", torch::nn::Conv2d(8, 16, 3));
-  torch::nn::Linear classes = register_module("classes", torch::nn::Linear(16 * 5 * 5, 10));
+  torch::nn::Linear hidden = register_module("hidden", torch::nn::Linear(28 * 28, 64));
+  torch::nn::Linear classes = register_module("classes", torch::nn::Linear(64, 10));
 
-  torch::Tensor forward(torch::Tensor images) {
-    images = torch::max_pool2d(torch::relu(edges(images)), 2);
-    images = torch::max_pool2d(torch::relu(shapes(images)), 2);
-    return classes(images.flatten(1));
-  }
+  torch::Tensor forward(torch::Tensor images) { return classes(torch::relu(hidden(images.flatten(1)))); }
 };
 
 double accuracy(Net& net, const std::string& folder) {
@@ -33,8 +28,10 @@ int main(int argc, char** argv) {
   torch::manual_seed(1);
   torch::data::datasets::MNIST data(folder);
   Net net;
+  auto rate = [steps](std::size_t step) { return 5e-3 * (1 - double(step) / double(steps)); };  // falls to 0
+  torch::optim::AdamWOptions options;
   collab::Collaboration run({.run_id = arguments.at(3), .bootstrap = {arguments.at(4)}, .home = arguments.at(5)});
-  collab::Optimizer optimizer(run, net, collab::use<torch::optim::AdamW>(torch::optim::AdamWOptions(1e-2)));
+  collab::Optimizer optimizer(run, net, collab::use<torch::optim::AdamW>(options), {.stepper = {.schedule = rate}});
   torch::manual_seed(std::hash<std::string>()(run.id().text()));  // everybody draws other samples
 
   while (optimizer.epoch() < steps) {

@@ -1,4 +1,4 @@
-// A small network learns Fashion-MNIST.
+// A small convolutional network learns Fashion-MNIST.
 #include <torch/torch.h>
 
 #include <collab.hpp>
@@ -7,10 +7,14 @@
 #include <vector>
 
 struct Net : torch::nn::Module {
-  torch::nn::Linear hidden = register_module("hidden", torch::nn::Linear(28 * 28, 64));
-  torch::nn::Linear classes = register_module("classes", torch::nn::Linear(64, 10));
+  torch::nn::Conv2d edges = register_module("edges", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 16, 5).stride(3)));
+  torch::nn::Conv2d shapes = register_module("shapes", torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 32, 3).stride(2)));
+  torch::nn::Linear classes = register_module("classes", torch::nn::Linear(32 * 3 * 3, 10));
 
-  torch::Tensor forward(torch::Tensor images) { return classes(torch::relu(hidden(images.flatten(1)))); }
+  torch::Tensor forward(torch::Tensor images) {
+    images = torch::relu(shapes(torch::relu(edges(images))));
+    return classes(images.flatten(1));
+  }
 };
 
 double accuracy(Net& net, const std::string& folder) {
@@ -28,7 +32,7 @@ int main(int argc, char** argv) {
   torch::manual_seed(1);
   torch::data::datasets::MNIST data(folder);
   Net net;
-  auto rate = [steps](std::size_t step) { return 5e-3 * (1 - double(step) / double(steps)); };  // falls to 0
+  auto rate = [steps](std::size_t step) { return 2e-2 * (1 - double(step) / double(steps)); };  // falls to 0
   torch::optim::AdamWOptions options;
   collab::Collaboration run({.run_id = arguments.at(3), .bootstrap = {arguments.at(4)}, .home = arguments.at(5)});
   collab::Optimizer optimizer(run, net, collab::use<torch::optim::AdamW>(options), {.stepper = {.schedule = rate}});

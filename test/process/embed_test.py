@@ -11,12 +11,14 @@ from programs import Programs
 
 COORDINATOR, ALONE, TOGETHER, SOURCES = sys.argv[1:]
 DATA = pathlib.Path('/usr/share/datasets/fashion-mnist')
-STEPS, TARGET, MICROBATCH = 600, 3072, 64
+STEPS, TARGET, MICROBATCH = 600, 1024, 64
+TOGETHER_RUNS = 3
 # The swarm's step has the target batch and what comes in while the round begins, up to a quarter. So one machine is given
-# both ends. Means are compared, of four draws of the samples and of two, because one draw is worth 0.15 points more or less.
+# both ends. Means are compared: one draw of the samples is worth 0.1 points more or less alone, and 0.3 together, where
+# the size of a step varies too.
 BATCHES = TARGET, TARGET + 1, TARGET * 5 // 4, TARGET * 5 // 4 + 1
-APART = 0.5    # points at most: more than three standard deviations of what is compared
-LEARNED = 85   # per cent; guessing has 10
+APART = 0.5  # points at most: three standard deviations of what is compared
+LEARNED = 82  # per cent; guessing has 10
 
 
 def changed_lines():
@@ -59,16 +61,14 @@ def shares_of(seen):
         for peer, (epoch, samples) in moment.items():
             sums[peer] = sums.get(peer, 0) + (samples if epoch == newest else 0)
     whole = max(1, sum(sums.values()))
-    return sorted(round(100 * samples / whole) for samples in sums.values())
+    return sorted(100 * samples / whole for samples in sums.values())
 
 
 def learn_together(folder, data):
     """The accuracy of the model that three processes end with."""
     folder.mkdir()
     with Programs(folder) as programs:
-        # float16 loses small gradients, which AdamW divides by their own size
-        host, address = programs.coordinator(COORDINATOR, 'fashion', '--job', 'fashion-mnist', '--target-batch', TARGET,
-                                             '--codec', 'float32')
+        host, address = programs.coordinator(COORDINATOR, 'fashion', '--job', 'fashion-mnist', '--target-batch', TARGET)
         peers = [programs.start(name, [TOGETHER, data, STEPS, MICROBATCH, 'fashion', address, folder / name / 'home'])
                  for name in 'abc']
         watched = watch(programs, peers)
@@ -77,8 +77,9 @@ def learn_together(folder, data):
         assert len(models) == 1, f'{len(models)} different models'
         host.leave()
     shares = shares_of(watched)
-    print(f'together {together} %; seen at {len(watched)} moments, with {shares} % of the samples then in hand', flush=True)
-    assert len(shares) == 3 and min(shares) >= 1, f'not all took part: {shares}'
+    shown = ', '.join(f'{share:.1f}' for share in shares)
+    print(f'together {together} %; seen at {len(watched)} moments, with {shown} % of the samples then in hand', flush=True)
+    assert len(shares) == 3 and min(shares) > 0, f'not all took part: {shares}'
     return together[0]
 
 
@@ -101,7 +102,7 @@ if not DATA.is_dir():
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     data = unpack(folder / 'fashion')
-    together = [learn_together(folder / f'together-{run}', data) for run in (1, 2)]
+    together = [learn_together(folder / f'together-{run}', data) for run in range(TOGETHER_RUNS)]
     alone = learn_alone(folder / 'alone', data)
 difference = sum(together) / len(together) - sum(alone) / len(alone)
 print(f'{STEPS} steps: together {difference:+.2f} points')

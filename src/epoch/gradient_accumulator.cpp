@@ -19,35 +19,36 @@ void add_scaled(const float* __restrict values, float weight, float* __restrict 
 
 }  // namespace
 
-bool GradientAccumulator::add(std::span<const FlatPiece> mean_gradient, std::uint64_t samples) {
-  assert(samples > 0);
+bool GradientAccumulator::add(std::span<const FlatPiece> mean_gradient, const Gathered& behind) {
+  assert(behind.samples > 0);
   const auto finite = [](const FlatPiece& piece) { return all_finite(piece.values); };
   if (!std::all_of(mean_gradient.begin(), mean_gradient.end(), finite)) return false;
   for (const FlatPiece& piece : mean_gradient) {
     assert(piece.offset <= sum_.size() && piece.values.size() <= sum_.size() - piece.offset);
-    add_scaled(piece.values.data(), static_cast<float>(samples), sum_.data() + piece.offset, piece.values.size());
+    add_scaled(piece.values.data(), static_cast<float>(behind.samples), sum_.data() + piece.offset,
+               piece.values.size());
   }
-  samples_ += samples;
+  behind_.samples += behind.samples;
+  behind_.work.add(behind.work);
   return true;
 }
 
-std::uint64_t GradientAccumulator::hand_over(std::span<float> mean_gradient) {
+Gathered GradientAccumulator::hand_over(std::span<float> mean_gradient) {
   assert(mean_gradient.size() == sum_.size());
-  const std::uint64_t samples = std::exchange(samples_, 0);
-  const auto weight = static_cast<float>(std::max<std::uint64_t>(samples, 1));
+  const auto weight = static_cast<float>(std::max<std::uint64_t>(behind_.samples, 1));
   for (std::size_t i = 0; i < sum_.size(); ++i) mean_gradient[i] = std::exchange(sum_[i], 0.0F) / weight;
-  return samples;
+  return std::exchange(behind_, {});
 }
 
-std::uint64_t GradientAccumulator::give_back(std::span<const float> mean_gradient, std::uint64_t samples) {
-  if (samples == 0) return 0;
+std::uint64_t GradientAccumulator::give_back(std::span<const float> mean_gradient, const Gathered& behind) {
+  if (behind.samples == 0) return 0;
   const FlatPiece whole{0, mean_gradient};
-  return add({&whole, 1}, samples) ? 0 : samples;
+  return add({&whole, 1}, behind) ? 0 : behind.samples;
 }
 
-std::uint64_t GradientAccumulator::drop() {
-  if (samples_ > 0) std::fill(sum_.begin(), sum_.end(), 0.0F);
-  return std::exchange(samples_, 0);
+Gathered GradientAccumulator::drop() {
+  if (behind_.samples > 0) std::fill(sum_.begin(), sum_.end(), 0.0F);
+  return std::exchange(behind_, {});
 }
 
 }  // namespace collab::epoch

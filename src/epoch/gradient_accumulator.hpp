@@ -1,6 +1,7 @@
 #pragma once
 // Gradients of microbatches, summed until the swarm has its target batch.
 
+#include "base/work.hpp"
 #include "tensor/view.hpp"
 
 #include <cstdint>
@@ -16,22 +17,23 @@ class GradientAccumulator {
   explicit GradientAccumulator(std::size_t values) : sum_(values, 0.0F) {}
 
   std::size_t values() const noexcept { return sum_.size(); }
-  /// Adds the mean gradient of `samples` > 0 samples: one pass over each piece where it lies, no copy. False, and
-  /// nothing is added, when a value is NaN or infinite.
-  bool add(std::span<const FlatPiece> mean_gradient, std::uint64_t samples);
-  /// Writes the mean gradient per sample and forgets it; zeros when there is none. Returns the samples behind it.
-  std::uint64_t hand_over(std::span<float> mean_gradient);
+  /// Adds the mean gradient of `behind.samples` > 0 samples: one pass over each piece where it lies, no copy. False,
+  /// and nothing is added, when a value is NaN or infinite.
+  bool add(std::span<const FlatPiece> mean_gradient, const Gathered& behind);
+  /// Writes the mean gradient per sample and forgets it; zeros when there is none. Returns what is behind it.
+  Gathered hand_over(std::span<float> mean_gradient);
   /// Puts back what was handed over, beside what has been added since. Returns the samples lost: all of them, and
   /// nothing is added, when their sum had left the range of float32.
-  std::uint64_t give_back(std::span<const float> mean_gradient, std::uint64_t samples);
-  /// Forgets everything; returns the samples lost.
-  std::uint64_t drop();
+  std::uint64_t give_back(std::span<const float> mean_gradient, const Gathered& behind);
+  /// Forgets everything; returns what is lost.
+  Gathered drop();
 
-  std::uint64_t samples() const noexcept { return samples_; }
+  std::uint64_t samples() const noexcept { return behind_.samples; }
+  const Work& work() const noexcept { return behind_.work; }
 
  private:
   std::vector<float> sum_;
-  std::uint64_t samples_ = 0;
+  Gathered behind_;
 };
 
 }  // namespace collab::epoch

@@ -1,6 +1,7 @@
 #include "epoch/member.hpp"
 
 #include "base/task_group.hpp"
+#include "epoch/whole_state.hpp"
 #include "matchmaking/no_group.hpp"
 
 #include <fmt/format.h>
@@ -85,6 +86,7 @@ Task<> Member::run(std::uint64_t first_epoch) {
 
 Task<> Member::leave() {
   leaving_ = true;
+  if (context_.leases != nullptr) context_.leases->leave();
   co_await matchmaker_.leave();
   if (moshpit_) co_await moshpit_->leave();
 }
@@ -96,11 +98,19 @@ Task<> Member::stop() {
 
 /// Before the first microbatch: whoever is behind computes for nothing.
 Task<> Member::synchronise() {
-  const auto parameters = std::make_shared<Digest>();
-  const auto hash = [parameters](Trainer& trainer) { *parameters = trainer.parameter_hash(); };
-  const auto hashed = co_await bridge_.on_trainer(hash);
-  if (!hashed) co_return;
-  parameters_ = *parameters;
+  struct Begun {
+    Digest parameters{};
+    data::Ledger ledger;
+  };
+  const auto begun = std::make_shared<Begun>();
+  const auto look = [begun](Trainer& trainer) {
+    begun->parameters = trainer.parameter_hash();
+    begun->ledger = trainer.ledger();
+  };
+  const auto looked_at = co_await bridge_.on_trainer(look);
+  if (!looked_at) co_return;
+  parameters_ = begun->parameters;
+  const std::uint64_t first_epoch = epoch_;
   for (Duration pause = options_.retry_min; !leaving_; pause = std::min(2 * pause, options_.retry_max)) {
     const auto looked = co_await context_.tracker.look(context_.clock.now() + kLookTime);
     if (looked && context_.tracker.global_epoch().value_or(0) <= epoch_) break;
@@ -119,6 +129,7 @@ Task<> Member::synchronise() {
   }
   release();
   in_step_ = !leaving_;
+  if (epoch_ == first_epoch) settle(begun->ledger, Gathered());
   context_.store.advance(epoch_);
   show();
   if (in_step_) tell(Kind::joined);
@@ -221,6 +232,13 @@ void Member::show() {
   context_.tracker.show(own);
 }
 
+/// After whatever moved the state: what is committed, and what was computed for nothing.
+void Member::settle(const data::Ledger& ledger, const Gathered& lost) {
+  if (context_.leases == nullptr) return;
+  context_.leases->advance(ledger);
+  context_.leases->give_back(lost.work);
+}
+
 /// What our line can do is what the best connection showed.
 void Member::tell_bandwidth() {
   double up = 0;
@@ -253,7 +271,8 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.cut_wait = options_.cut_wait;
   options.all_reduce = all_reduce_options(options_);
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
-  const EpochContext node{averaging, matchmaker_, *moshpit_, seats_, context_.tracker, bridge_, options_.codecs};
+  const EpochContext node{averaging,        matchmaker_, *moshpit_,       seats_,
+                          context_.tracker, bridge_,     options_.codecs, context_.leases};
   EpochReport report;
   const auto done = co_await run_epoch(node, options, report);
   tell_lost(report);
@@ -298,6 +317,9 @@ void Member::committed(EpochReport report) {
   }
   context_.metrics.add("collab_rounds_total", 1, {{"result", "committed"}});
   context_.metrics.add("collab_samples_total", static_cast<double>(report.own_weight));
+  context_.metrics.add("collab_units_total", static_cast<double>(report.work.units), {{"result", "committed"}});
+  context_.metrics.add("collab_units_total", static_cast<double>(report.work.duplicates + report.overlaps),
+                       {{"result", "duplicate"}});
   context_.metrics.observe("collab_round_duration_seconds", to_seconds(report.averaging), {{"phase", "averaging"}});
   context_.metrics.observe("collab_round_duration_seconds", to_seconds(report.gathering), {{"phase", "gathering"}});
   context_.metrics.set("collab_epoch", static_cast<double>(epoch_));
@@ -305,6 +327,8 @@ void Member::committed(EpochReport report) {
                                         {"peers", report.group ? report.group->roster.size() : 1},
                                         {"weight", report.weight},
                                         {"own_weight", report.own_weight},
+                                        {"units", report.work.units},
+                                        {"duplicates", report.work.duplicates + report.overlaps},
                                         {"averaging_s", to_seconds(report.averaging)},
                                         {"views", report.round.views},
                                         {"rounds", std::max<std::size_t>(report.pass.size(), 1)}});
@@ -394,9 +418,10 @@ Task<Member::CaughtUp> Member::catch_up(Duration wait) {
 /// The step that the others took in the round, taken here too: equal bytes, equal parameters.
 Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round) {
   struct Applied {
-    std::uint64_t lost = 0;
+    Gathered lost;
     Result<> step;
     Digest parameters{};
+    data::Ledger ledger;
   };
   const auto applied = std::make_shared<Applied>();
   const auto work = [round, applied, epoch = epoch_, values = options_.codecs.length()](Trainer& trainer) {
@@ -404,12 +429,15 @@ Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round)
     round->apply(averaged);
     applied->lost = trainer.drop();
     applied->step = trainer.step(averaged, epoch);
+    if (applied->step) trainer.ledger().add(round->work().all());
     applied->parameters = trainer.parameter_hash();
+    applied->ledger = trainer.ledger();
   };
   bridge_.hold();
   const auto done = co_await bridge_.on_trainer(work);
+  if (done) settle(applied->ledger, applied->lost);
   if (!done || !applied->step) co_return false;
-  const std::uint64_t lost = applied->lost;
+  const std::uint64_t lost = applied->lost.samples;
   ++epoch_;
   failures_ = 0;
   parameters_ = applied->parameters;
@@ -455,9 +483,10 @@ Task<bool> Member::download_state() {
       continue;
     }
     struct Restored {
-      std::uint64_t lost = 0;
+      Gathered lost;
       Result<> result;
       Digest parameters{};
+      data::Ledger ledger;
     };
     const auto restored = std::make_shared<Restored>();
     const auto taken = std::make_shared<const state::Snapshot>(std::move(*snapshot));
@@ -465,12 +494,14 @@ Task<bool> Member::download_state() {
     for (const auto& section : taken->sections) bytes += section.bytes.size();
     const auto work = [taken, restored](Trainer& trainer) {
       restored->lost = trainer.drop();
-      restored->result = trainer.restore(*taken);
+      restored->result = restore_state(trainer, *taken);
       restored->parameters = trainer.parameter_hash();
+      restored->ledger = trainer.ledger();
     };
     bridge_.hold();
     const auto done = co_await bridge_.on_trainer(work);
     if (!done) co_return false;
+    settle(restored->ledger, restored->lost);
     if (!restored->result) {
       co_await refuse_state(epoch, agreed);
       co_return false;
@@ -486,8 +517,8 @@ Task<bool> Member::download_state() {
                       {{"epoch", epoch_}, {"bytes", bytes}, {"donors", sources}, {"seconds", took}});
     tell(Kind::downloaded, fmt::format("state of epoch {} fetched: {:.1f} MB from {} donors in {:.1f} s", epoch_,
                                        static_cast<double>(bytes) / 1e6, sources, took));
-    if (restored->lost > 0) {
-      tell(Kind::lost_samples, fmt::format("{} samples belonged to an older state", restored->lost), restored->lost);
+    if (const std::uint64_t lost = restored->lost.samples; lost > 0) {
+      tell(Kind::lost_samples, fmt::format("{} samples belonged to an older state", lost), lost);
     }
     if (in_step_) show();
     co_return true;
@@ -526,7 +557,7 @@ Task<Result<std::shared_ptr<const state::Snapshot>>> Member::snapshot(std::uint6
   };
   const auto taken = std::make_shared<Taken>();
   const auto work = [taken, epoch](Trainer& trainer) {
-    taken->snapshot = std::make_shared<const state::Snapshot>(trainer.snapshot(epoch));
+    taken->snapshot = std::make_shared<const state::Snapshot>(take_state(trainer, epoch));
   };
   const auto done = co_await bridge_.on_trainer(work);
   if (!done) co_return done.error();

@@ -70,6 +70,7 @@ class Member {
     asio::any_io_executor loop;
     asio::any_io_executor workers;
     Random random;
+    data::Leases* leases = nullptr;  ///< told what is committed and what was in vain; null: no units here
   };
   using OnEvent = std::function<void(const MemberEvent&)>;
 
@@ -117,6 +118,7 @@ class Member {
   void committed(EpochReport report);
   Task<> heal();
   void tell_bandwidth();
+  void settle(const data::Ledger& ledger, const Gathered& lost);
   void show();
   /// Nobody's weight may pass a bound: who has nearly so much computes no further until some of it is used. Nor does a
   /// peer that has no place on the grid yet.

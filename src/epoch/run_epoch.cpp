@@ -1,5 +1,6 @@
 #include "epoch/run_epoch.hpp"
 
+#include "averaging/round_work.hpp"
 #include "base/task_group.hpp"
 #include "matchmaking/no_group.hpp"
 
@@ -17,7 +18,7 @@ constexpr Duration kLookAtSamples = std::chrono::milliseconds(100);
 /// What goes from the trainer to the group and back. Shared with errands that may outlive the round's task.
 struct Contribution {
   std::vector<float> values;
-  std::uint64_t weight = 0;
+  Gathered behind;
   double loss = 0;
   std::uint64_t lost = 0;  ///< on the way back
 };
@@ -109,7 +110,7 @@ Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, 
   node.bridge.hold();
   const auto take = [mine](Trainer& trainer) {
     mine->loss = trainer.loss();
-    mine->weight = trainer.hand_over(mine->values);
+    mine->behind = trainer.hand_over(mine->values);
   };
   const auto whole = co_await node.bridge.on_trainer_until(node.averaging.clock, cut_at, take);
   if (!whole) co_return whole.error();
@@ -120,64 +121,96 @@ Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, 
   } else {
     node.matchmaker.sit_out();
   }
-  node.averaging.log.info("epoch.cut", {{"samples", mine->weight}});
+  node.averaging.log.info("epoch.cut", {{"samples", mine->behind.samples}});
   co_return Result<>();
 }
 
 /// At once: the next try must not wait for a microbatch either.
 Task<> give_back(EpochContext node, std::shared_ptr<Contribution> mine) {
-  const auto put = [mine](Trainer& trainer) { mine->lost = trainer.give_back(mine->values, mine->weight); };
+  const auto put = [mine](Trainer& trainer) { mine->lost = trainer.give_back(mine->values, mine->behind); };
   Clock& clock = node.averaging.clock;
   (void)co_await node.bridge.on_trainer_until(clock, clock.now(), put);  // one that has left needs its samples no more
+  if (mine->lost > 0 && node.leases != nullptr) node.leases->give_back(mine->behind.work);
 }
 
+/// The optimizer step and its units, in one piece of work: nobody sees one without the other.
 struct Stepped {
-  std::uint64_t late = 0;
+  Gathered late;
   Result<> result;
   Digest parameters{};
+  data::Ledger::Added work;
+  data::Ledger ledger;
 };
 
 /// At the trainer's border. What it gathered since the hand-over was computed on the parameters before the step.
-Task<Result<>> step(Bridge& bridge, std::shared_ptr<Contribution> averaged, std::uint64_t epoch, EpochReport& report) {
+Task<Result<>> step(EpochContext node, std::shared_ptr<Contribution> averaged, Work counted, EpochReport& report) {
   const auto stepped = std::make_shared<Stepped>();
-  const auto take_step = [averaged, epoch, stepped](Trainer& trainer) {
+  const auto take_step = [averaged, stepped, counted, epoch = report.epoch](Trainer& trainer) {
     stepped->late = trainer.drop();
     stepped->result = trainer.step(averaged->values, epoch);
     stepped->parameters = trainer.parameter_hash();
+    if (stepped->result) stepped->work = trainer.ledger().add(counted);
+    stepped->ledger = trainer.ledger();
   };
-  const auto done = co_await bridge.on_trainer(take_step);
-  report.late = stepped->late;
+  const auto done = co_await node.bridge.on_trainer(take_step);
+  if (!done) co_return done;
+  if (node.leases != nullptr) {
+    node.leases->advance(stepped->ledger);
+    // what of ours is not in the ledger was computed in vain
+    node.leases->give_back(averaged->behind.work);
+    node.leases->give_back(stepped->late.work);
+  }
+  report.late = stepped->late.samples;
   report.parameters = stepped->parameters;
-  co_return done ? stepped->result : done;
+  report.work = stepped->work;
+  co_return stepped->result;
 }
 
 /// Nobody brings more than its groupmates were told it could have.
 std::uint64_t own_weight(const EpochContext& node, const matchmaking::Group& group, const Contribution& mine) {
   const std::uint64_t weight_max = group.roster[group.rank_of(node.averaging.identity.id()).value()].weight_max;
-  if (mine.weight <= weight_max) return mine.weight;
-  node.averaging.log.warn("epoch.weight_cut", {{"epoch", group.epoch}, {"weight", mine.weight}, {"to", weight_max}});
+  const std::uint64_t weight = mine.behind.samples;
+  if (weight <= weight_max) return weight;
+  node.averaging.log.warn("epoch.weight_cut", {{"epoch", group.epoch}, {"weight", weight}, {"to", weight_max}});
   return weight_max;
 }
 
+/// What the own parts say of the work behind them: all, also when the weight was cut, unless it is more crumbs than
+/// fit. Those would be computed again.
+Work named(const EpochContext& node, const std::optional<matchmaking::Group>& group, Work work, std::uint64_t epoch) {
+  if (!group) return {};
+  const std::size_t ranges_max = averaging::work_ranges_max(group->roster.size());
+  if (work.ranges().size() <= ranges_max) return work;
+  node.averaging.log.warn("epoch.work_cut",
+                          {{"epoch", epoch}, {"ranges", work.ranges().size()}, {"to", std::uint64_t(ranges_max)}});
+  return Work::of(std::span(work.ranges()).first(ranges_max), ranges_max).value();
+}
+
+/// `counted`: the units that the round was made of; likewise below.
 Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, matchmaking::Group group,
-                                std::shared_ptr<Contribution> mine, EpochReport& report) {
-  Work work;
+                                std::shared_ptr<Contribution> mine, Work& counted, EpochReport& report) {
+  Work work = named(node, group, mine->behind.work, report.epoch);
   auto outcome = co_await averaging::all_reduce(node.averaging, group, node.codecs, mine->values, report.own_weight,
                                                 std::move(work), options.all_reduce, report.round);
   if (!outcome) co_return outcome.error();
   report.weight = report.round.weight;
+  report.overlaps = report.round.overlaps;
   report.proof = std::move(outcome->proof);
+  counted = report.proof ? report.proof->work().all() : Work();
   report.group = std::move(group);
   co_return Result<>();
 }
 
-Task<Result<>> average_on_grid(EpochContext node, std::shared_ptr<Contribution> mine, EpochReport& report) {
+Task<Result<>> average_on_grid(EpochContext node, std::optional<matchmaking::Group> first,
+                               std::shared_ptr<Contribution> mine, Work& counted, EpochReport& report) {
   averaging::PassReport told;
-  Work work;
+  Work work = named(node, first, mine->behind.work, report.epoch);
   auto outcome = co_await node.moshpit.finish(mine->values, report.own_weight, std::move(work), told);
   if (!told.rounds.empty()) report.round = told.rounds.back();
   if (!outcome) co_return outcome.error();
   report.weight = outcome->weight;
+  report.overlaps = outcome->overlaps;
+  counted = std::move(outcome->work);
   report.proof = outcome->rounds.back().proof;
   report.group = report.proof->group();
   for (averaging::Outcome& round : outcome->rounds) report.pass.push_back(std::move(round.proof));
@@ -207,20 +240,22 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   }
   const TimePoint handed_over = clock.now();
 
-  report.weight = report.own_weight = mine->weight;
+  report.weight = report.own_weight = mine->behind.samples;
+  Work counted = mine->behind.work;
   if (in_company) {
     if (group) report.own_weight = own_weight(node, *group, *mine);
-    auto averaging = options.pass ? average_on_grid(node, mine, report)
-                                  : average_in_group(node, options, std::move(*group), mine, report);
+    auto averaging = options.pass ? average_on_grid(node, group.has_value() ? std::optional(*group) : std::nullopt,
+                                                    mine, counted, report)
+                                  : average_in_group(node, options, std::move(*group), mine, counted, report);
     const auto committed = co_await std::move(averaging);
     if (!committed) {
-      co_await give_back(node, mine);
+      if (!only_receives) co_await give_back(node, mine);
       report.overflowed = mine->lost;
       co_return committed.error();
     }
   }
   const TimePoint averaged = clock.now();
-  const auto stepped = co_await step(node.bridge, mine, options.epoch, report);
+  const auto stepped = co_await step(node, mine, std::move(counted), report);
   if (!stepped) co_return stepped.error();
 
   report.loss = mine->loss;

@@ -3,6 +3,7 @@
 
 #include "averaging/all_reduce.hpp"
 #include "averaging/moshpit.hpp"
+#include "data/leases.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/report.hpp"
 #include "epoch/seating_keeper.hpp"
@@ -21,6 +22,7 @@ struct EpochContext {
   progress::Tracker& tracker;
   Bridge& bridge;
   const CodecMap& codecs;
+  data::Leases* leases = nullptr;  ///< null: this peer's samples are no units
 };
 
 struct EpochOptions {

@@ -2,7 +2,9 @@
 // Who computes, as the flow of an epoch sees it: spans of floats, no torch.
 
 #include "base/error.hpp"
+#include "base/work.hpp"
 #include "crypto/hash.hpp"
+#include "data/ledger.hpp"
 #include "state/snapshot.hpp"
 
 #include <cstdint>
@@ -20,25 +22,32 @@ class Trainer {
   virtual std::size_t values() const = 0;
   /// Samples gathered since the last hand-over.
   virtual std::uint64_t samples() const = 0;
-  /// Writes the mean gradient per sample gathered since the last hand-over and forgets it. Returns the samples behind
-  /// it; 0: `values` are zeros.
-  virtual std::uint64_t hand_over(std::span<float> values) = 0;
+  /// Writes the mean gradient per sample gathered since the last hand-over and forgets it. Returns what is behind it;
+  /// no samples: `values` are zeros.
+  virtual Gathered hand_over(std::span<float> values) = 0;
   /// Undoes a hand-over: the round failed and every sample is kept. Returns the samples lost: all of them when a value
   /// is not finite, for then the sum had left the range of float32 before.
-  virtual std::uint64_t give_back(std::span<const float> values, std::uint64_t weight) = 0;
-  /// Forgets what was gathered: the epoch it belongs to is over without it. Returns the samples lost.
-  virtual std::uint64_t drop() = 0;
+  virtual std::uint64_t give_back(std::span<const float> values, const Gathered& behind) = 0;
+  /// Forgets what was gathered: the epoch it belongs to is over without it. Returns what is lost.
+  virtual Gathered drop() = 0;
   /// The optimizer step of `epoch`. Parameters belong to epoch + 1 afterwards.
   /// Errors: `bad_request` when the step made a parameter NaN or infinite: parameters are then as before it.
   virtual Result<> step(std::span<const float> averaged, std::uint64_t epoch) = 0;
   /// state::parameter_hash of the parameters.
   virtual Digest parameter_hash() const = 0;
-  /// A copy of everything that a joiner at `epoch` needs.
+  /// A copy of everything that a joiner at `epoch` needs but the ledger: see whole_state.hpp.
   virtual state::Snapshot snapshot(std::uint64_t epoch) const = 0;
   /// Errors: `bad_request` when sections are missing or of another size; nothing has changed then.
   virtual Result<> restore(const state::Snapshot& snapshot) = 0;
   /// Mean training loss of the samples gathered since the last step; NaN: unknown.
   virtual double loss() const = 0;
+
+  /// The units behind the parameters. Whoever takes a step enters the round's: it is part of the state.
+  data::Ledger& ledger() noexcept { return ledger_; }
+  const data::Ledger& ledger() const noexcept { return ledger_; }
+
+ private:
+  data::Ledger ledger_;
 };
 
 }  // namespace collab::epoch

@@ -81,6 +81,7 @@ void Stay::make_job() {
   options.stepper = runnable_.stepper;
   options.epochs_max = epochs_max_;
   options.seed = recipe_.seed;
+  options.units_per_pass = runnable_.job->units_per_pass();
   optimizer_ =
       std::make_unique<optim::Optimizer>(collaboration_, runnable_.job->module(), runnable_.optimizer, options);
   output_.done(fmt::format("{} parameters, computing on {}; {} samples at once",

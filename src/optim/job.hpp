@@ -42,6 +42,9 @@ class Job {
   /// units; memory grows with the job's own microbatch, not with their number. No units: nothing is added.
   virtual Loss gradients(std::span<const Unit> units) = 0;
 
+  /// How many units one pass over the data has; 0: a stream without end.
+  virtual std::uint64_t units_per_pass() const { return 0; }
+
   /// Whose parameters are trained, with those of epoch 0 after construction. Lives as long as the job.
   virtual torch::nn::Module& module() = 0;
 

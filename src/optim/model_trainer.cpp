@@ -21,13 +21,13 @@ void append(Bytes& bytes, std::span<const float> values) {
 
 }  // namespace
 
-bool ModelTrainer::add_microbatch(std::uint64_t samples, double loss) {
+bool ModelTrainer::add_microbatch(const Gathered& behind, double loss) {
   const std::lock_guard lock(mutex_);
-  const bool finite = gathered_.add(stepper_.gradient_pieces(), samples);
+  const bool finite = gathered_.add(stepper_.gradient_pieces(), behind);
   stepper_.clear_gradients();
   if (finite && std::isfinite(loss)) {
-    loss_sum_ += loss * static_cast<double>(samples);
-    loss_samples_ += samples;
+    loss_sum_ += loss * static_cast<double>(behind.samples);
+    loss_samples_ += behind.samples;
   }
   return finite;
 }
@@ -37,17 +37,17 @@ std::uint64_t ModelTrainer::samples() const {
   return gathered_.samples();
 }
 
-std::uint64_t ModelTrainer::hand_over(std::span<float> values) {
+Gathered ModelTrainer::hand_over(std::span<float> values) {
   const std::lock_guard lock(mutex_);
   return gathered_.hand_over(values);
 }
 
-std::uint64_t ModelTrainer::give_back(std::span<const float> values, std::uint64_t weight) {
+std::uint64_t ModelTrainer::give_back(std::span<const float> values, const Gathered& behind) {
   const std::lock_guard lock(mutex_);
-  return gathered_.give_back(values, weight);
+  return gathered_.give_back(values, behind);
 }
 
-std::uint64_t ModelTrainer::drop() {
+Gathered ModelTrainer::drop() {
   const std::lock_guard lock(mutex_);
   loss_sum_ = 0;
   loss_samples_ = 0;

@@ -18,9 +18,9 @@ class ModelTrainer final : public epoch::Trainer {
   /// `stepper` outlives it.
   explicit ModelTrainer(Stepper& stepper) : stepper_(stepper), gathered_(stepper.schema().values()) {}
 
-  /// Takes over what backward left in the gradients: the mean over `samples` > 0 samples. False when it is NaN or
-  /// infinite: the microbatch is dropped whole. The gradients are none afterwards. `loss`: NaN when unknown.
-  bool add_microbatch(std::uint64_t samples, double loss);
+  /// Takes over what backward left in the gradients: the mean over `behind.samples` > 0 samples. False when it is
+  /// NaN or infinite: the microbatch is dropped whole. The gradients are none afterwards. `loss`: NaN when unknown.
+  bool add_microbatch(const Gathered& behind, double loss);
 
   /// Of the parameters: one more than the last step's, or a restored snapshot's.
   std::uint64_t epoch() const noexcept { return epoch_; }
@@ -28,9 +28,9 @@ class ModelTrainer final : public epoch::Trainer {
 
   std::size_t values() const override { return gathered_.values(); }
   std::uint64_t samples() const override;
-  std::uint64_t hand_over(std::span<float> values) override;
-  std::uint64_t give_back(std::span<const float> values, std::uint64_t weight) override;
-  std::uint64_t drop() override;
+  Gathered hand_over(std::span<float> values) override;
+  std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override;
+  Gathered drop() override;
   Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
   state::Snapshot snapshot(std::uint64_t epoch) const override;

@@ -2,9 +2,11 @@
 
 #include "base/file.hpp"
 #include "crypto/fields.hpp"
+#include "data/leases.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/member.hpp"
 #include "optim/member_options.hpp"
+#include "epoch/whole_state.hpp"
 #include "optim/model_trainer.hpp"
 #include "optim/parts.hpp"
 #include "progress/rate.hpp"
@@ -24,6 +26,7 @@ namespace {
 constexpr const char* kFileMagic = "collab optimizer 1";
 constexpr std::size_t kFileBytesMax = std::size_t(64) << 30U;
 constexpr std::uint32_t kSectionsMax = 64;
+constexpr Duration kUnitsStep = std::chrono::milliseconds(20);   // between two looks whether units are leased
 constexpr Duration kWaitStep = std::chrono::milliseconds(1000);  // between two looks at what a user wants meanwhile
 
 /// Throws `Failure(incompatible)`.
@@ -51,12 +54,12 @@ struct Optimizer::Inner {
   progress::Rate rate;
   std::optional<epoch::ThreadBridge> bridge;
   bool joined = false;
-  std::uint64_t unit_base = 0;
-  std::uint64_t units_taken = 0;
+  Work in_hand;  ///< units of the microbatch that is being computed
   std::optional<epoch::EpochReport> last_report;
 
   // on the loop
   std::unique_ptr<TaskGroup> tasks;
+  std::unique_ptr<data::Leases> leases;
   std::unique_ptr<epoch::Member> member;
 
   // both
@@ -69,6 +72,7 @@ struct Optimizer::Inner {
   void check_going_on() const;
   void start_member();
   void stop_member();
+  void return_units(const Work& work);
   void on_event(const epoch::MemberEvent& event);
   StepResult take_result();
 };
@@ -118,6 +122,17 @@ void Optimizer::Inner::start_member() {
       bridge->leave();
       bridge->open();
     };
+    data::LeaseOptions lease_options;
+    if (options.units_per_pass > 0) lease_options.units_per_pass = options.units_per_pass;
+    const auto peers = [this] {
+      std::vector<PeerId> ids;
+      for (const auto& [id, record] : parts.tracker->others())
+        if (record.taking_part) ids.push_back(id);
+      return ids;
+    };
+    const data::Leases::Needs lease_needs{
+        parts.node->directory(), parts.runtime.clock(), parts.log, parts.runtime.loop(), parts.id, peers};
+    leases = std::make_unique<data::Leases>(lease_needs, lease_options);
     const epoch::Member::Context context{parts.node->endpoint(),
                                          parts.runtime.clock(),
                                          parts.node->directory(),
@@ -128,10 +143,12 @@ void Optimizer::Inner::start_member() {
                                          parts.identity(),
                                          parts.runtime.loop(),
                                          parts.runtime.workers(),
-                                         Random(parts.seed).derive("member")};
+                                         Random(parts.seed).derive("member"),
+                                         leases.get()};
     member = std::make_unique<epoch::Member>(context, std::move(member_options), *bridge,
                                              [this](const epoch::MemberEvent& event) { on_event(event); });
     parts.member = member.get();
+    tasks->spawn("data.leases", leases->run());
     tasks->spawn("epoch.member", member->run(trainer.epoch()));
   });
 }
@@ -152,9 +169,16 @@ void Optimizer::Inner::stop_member() {
     co_await tasks->stop();
     co_await member->stop();  // a member that was cancelled has not told its matchmaker
     member.reset();
+    leases.reset();
     tasks.reset();
   };
   parts.runtime.call(stop());
+}
+
+/// Not computed after all: here it would only be tried again with the same parameters.
+void Optimizer::Inner::return_units(const Work& work) {
+  if (work.empty()) return;
+  parts.runtime.on_loop([&] { leases->release(work); });
 }
 
 /// What this step() is called, of all that happened since the last: the strongest.
@@ -185,11 +209,6 @@ Optimizer::Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const
   if (!run.started()) run.start();
   inner_ = std::make_unique<Inner>(run, std::move(stepper), std::move(options));
   (void)inner_->member_options();  // so that what does not fit is said here
-  // every peer walks the data from a place of its own; the same peer goes on elsewhere after a restart
-  Hasher hasher("collab unit base");
-  hasher.add(inner_->parts.id.key).add(inner_->parts.incarnation);
-  const Digest digest = hasher.finish();
-  for (std::size_t i = 0; i < 5; ++i) inner_->unit_base = inner_->unit_base << 8U | digest[i];
 }
 
 Optimizer::~Optimizer() {
@@ -218,10 +237,18 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
   if (samples <= 0) throw Failure(ExitCode::usage, "Optimizer::step needs the number of samples", "step(batch.size())");
   inner_->check_going_on();
   if (!inner_->joined && !join()) throw Stopped("the run was not joined");
-  const bool counted = inner_->trainer.add_microbatch(static_cast<std::uint64_t>(samples), loss);
+  const Gathered behind{static_cast<std::uint64_t>(samples), std::exchange(inner_->in_hand, {})};
+  if (behind.work.count() > behind.samples) {
+    inner_->return_units(behind.work);
+    throw Failure(ExitCode::usage,
+                  fmt::format("{} samples were told for {} units of work", behind.samples, behind.work.count()),
+                  "a step with at least one sample for each unit that next_units() gave");
+  }
+  const bool counted = inner_->trainer.add_microbatch(behind, loss);
   if (counted) {
     inner_->rate.add(static_cast<std::uint64_t>(samples), inner_->parts.runtime.clock().now());
   } else {
+    inner_->return_units(behind.work);
     inner_->parts.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", "not_finite"}});
   }
   const TimePoint before = inner_->parts.runtime.clock().now();
@@ -272,7 +299,7 @@ std::uint64_t Optimizer::finish() {
     parts.check();
     parts.deliver_events();
   }
-  const std::uint64_t lost = inner_->trainer.drop();
+  const std::uint64_t lost = inner_->trainer.drop().samples;  // leaving gives their units back
   if (lost == 0) return 0;
   const std::string why = due                    ? "the round did not end in time"
                           : std::isfinite(eta_s) ? fmt::format("the next step is {:.0f} s away", eta_s)
@@ -284,8 +311,27 @@ std::uint64_t Optimizer::finish() {
 }
 
 std::vector<Unit> Optimizer::next_units(std::size_t n) {
-  std::vector<Unit> units(n);
-  for (Unit& unit : units) unit = {epoch(), inner_->unit_base + inner_->units_taken++, inner_->options.seed};
+  Inner& inner = *inner_;
+  if (inner.parts.left) throw Stopped("this peer has left the run");
+  if (!inner.joined && !join()) throw Stopped("the run was not joined");
+  Work work;
+  const auto take = [&] {
+    inner.leases->speed(inner.rate.samples_per_s());
+    work = inner.leases->take(n);
+  };
+  const TimePoint start = inner.parts.runtime.clock().now();
+  for (inner.parts.runtime.on_loop(take); work.empty() && n > 0; inner.parts.runtime.on_loop(take)) {
+    const auto never = [] { return false; };
+    inner.bridge->wait(inner.trainer, never, inner.parts.runtime.clock().now() + kUnitsStep);
+    inner.parts.check();
+    if (inner.parts.left) throw Stopped("this peer has left the run");
+  }
+  inner.rate.pause(start, inner.parts.runtime.clock().now());
+  inner.in_hand.add(work);
+  std::vector<Unit> units;
+  for (const WorkRange& range : work.ranges())
+    for (std::uint64_t index = range.first; index < range.end(); ++index)
+      units.push_back({epoch(), index, inner.options.seed});
   return units;
 }
 
@@ -316,11 +362,11 @@ bool Optimizer::my_turn() const {
 }
 
 state::Snapshot Optimizer::snapshot() const {
-  return inner_->trainer.snapshot(epoch());
+  return epoch::take_state(inner_->trainer, epoch());
 }
 
 Result<void> Optimizer::restore(const state::Snapshot& snapshot) {
-  return inner_->trainer.restore(snapshot);
+  return epoch::restore_state(inner_->trainer, snapshot);
 }
 
 void Optimizer::save(const std::filesystem::path& file) const {

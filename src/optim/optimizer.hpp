@@ -36,6 +36,7 @@ struct OptimizerOptions {
   StepperOptions stepper = {};
   std::uint64_t epochs_max = 0;           ///< the run is over then; 0: when its manifest says
   std::uint64_t seed = 0;                 ///< of the order and masks of the run
+  std::uint64_t units_per_pass = 0;       ///< the job's; 0: a stream without end
   std::uint64_t first_epoch = 0;          ///< of the parameters that the module has now
   std::optional<std::string> codec = {};  ///< of gradients; empty: the manifest's
 };
@@ -77,7 +78,9 @@ class Optimizer {
   /// lost. At most 4/5 of `leave_wait`; no step() after it.
   std::uint64_t finish();
 
-  /// The next `n` units of work for this peer: the run's data in seeded order.
+  /// The next units of work for this peer: leased, so that nobody else computes them in this pass. 1..n of them: fewer
+  /// when no more are leased yet. Waits only when there is none, and joins first. They belong to the next step(), whose
+  /// samples are at least as many. Throws Stopped.
   std::vector<Unit> next_units(std::size_t n);
   /// next_units, gradients, step.
   StepResult run(Job& job, std::size_t samples);

@@ -34,7 +34,9 @@ SimTrainer::SimTrainer(const Quadratic& problem, StepOptions options, std::size_
 void SimTrainer::compute(std::uint64_t samples) {
   problem_.gradient(parameters_, next_sample_, samples, scratch_);
   const FlatPiece whole{0, scratch_};
-  if (accumulator_.add(std::span(&whole, 1), samples)) {
+  Gathered behind;
+  behind.samples = samples;
+  if (accumulator_.add(std::span(&whole, 1), behind)) {
     const bool goes_on = !gathered_.empty() && gathered_.back().epoch == epoch_ &&
                          gathered_.back().first + gathered_.back().count == next_sample_;
     if (goes_on) {
@@ -56,15 +58,15 @@ void SimTrainer::reboot(bool blank) {
   epoch_ = 0;
 }
 
-std::uint64_t SimTrainer::hand_over(std::span<float> values) {
+Gathered SimTrainer::hand_over(std::span<float> values) {
   handed_over_ = std::exchange(gathered_, {});
-  const std::uint64_t weight = accumulator_.hand_over(values);
-  witness_.handed_over({peer_, epoch_, weight, values, handed_over_, parameter_hash()});
-  return weight;
+  Gathered behind = accumulator_.hand_over(values);
+  witness_.handed_over({peer_, epoch_, behind.samples, values, handed_over_, parameter_hash()});
+  return behind;
 }
 
-std::uint64_t SimTrainer::give_back(std::span<const float> values, std::uint64_t weight) {
-  const std::uint64_t lost = accumulator_.give_back(values, weight);
+std::uint64_t SimTrainer::give_back(std::span<const float> values, const Gathered& behind) {
+  const std::uint64_t lost = accumulator_.give_back(values, behind);
   if (lost > 0) {
     witness_.dropped(peer_, handed_over_);
   } else {
@@ -74,12 +76,12 @@ std::uint64_t SimTrainer::give_back(std::span<const float> values, std::uint64_t
   if (plant_ == Plant::keep_partial) {
     for (std::size_t i = 0; i < values.size() / 2; ++i) parameters_[i] -= kKept * values[i];
   }
-  witness_.gave_back(peer_, values, weight, parameter_hash());
+  witness_.gave_back(peer_, values, behind.samples, parameter_hash());
   return lost;
 }
 
-std::uint64_t SimTrainer::drop() {
-  if (plant_ == Plant::sum_twice) return 0;
+Gathered SimTrainer::drop() {
+  if (plant_ == Plant::sum_twice) return {};
   witness_.dropped(peer_, gathered_);
   gathered_.clear();
   return accumulator_.drop();

@@ -37,9 +37,9 @@ class SimTrainer final : public epoch::Trainer {
 
   std::size_t values() const override { return parameters_.size(); }
   std::uint64_t samples() const override { return accumulator_.samples(); }
-  std::uint64_t hand_over(std::span<float> values) override;
-  std::uint64_t give_back(std::span<const float> values, std::uint64_t weight) override;
-  std::uint64_t drop() override;
+  Gathered hand_over(std::span<float> values) override;
+  std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override;
+  Gathered drop() override;
   Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
   state::Snapshot snapshot(std::uint64_t epoch) const override;

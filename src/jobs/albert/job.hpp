@@ -20,6 +20,7 @@ class AlbertJob : public optim::Job {
             c10::Device device);
 
   optim::Loss gradients(std::span<const optim::Unit> units) override;
+  std::uint64_t units_per_pass() const override { return text_->windows(data::Part::train); }
   torch::nn::Module& module() override { return model_.module(); }
   /// mlm_loss, mlm_accuracy, sop_loss, sop_accuracy of the held-out text, and unigram_loss to compare with. Empty when
   /// no text is held out.

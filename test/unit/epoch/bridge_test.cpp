@@ -24,7 +24,7 @@ class Gatherer final : public Trainer {
     const std::lock_guard lock(mutex_);
     const std::vector<float> one = {1};
     const FlatPiece piece{0, one};
-    gathered_.add({&piece, 1}, samples);
+    gathered_.add({&piece, 1}, {samples, Work()});
   }
 
   std::size_t values() const override { return 1; }
@@ -32,15 +32,15 @@ class Gatherer final : public Trainer {
     const std::lock_guard lock(mutex_);
     return gathered_.samples();
   }
-  std::uint64_t hand_over(std::span<float> values) override {
+  Gathered hand_over(std::span<float> values) override {
     const std::lock_guard lock(mutex_);
     return gathered_.hand_over(values);
   }
-  std::uint64_t give_back(std::span<const float> values, std::uint64_t weight) override {
+  std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override {
     const std::lock_guard lock(mutex_);
-    return gathered_.give_back(values, weight);
+    return gathered_.give_back(values, behind);
   }
-  std::uint64_t drop() override {
+  Gathered drop() override {
     const std::lock_guard lock(mutex_);
     return gathered_.drop();
   }
@@ -67,7 +67,7 @@ struct TwoThreads {
   /// What the trainer had gathered; `beside`: taken without it.
   Task<Result<bool>> take(TimePoint until, std::vector<float>& values, std::uint64_t& samples, std::thread::id& by) {
     const auto work = [&](Trainer& of) {
-      samples = of.hand_over(values);
+      samples = of.hand_over(values).samples;
       by = std::this_thread::get_id();
     };
     co_return co_await bridge.on_trainer_until(clock, until, work);
@@ -97,7 +97,7 @@ TEST_CASE("bridge: what is gathered is taken beside a microbatch when its time i
     CHECK(!*at_border);
     CHECK(world.bridge.samples() == 0);
     taken.set_value();
-    const auto late = [&left](Trainer& of) { left = of.drop(); };
+    const auto late = [&left](Trainer& of) { left = of.drop().samples; };
     const auto done = co_await world.bridge.on_trainer(late);  // held, so it comes to the border and stays
     CHECK(done);
     world.bridge.release();

@@ -1,4 +1,6 @@
+#include "base/work.hpp"
 #include "crypto/hash.hpp"
+#include "data/ledger.hpp"
 #include "net/tcp.hpp"
 #include "node/node.hpp"
 #include "node/runtime.hpp"
@@ -224,7 +226,68 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   return largest;
 }
 
+/// What one peer that works by leases saw.
+struct Leased {
+  std::vector<std::uint64_t> units;  ///< that it computed
+  std::uint64_t duplicates = 0;      ///< as its reports tell
+  data::Ledger ledger;               ///< at the end
+};
+
+Leased work_by_leases(const std::filesystem::path& home, const std::string& address, std::uint64_t epochs) {
+  RunOptions options;
+  options.run_id = "equal";
+  options.bootstrap = {address};
+  options.home = home;
+  options.listen = "127.0.0.1:0";
+  options.discover_lan = false;
+  options.log.stderr_level = LogLevel::off;
+  Collaboration run(options);
+  Toy toy;
+  OptimizerOptions optimizer_options;
+  optimizer_options.epochs_max = epochs;
+  optimizer_options.units_per_pass = 300;
+  Optimizer optimizer(run, toy.module(), lamb(lamb_options()), optimizer_options);
+  optimizer.join();
+  Leased seen;
+  while (optimizer.epoch() < epochs) {
+    const auto units = optimizer.next_units(4);
+    for (const Unit& unit : units) seen.units.push_back(unit.index);
+    const double loss = toy.gradients(units.front().index, units.size());
+    const StepResult result = optimizer.step(static_cast<std::int64_t>(units.size()), loss);
+    if (result != StepResult::committed) continue;
+    seen.duplicates += optimizer.last_report()->work.duplicates + optimizer.last_report()->overlaps;
+  }
+  seen.ledger = data::Ledger::decode(optimizer.snapshot().find(data::kLedgerSection)->bytes).value();
+  return seen;
+}
+
 }  // namespace
+
+TEST_CASE("optimizer: leased units are committed once, and the ledger is equal on all peers") {
+  torch::set_num_threads(1);
+  constexpr std::uint64_t kEpochs = 25;  // almost three passes of 300 units
+  const test::TempFolder folder;
+  ::setenv("XDG_CONFIG_HOME", (folder.path() / "config").c_str(), 1);
+  const Founder founder(folder.path() / "founder", "float32");
+  std::vector<std::future<Leased>> working;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const auto home = folder.path() / std::to_string(i);
+    working.push_back(std::async(std::launch::async, work_by_leases, home, founder.address(), kEpochs));
+  }
+  std::vector<Leased> peers;
+  for (auto& peer : working) peers.push_back(peer.get());
+  Work computed;
+  for (const Leased& peer : peers) {
+    CHECK(peer.duplicates == 0);
+    CHECK(peer.ledger == peers[0].ledger);
+    for (const std::uint64_t unit : peer.units) computed.add(WorkRange{unit, 1});
+  }
+  const data::Ledger& ledger = peers[0].ledger;
+  CHECK(ledger.committed().count() >= kEpochs * kBatch);
+  CHECK(ledger.duplicates() == 0);
+  CHECK(ledger.skipped() == 0);
+  CHECK(ledger.committed().common(computed) == ledger.committed());  // nothing that nobody computed
+}
 
 TEST_CASE("equivalence: eight peers and one machine see the same loss step for step for 200 epochs") {
   torch::set_num_threads(1);

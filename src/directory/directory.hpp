@@ -34,7 +34,8 @@ class Directory {
   virtual void withdraw(const std::string& key, const std::string& subkey) = 0;
   /// As `publish`, but waits until more than half of all servers have taken it. Else what was published there before is
   /// published again (nothing, if nothing was), and nobody need know. For a value that servers refuse when it collides
-  /// with another owner's, so that of two who claim the same at most one succeeds. One at a time for each (key,
+  /// with another owner's, so that of two who claim the same at most one succeeds (while their views of the servers
+  /// differ by little: it takes a second more after a change). One at a time for each (key,
   /// subkey). Errors: `denied` somebody else has it; `late` too few servers have answered by `deadline`; `gone` none
   /// can be asked; `stale` something else was published there meanwhile; `busy` too much is published already.
   virtual Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline) = 0;

@@ -83,10 +83,16 @@ Task<Result<>> Publisher::claim(std::string key, std::string subkey, Bytes value
   count.tally().sequence = published->second.record.record.sequence;
   (ours_is_free ? count.tally().taken : count.tally().refused).insert(identity_.id());
   auto decided = verdict(count.tally());
-  while (!decided && clock_.now() < deadline) {
-    co_await counted_.wait_until(clock_, deadline);
+  TimePoint settled = settled_at();
+  while (clock_.now() < deadline) {
+    const bool too_soon = decided && *decided && clock_.now() < settled;
+    if (decided && !too_soon) break;
+    const TimePoint until = too_soon ? std::min(settled, deadline) : deadline;
+    co_await counted_.wait_until(clock_, until);
     decided = verdict(count.tally());
+    settled = settled_at();
   }
+  if (decided && *decided && clock_.now() < settled) decided.reset();
   const auto now = publications_.find(name);
   const bool replaced = now == publications_.end() || now->second.record.record.value != value;
   const Result<> result = replaced ? Result<>(Errc::stale) : decided ? *decided : Result<>(Errc::late);
@@ -111,6 +117,15 @@ std::optional<Result<>> Publisher::verdict(const Tally& tally) const {
   const bool serves = server_.servers().contains(identity_.id());
   if (client_.others().empty() && !serves) return Result<>(Errc::gone);
   return std::nullopt;
+}
+
+TimePoint Publisher::settled_at() {
+  const std::vector<PeerId>& servers = server_.servers().ids();
+  if (servers != seen_servers_) {
+    seen_servers_ = servers;
+    servers_since_ = clock_.now();
+  }
+  return servers_since_ + options_.settled;
 }
 
 /// Gives the draft the next sequence, and an expiry unless it is a withdrawal; keeps it here.
@@ -164,6 +179,7 @@ Task<> Publisher::run() {
         if (std::exchange(entry.running, true)) continue;
         tasks.spawn("directory.feed", feed(server));
       }
+      (void)settled_at();  // looks whether they are the same still
       const TimePoint next = next_renewal();
       co_await wake_.wait_until(clock_, next);
     }

@@ -22,6 +22,9 @@ struct PublisherOptions {
   Duration put_timeout = std::chrono::seconds(5);
   Duration retry_min = std::chrono::milliseconds(500);  ///< of one server, doubled after each failure
   Duration retry_max = std::chrono::seconds(8);
+  /// A claim counts no sooner after the set of servers was last seen to change: when a swarm begins, its peers see
+  /// different sets, whose majorities need not meet.
+  Duration settled = std::chrono::seconds(1);
 };
 
 /// One task per server: a frozen one delays nobody else. Thread safety: none; belongs to the node's loop.
@@ -61,6 +64,8 @@ class Publisher {
   struct Count;
 
   std::optional<Result<>> verdict(const Tally& tally) const;
+  /// When the servers of this moment, if they stay, are settled.
+  TimePoint settled_at();
   void sign(Publication& publication, Record draft);
   void renew_what_is_due();
   TimePoint next_renewal() const;
@@ -82,6 +87,8 @@ class Publisher {
   std::map<Name, Publication> publications_;
   std::map<PeerId, Feed> feeds_;
   std::map<Name, Tally> tallies_;  ///< of claims that wait
+  std::vector<PeerId> seen_servers_;
+  TimePoint servers_since_{};
   Signal wake_;
   Signal counted_;
 };

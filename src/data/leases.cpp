@@ -12,6 +12,7 @@ namespace {
 
 constexpr Duration kLook = std::chrono::seconds(1);
 constexpr Duration kAgain = std::chrono::milliseconds(100);
+constexpr std::uint64_t kPassesWatched = 4;
 
 }  // namespace
 
@@ -22,6 +23,7 @@ Leases::~Leases() = default;
 
 Task<> Leases::run() {
   for (;;) {
+    drop_lapsed();
     if (known_ && !left_ && runs_low()) {
       co_await claim_some();
       continue;
@@ -83,8 +85,12 @@ Work Leases::of_pass(const Work& work, std::uint64_t pass) const {
 Work Leases::of_others() {
   const std::uint64_t pass = pass_of(ledger_.first_free(), options_.units_per_pass);
   std::erase_if(watches_, [pass](const auto& entry) { return entry.first < pass; });
+  Work ahead = ledger_.committed();
+  ahead.add(held_);
+  const std::uint64_t newest = ahead.empty() ? 0 : pass_of(ahead.ranges().back().end(), options_.units_per_pass);
   Work others;
-  for (const std::uint64_t watched : {pass, pass + 1}) {
+  for (std::uint64_t watched = pass; watched <= std::max(pass, newest) + 1; ++watched) {
+    if (watched == pass + kPassesWatched) break;
     auto& watch = watches_[watched];
     if (!watch) watch = needs_.directory.watch(directory::lease_key(watched));
     for (const directory::Record& record : watch->records()) {
@@ -95,19 +101,52 @@ Work Leases::of_others() {
   return others;
 }
 
-Task<> Leases::claim_some() {
+/// What nobody may choose.
+Work Leases::taken_by_all() {
   const TimePoint now = needs_.clock.now();
   std::erase_if(avoided_, [now](const auto& entry) { return entry.first <= now; });
-  const Work others = of_others();
-  const Work disputed =
-      ready_.common(others);  // without storers, or after they were apart: theirs, for it costs nothing
+  Work taken = of_others();
+  taken.add(held_);
+  taken.add(claiming_);
+  for (const auto& [until, run] : avoided_) taken.add(run);
+  return taken;
+}
+
+/// Without a lease, and counted.
+Work Leases::own_runs(std::uint64_t wanted) {
+  const Work taken = taken_by_all();
+  const std::vector<PeerId> known = peers();
+  const LeaseView view{ledger_, taken, known, needs_.self, options_.units_per_pass};
+  Work own = choose_own_run(view, wanted);
+  unleased_ += own.count();
+  needs_.log.info("data.unleased", {{"units", own.count()}});
+  return own;
+}
+
+/// Without storers, or after they were apart, two may have the same: theirs, for it costs nothing.
+void Leases::drop_disputed(const Work& others) {
+  const Work disputed = ready_.common(others);
   ready_.subtract(disputed);
   held_.subtract(disputed);
-  Work taken = others;
-  taken.add(held_);
-  for (const auto& [until, run] : avoided_) taken.add(run);
+}
+
+/// Whoever stood still for long has not renewed anything: what it had leased may be another's.
+void Leases::drop_lapsed() {
+  const TimePoint now = needs_.clock.now();
+  const bool stood_still = looked_at_ != TimePoint() && now - looked_at_ > options_.ttl_min / 3;
+  looked_at_ = now;
+  if (!stood_still || ready_.empty()) return;
+  needs_.log.info("data.leases_lapsed", {{"units", ready_.count()}});
+  held_.subtract(ready_);
+  ready_ = {};
+}
+
+Task<> Leases::claim_some() {
+  const TimePoint now = needs_.clock.now();
+  const Work others = of_others();
+  drop_disputed(others);
   const std::uint64_t wanted = ahead() - std::min(ahead(), ready_.count());
-  const Work runs = choose(wanted, taken);
+  const Work runs = choose(wanted, taken_by_all());
   if (runs.empty()) {  // everything is out, or we hold too much already: a commit changes that
     co_await wanted_.wait_until(needs_.clock, now + kLook);
     co_return;
@@ -118,10 +157,12 @@ Task<> Leases::claim_some() {
   lease.add(runs);
   Bytes value = directory::encode_lease(lease);
   const TimePoint deadline = now + options_.claim_timeout;
-  claiming_ = true;
+  claiming_since_ = now;
+  claiming_ = runs;
   const auto claimed =
       co_await needs_.directory.claim(directory::lease_key(pass), "", std::move(value), ttl(), deadline);
-  claiming_ = false;
+  claiming_since_.reset();
+  claiming_ = {};
   if (left_) co_return;
   if (claimed) {
     if (!std::exchange(leasing_, true)) needs_.log.info("data.leasing_again");
@@ -137,11 +178,7 @@ Task<> Leases::claim_some() {
   if (std::exchange(leasing_, false)) {
     needs_.log.warn("data.no_leases", {{"why", claimed.error().message()}, {"advice", "owners follow from a hash"}});
   }
-  taken.add(held_);
-  const std::vector<PeerId> known = peers();
-  const LeaseView view{ledger_, taken, known, needs_.self, options_.units_per_pass};
-  const Work own = choose_own_run(view, wanted);
-  unleased_ += own.count();
+  const Work own = own_runs(wanted);
   take_over(own);
   if (own.empty()) co_await needs_.clock.sleep_until(needs_.clock.now() + kAgain);
 }
@@ -167,6 +204,9 @@ Duration Leases::ttl() const {
 
 Work Leases::take(std::uint64_t n) {
   largest_take_ = std::max(largest_take_, std::min(n, options_.ahead_max / 4));
+  drop_lapsed();
+  // after a claim in vain the next one is not worth a wait; else what is leased ahead outlasts it
+  if (!leasing_ && claiming_since_ && ready_.empty() && !left_) take_over(own_runs(n));
   Work taken = ready_.take(n);
   if (runs_low()) wanted_.notify();
   return taken;
@@ -189,13 +229,14 @@ void Leases::advance(const Ledger& ledger) {
   known_ = true;
   held_.subtract(ledger_.committed());
   ready_.subtract(ledger_.committed());
+  if (!ready_.empty()) drop_disputed(of_others());
   publish_passes();
   wanted_.notify();
 }
 
 /// Records shrink when half of what they name is done: not at every round, for a storer counts them.
 void Leases::publish_passes() {
-  if (claiming_ && !left_) return;
+  if (claiming_since_ && !left_) return;
   for (auto entry = published_.begin(); entry != published_.end();) {
     auto& [pass, lease] = *entry;
     const Work rest = of_pass(held_, pass);

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace collab::data {
@@ -20,7 +21,7 @@ struct LeaseOptions {
   std::uint64_t units_per_pass = std::uint64_t(1) << 40U;  ///< the default never ends
   double ahead_s = 8;                                      ///< units for so long are leased at a time,
   std::uint64_t ahead_max = 16'384;                        ///< but not more, nor half of one's share of a pass,
-  std::uint64_t ahead_min = 64;                            ///< nor less
+  std::uint64_t ahead_min = 16;                            ///< nor less: who is slow keeps a pass open
   Duration claim_timeout = std::chrono::seconds(3);
   Duration avoid = std::chrono::seconds(1);     ///< a run that another had, until his record is here
   Duration ttl_min = std::chrono::seconds(15);  ///< of a lease: 3 x the time its units take, within these bounds
@@ -29,6 +30,8 @@ struct LeaseOptions {
 
 /// Claims runs under `lease/<pass>` (directory/lease_record.hpp), renews and releases them. When more than half of the
 /// storers cannot be reached, owners follow from a hash over the known peers: work goes on, and is counted as unleased.
+/// So it does for who has used up its units after a claim in vain, while the next one waits. Two who computed the same
+/// all the same can only have done so in one epoch, and its round tells (RoundReport::overlaps).
 /// Thread safety: none; belongs to the node's loop.
 class Leases {
  public:
@@ -78,6 +81,10 @@ class Leases {
   void take_over(const Work& run);
   void avoid(const Work& run);
   void publish_passes();
+  Work taken_by_all();
+  Work own_runs(std::uint64_t wanted);
+  void drop_disputed(const Work& others);
+  void drop_lapsed();
 
   Needs needs_;
   LeaseOptions options_;
@@ -93,7 +100,9 @@ class Leases {
   std::uint64_t largest_take_ = 0;
   std::uint64_t unleased_ = 0;
   bool leasing_ = true;
-  bool claiming_ = false;  // then what is published is the claim's
+  std::optional<TimePoint> claiming_since_;  // while a claim waits, what is published is the claim's
+  Work claiming_;
+  TimePoint looked_at_{};
   Signal wanted_;
   Signal ready_signal_;
 };

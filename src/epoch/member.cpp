@@ -320,6 +320,9 @@ void Member::committed(EpochReport report) {
   context_.metrics.add("collab_units_total", static_cast<double>(report.work.units), {{"result", "committed"}});
   context_.metrics.add("collab_units_total", static_cast<double>(report.work.duplicates + report.overlaps),
                        {{"result", "duplicate"}});
+  if (context_.leases != nullptr) {
+    context_.metrics.set("collab_units_unleased", static_cast<double>(context_.leases->unleased()));
+  }
   context_.metrics.observe("collab_round_duration_seconds", to_seconds(report.averaging), {{"phase", "averaging"}});
   context_.metrics.observe("collab_round_duration_seconds", to_seconds(report.gathering), {{"phase", "gathering"}});
   context_.metrics.set("collab_epoch", static_cast<double>(epoch_));

@@ -312,7 +312,7 @@ std::uint64_t Optimizer::finish() {
 
 std::vector<Unit> Optimizer::next_units(std::size_t n) {
   Inner& inner = *inner_;
-  if (inner.parts.left) throw Stopped("this peer has left the run");
+  inner.check_going_on();
   if (!inner.joined && !join()) throw Stopped("the run was not joined");
   Work work;
   const auto take = [&] {
@@ -320,13 +320,18 @@ std::vector<Unit> Optimizer::next_units(std::size_t n) {
     work = inner.leases->take(n);
   };
   const TimePoint start = inner.parts.runtime.clock().now();
-  for (inner.parts.runtime.on_loop(take); work.empty() && n > 0; inner.parts.runtime.on_loop(take)) {
+  inner.parts.runtime.on_loop(take);
+  while (work.empty() && n > 0) {
     const auto never = [] { return false; };
     inner.bridge->wait(inner.trainer, never, inner.parts.runtime.clock().now() + kUnitsStep);
+    inner.bridge->border(inner.trainer, inner.rate.samples_per_s());  // what is taken belongs to the epoch after it
     inner.parts.check();
-    if (inner.parts.left) throw Stopped("this peer has left the run");
+    inner.check_going_on();
+    inner.parts.runtime.on_loop(take);
   }
-  inner.rate.pause(start, inner.parts.runtime.clock().now());
+  const TimePoint end = inner.parts.runtime.clock().now();
+  inner.rate.pause(start, end);
+  inner.parts.metrics.observe("collab_units_wait_seconds", to_seconds(end - start));
   inner.in_hand.add(work);
   std::vector<Unit> units;
   for (const WorkRange& range : work.ranges())

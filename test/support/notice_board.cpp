@@ -62,8 +62,12 @@ class NoticeBoard::View final : public directory::Directory {
   void withdraw(const std::string& key, const std::string& subkey) override {
     publish(key, subkey, Bytes(), std::chrono::seconds(1));
   }
-  Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint) override {
+  Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline) override {
     if (!connected()) co_return Errc::gone;
+    if (board_.stalled_.contains(self_)) {
+      co_await board_.world_.clock().sleep_until(deadline);
+      co_return Errc::late;
+    }
     const auto wanted = directory::decode_lease(value).value();
     for (const auto& [place, posts] : board_.posts_[key]) {
       const directory::Record& other = posts.back().record;

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,8 @@ class NoticeBoard {
   directory::Directory& view_of(const PeerId&);
   /// Nothing that is published from now on reaches this peer's view, until `cut_off(peer, false)`.
   void cut_off(const PeerId&, bool cut = true);
+  /// Its claims find no majority and wait for their deadline, as when servers have died.
+  void stall(const PeerId& peer) { stalled_.insert(peer); }
 
  private:
   class View;
@@ -42,6 +45,7 @@ class NoticeBoard {
       posts_;  // by key; of each place the newest and the one before
   std::map<PeerId, std::unique_ptr<View>> views_;
   std::map<PeerId, TimePoint> cut_;
+  std::set<PeerId> stalled_;
   Signal changed_;
   TaskGroup tasks_;
 };

@@ -216,4 +216,63 @@ TEST_CASE("leases: cut off from the storers, work goes on by hash and is told") 
   workers.world.run(scenario());
 }
 
+TEST_CASE("leases: who has nothing left does not wait for storers that have died") {
+  Workers workers(3);
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(workers.world.executor(), rethrow);
+    for (const PeerId& id : workers.ids) workers.board.stall(id);
+    for (auto& leases : workers.leases) {
+      leases->advance(workers.ledger);
+      CHECK(leases->take(40).empty());
+      tasks.spawn("leases", leases->run());
+    }
+    co_await workers.sleep(2900ms);
+    Work all;
+    for (auto& leases : workers.leases) CHECK(leases->take(40).empty());  // a claim may yet succeed
+    for (int i = 0; i < 20; ++i) {
+      co_await workers.sleep(400ms);
+      for (auto& leases : workers.leases) {
+        const Work mine = leases->take(40);
+        CHECK_FALSE(mine.empty());
+        CHECK_FALSE(mine.overlaps(all));
+        all.add(mine);
+      }
+    }
+    for (const auto& leases : workers.leases) CHECK(leases->unleased() > 0);
+    co_await tasks.stop();
+  };
+  workers.world.run(scenario());
+}
+
+TEST_CASE("leases: who stood still for longer than leases last hands out none of the old ones") {
+  Workers workers(2);
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup before(workers.world.executor(), rethrow);
+    TaskGroup tasks(workers.world.executor(), rethrow);
+    before.spawn("leases", workers.leases[0]->run());
+    tasks.spawn("leases", workers.leases[1]->run());
+    for (auto& leases : workers.leases) {
+      leases->advance(workers.ledger);
+      CHECK(leases->take(16).empty());
+    }
+    co_await workers.sleep(2s);
+    const Work old = workers.leases[0]->held();
+    CHECK_FALSE(old.empty());
+    co_await before.stop();  // nothing runs there,
+    Work others;
+    for (int i = 0; i < 60; ++i) {
+      co_await workers.sleep(300ms);
+      others.add(workers.leases[1]->take(32));
+    }
+    CHECK(others.overlaps(old));
+    tasks.spawn("leases", workers.leases[0]->run());  // and then goes on
+    co_await workers.sleep(100ms);
+    const Work mine = workers.leases[0]->take(16);
+    CHECK_FALSE(mine.empty());
+    CHECK_FALSE(mine.overlaps(others));
+    co_await tasks.stop();
+  };
+  workers.world.run(scenario());
+}
+
 }  // namespace collab::data

@@ -74,7 +74,9 @@ node::OptionTable sim_options() {
       {"epochs", OptionKind::number, run, "N", "", "ends then; 20 when --minutes is not given", 1, 1e6},
       {"minutes", OptionKind::real, run, "N", "", "virtual; with --epochs: the budget", 0.1, 1e5},
       {"faults", OptionKind::text, run, "NAME", "calm", "calm, churn, or a TOML file"},
-      {"plant", OptionKind::text, run, "BUG", "none", "no_quorum, arrival_order, keep_partial, sum_twice"},
+      {"plant", OptionKind::text, run, "BUG", "none", "no_quorum, arrival_order, keep_partial, sum_twice, skip_ledger"},
+      {"units", OptionKind::number, swarm, "N", "0", "of a pass, which peers lease; 0: each has samples of its own", 0,
+       1e12},
       {"until", OptionKind::real, run, "SECONDS", "", "stop there, virtual: to look at a moment", 0.1, 1e7},
       {"trace", OptionKind::text, output, "WHAT", "", "events: all, or peer=3,room=averaging"},
       {"json", OptionKind::text, output, "FILE", "", "configuration, series, rounds, faults; - is stdout"},
@@ -111,6 +113,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   if (options.clients >= options.peers) refuse("somebody must be reachable", "--clients below --peers");
   options.target_batch = whole(config, "target-batch");
   options.microbatch = whole(config, "microbatch");
+  options.units_per_pass = whole(config, "units");
   options.samples_per_s = config.real("speed");
   options.spread = config.real("spread");
   options.values = whole(config, "values");

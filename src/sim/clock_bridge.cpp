@@ -1,11 +1,17 @@
 #include "sim/clock_bridge.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace collab::sim {
+namespace {
 
-ClockBridge::ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, Pace pace)
-    : Bridge(loop), clock_(clock), trainer_(trainer), pace_(pace), changed_(loop) {}
+constexpr Duration kUnitsStep = std::chrono::milliseconds(20);  // between two looks for units, as in optim::Optimizer
+
+}  // namespace
+
+ClockBridge::ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, Pace pace, data::Leases* leases)
+    : Bridge(loop), clock_(clock), trainer_(trainer), pace_(pace), leases_(leases), changed_(loop) {}
 
 Task<> ClockBridge::run() {
   for (;;) {
@@ -13,6 +19,11 @@ Task<> ClockBridge::run() {
     if (left_) co_return;
     if (held_ || !begun_) {
       co_await wait();
+      continue;
+    }
+    if (leases_ != nullptr) units_ = leases_->take(pace_.microbatch);
+    if (leases_ != nullptr && units_.empty()) {
+      co_await wait_for_units();
     } else {
       co_await microbatch();
     }
@@ -26,17 +37,37 @@ Task<> ClockBridge::wait() {
   rate_.pause(from, clock_.now());
 }
 
+/// At a border: what the loop asks comes first.
+Task<> ClockBridge::wait_for_units() {
+  const TimePoint from = clock_.now();
+  while (units_.empty() && errands_.empty() && !held_ && !left_) {
+    co_await leases_->ready().wait_until(clock_, clock_.now() + kUnitsStep);
+    co_await clock_.sleep_until(clock_.now());  // as above
+    if (errands_.empty() && !held_ && !left_) units_ = leases_->take(pace_.microbatch);
+  }
+  if (had_units_) units_wait_max_ = std::max(units_wait_max_, clock_.now() - from);
+  rate_.pause(from, clock_.now());
+  if (!units_.empty()) co_await microbatch();
+}
+
 Task<> ClockBridge::microbatch() {
-  const Duration length = from_seconds(static_cast<double>(pace_.microbatch) / pace_.samples_per_s);
+  const std::uint64_t samples = leases_ != nullptr ? units_.count() : pace_.microbatch;
+  const Duration length = from_seconds(static_cast<double>(samples) / pace_.samples_per_s);
+  had_units_ = true;
   computes_ = true;
   co_await clock_.sleep_until(clock_.now() + length);
   computes_ = false;
   computing_ += length;
-  trainer_.compute(pace_.microbatch);
-  rate_.add(pace_.microbatch, clock_.now());
+  if (leases_ != nullptr) {
+    trainer_.compute(std::exchange(units_, {}));
+  } else {
+    trainer_.compute(samples);
+  }
+  rate_.add(samples, clock_.now());
   samples_ = trainer_.samples();
   samples_per_s_ = rate_.samples_per_s();
-  microbatch_ = pace_.microbatch;
+  microbatch_ = samples;
+  if (leases_ != nullptr) leases_->speed(samples_per_s_);
   moved_.notify();
 }
 

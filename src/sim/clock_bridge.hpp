@@ -1,6 +1,7 @@
 #pragma once
 // The door between a trainer and the loop when both live on virtual time.
 
+#include "data/leases.hpp"
 #include "epoch/bridge.hpp"
 #include "progress/rate.hpp"
 #include "sim/trainer.hpp"
@@ -20,8 +21,8 @@ class ClockBridge final : public epoch::Bridge {
     std::uint64_t microbatch = 1;
   };
 
-  /// `clock`: the host's. Both outlive it.
-  ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, Pace pace);
+  /// `clock`: the host's. All outlive it. `leases`: where its units come from; null: its samples are its own.
+  ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, Pace pace, data::Leases* leases);
 
   /// The trainer's life: errands only until `begin`, microbatches from then on. Until cancelled, or `leave`.
   Task<> run();
@@ -31,6 +32,8 @@ class ClockBridge final : public epoch::Bridge {
   void leave();
   /// Of the time since `begin`, the part that was spent computing; 1 when nothing has begun.
   double busy() const;
+  /// The longest time that it waited for units, but for the first ones.
+  Duration units_wait_max() const noexcept { return units_wait_max_; }
 
  private:
   void enqueue(std::shared_ptr<Errand> errand) override;
@@ -40,10 +43,15 @@ class ClockBridge final : public epoch::Bridge {
   static void finish(Errand& errand, bool lost);
   Task<> wait();
   Task<> microbatch();
+  Task<> wait_for_units();
 
   Clock& clock_;
   SimTrainer& trainer_;
   Pace pace_;
+  data::Leases* leases_;
+  collab::Work units_;  ///< of the microbatch to come
+  bool had_units_ = false;
+  Duration units_wait_max_{};
   progress::Rate rate_;
   std::deque<std::shared_ptr<Errand>> errands_;
   Signal changed_;

@@ -12,6 +12,7 @@ namespace collab::sim {
 namespace {
 
 constexpr std::uint64_t kEpochsKept = 4;  // a groupmate that lags reports within these
+constexpr std::uint64_t kPassesOpen = 3;
 
 bool equal(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
@@ -120,6 +121,7 @@ void Invariants::committed_on_grid(std::size_t peer, const epoch::EpochReport& r
   check_applied(peer, report);
   Committed& committed = epochs_[report.epoch];
   committed.group = "grid";
+  on_grid_ = true;
   const averaging::CommittedRound& first = *report.pass.front();
   if (first.group().round == 1 && committed.first_groups.insert(words(first.group().id)).second)
     count_senders(peer, report.epoch, first);
@@ -222,6 +224,37 @@ void Invariants::check_weight(std::size_t peer, const Committed& committed, cons
     add("ledger", {peer},
         fmt::format("epoch {} claims {} samples, {} were handed over", report.epoch, report.weight, committed.weight));
   }
+}
+
+void Invariants::has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger) {
+  const Bytes bytes = ledger.canonical();
+  const Digest digest = hash_bytes("collab sim ledger", std::span<const std::byte>(bytes));
+  const auto [known, is_first] = ledgers_.emplace(epoch, digest);
+  if (!is_first && known->second != digest)
+    add("units", {peer},
+        fmt::format("at epoch {} its ledger has {} units, and is not the others'", epoch, ledger.committed().count()));
+  if (ledger.duplicates() > 0 || ledger.skipped() > 0)
+    add("units", {peer},
+        fmt::format("epoch {}: {} units were entered twice, {} skipped", epoch, ledger.duplicates(), ledger.skipped()));
+  if (epoch < newest_epoch_) return;
+  newest_epoch_ = epoch;
+  newest_ = ledger;
+}
+
+void Invariants::close() {
+  ledger_.close();
+  if (options_.units_per_pass == 0) return;
+  const Work computed = ledger_.samples();
+  const Work& entered = newest_.committed();
+  const std::uint64_t both = entered.common(computed).count();
+  if (both < computed.count())
+    add("units", {}, fmt::format("{} units are in the parameters and not in the ledger", computed.count() - both));
+  if (both < entered.count() && !on_grid_)  // there, of a first group that nobody reported we know nothing
+    add("units", {}, fmt::format("{} units are in the ledger and in no step", entered.count() - both));
+  // a pass is left open behind us for as long as a dead peer's lease: never for several passes
+  const std::uint64_t end = entered.ranges().empty() ? 0 : entered.ranges().back().end();
+  if (newest_.first_free() + kPassesOpen * options_.units_per_pass < end)
+    add("units", {}, fmt::format("unit {} is not done, and unit {} is", newest_.first_free(), end - 1));
 }
 
 void Invariants::decided(std::size_t peer) {

@@ -21,13 +21,15 @@ namespace collab::sim {
 struct InvariantOptions {
   explicit InvariantOptions(CodecMap map) : codecs(std::move(map)) {}
   CodecMap codecs;
-  std::uint64_t weight_min = 0;  ///< of a committed epoch
+  std::uint64_t weight_min = 0;      ///< of a committed epoch
+  std::uint64_t units_per_pass = 0;  ///< 0: samples are no units
   LivenessOptions live;
 };
 
 /// agree: all steps of one epoch end with equal parameters. atomic: parameters move by a step or a fetched state only,
 /// and a failed round gives back to the bit what it took. mean: a committed result is that of the senders it names.
-/// ledger and live: see there. Memory: what was handed over in the last few epochs.
+/// units: the ledgers of one epoch are equal, and say what was computed; nothing is left out of a pass. ledger (no
+/// sample, so no unit, counts twice) and live: see there. Memory: what was handed over in the last few epochs.
 class Invariants {
  public:
   Invariants(Clock& clock, InvariantOptions options);
@@ -42,6 +44,7 @@ class Invariants {
   void told_lost(std::size_t peer, std::uint64_t samples) { ledger_.told_lost(peer, samples); }
   void stepped(const StepTaken& step);
   void restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters);
+  void has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger);
   void committed(std::size_t peer, const epoch::EpochReport& report);
   void decided(std::size_t peer);
   /// The process is gone, `blank`: and its disk.
@@ -49,12 +52,14 @@ class Invariants {
 
   Liveness& live() noexcept { return live_; }
   /// At the end of a run.
-  void close() { ledger_.close(); }
+  void close();
   void add(std::string invariant, std::vector<std::size_t> peers, std::string text);
 
   /// The parameters that epoch began with, as the first who took the step had them.
   std::optional<Digest> parameters_of(std::uint64_t epoch) const;
   std::uint64_t samples_committed() const noexcept { return ledger_.samples_committed(); }
+  /// Of the newest epoch.
+  const data::Ledger& newest_ledger() const noexcept { return newest_; }
   const Violations& violations() const noexcept { return violations_; }
   /// Samples of each sender in the committed epoch, by peer number; empty when nobody has told yet.
   std::map<std::size_t, Sent> senders_of_epoch(std::uint64_t epoch) const;
@@ -98,6 +103,10 @@ class Invariants {
   std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer
   std::map<std::uint64_t, Digest> parameters_;                 // by epoch
   std::map<std::uint64_t, Committed> epochs_;
+  std::map<std::uint64_t, Digest> ledgers_;  // by epoch that begins with it
+  data::Ledger newest_;
+  std::uint64_t newest_epoch_ = 0;
+  bool on_grid_ = false;
 };
 
 }  // namespace collab::sim

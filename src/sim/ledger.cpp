@@ -30,6 +30,12 @@ void Ledger::committed(std::size_t peer, std::uint64_t epoch, std::span<const Sa
   }
 }
 
+Work Ledger::samples() const {
+  Work samples;
+  for (const auto& [first, run] : runs_) samples.add({first, run.end - first});
+  return samples;
+}
+
 void Ledger::close() {
   for (const auto& [peer, books] : books_) {
     if (books.dropped == books.told) continue;

@@ -1,6 +1,7 @@
 #pragma once
 // Which samples are in which epoch: none twice, none lost without a word.
 
+#include "base/work.hpp"
 #include "sim/violation.hpp"
 #include "sim/witness.hpp"
 
@@ -27,6 +28,8 @@ class Ledger {
   void close();
 
   std::uint64_t samples_committed() const noexcept { return committed_; }
+  /// All that were.
+  Work samples() const;
 
  private:
   struct Books {

@@ -72,7 +72,6 @@ struct Peer::Life {
     const node::NodeNeeds needs{of.needs_.loop, of.needs_.loop, of.host_.clock(), of.host_, random.derive("node"), log,
                                 metrics};
     node = std::make_unique<node::Node>(needs, identity_of(of.needs_.seed, of.number_), of.node_options());
-    bridge = std::make_unique<ClockBridge>(of.needs_.loop, of.host_.clock(), of.trainer_, of.pace_);
   }
 
   void logged(LogLevel level, std::string_view event, Log::Fields fields) {
@@ -100,7 +99,9 @@ struct Peer::Life {
   std::unique_ptr<SeenDirectory> directory;
   std::unique_ptr<progress::Tracker> tracker;
   std::unique_ptr<state::Store> store;
-  std::unique_ptr<ClockBridge> bridge;
+  std::unique_ptr<data::Leases> leases;  // null: nothing is leased
+  std::unique_ptr<ClockBridge> bridge;   // null until it is in the run
+  data::Ledger ledger;                   // as of the last event
   std::unique_ptr<epoch::Member> member;
   bool finished = false;
   TaskGroup tasks;
@@ -140,6 +141,31 @@ void Peer::start(bool blank) {
   life_->tasks.spawn("peer", live(*life_));
 }
 
+void Peer::make_leases(Life& life) {
+  data::LeaseOptions options;
+  options.units_per_pass = needs_.units_per_pass;
+  const auto peers = [&tracker = *life.tracker] {
+    std::vector<PeerId> ids;
+    for (const auto& [id, record] : tracker.others())
+      if (record.taking_part) ids.push_back(id);
+    return ids;
+  };
+  const data::Leases::Needs needs{*life.directory, host_.clock(), life.log, needs_.loop, id_, peers};
+  life.leases = std::make_unique<data::Leases>(needs, options);
+}
+
+void Peer::happened(Life& life, const epoch::MemberEvent& event) {
+  using Kind = epoch::MemberEvent::Kind;
+  if (event.kind == Kind::joined) life.bridge->begin();
+  // the bug: what a round that was missed has counted is not entered
+  if (event.kind == Kind::caught_up && needs_.plant == Plant::skip_ledger) trainer_.ledger() = life.ledger;
+  life.ledger = trainer_.ledger();
+  needs_.witness.happened(number_, event);
+  const bool moved = event.kind == Kind::joined || event.kind == Kind::committed || event.kind == Kind::caught_up ||
+                     event.kind == Kind::downloaded;
+  if (moved) needs_.witness.has_ledger(number_, event.epoch, life.ledger);
+}
+
 Task<> Peer::live(Life& life) {
   const auto joined = co_await life.node->join(host_.clock().now() + kJoinPatience);
   if (!joined) throw life.node->join_failure(joined.error());
@@ -154,6 +180,9 @@ Task<> Peer::live(Life& life) {
   life.tracker = std::make_unique<progress::Tracker>(tracker_needs, tracker_options);
   life.store = std::make_unique<state::Store>(endpoint, host_.clock(), needs_.loop, needs_.loop, life.log,
                                               [this](std::uint64_t epoch) { return snapshot(epoch); });
+
+  if (needs_.units_per_pass > 0) make_leases(life);
+  life.bridge = std::make_unique<ClockBridge>(needs_.loop, host_.clock(), trainer_, pace_, life.leases.get());
 
   epoch::MemberOptions options = needs_.member;
   options.role = client_ ? matchmaking::Role::client : matchmaking::Role::node;
@@ -170,16 +199,15 @@ Task<> Peer::live(Life& life) {
                                        life.node->identity(),
                                        needs_.loop,
                                        needs_.loop,
-                                       life.random.derive("member")};
-  const auto on_event = [this, &life](const epoch::MemberEvent& event) {
-    if (event.kind == epoch::MemberEvent::Kind::joined) life.bridge->begin();
-    needs_.witness.happened(number_, event);
-  };
+                                       life.random.derive("member"),
+                                       life.leases.get()};
+  const auto on_event = [this, &life](const epoch::MemberEvent& event) { happened(life, event); };
   life.member = std::make_unique<epoch::Member>(context, std::move(options), *life.bridge, on_event);
   life.tasks.spawn("node", life.node->run());
   life.tasks.spawn("progress", life.tracker->run());
   life.tasks.spawn("state", life.store->run());
   life.tasks.spawn("trainer", life.bridge->run());
+  if (life.leases) life.tasks.spawn("leases", life.leases->run());
   co_await life.member->run(trainer_.epoch());
   life.finished = true;
   if (needs_.leave_at_end) co_await say_good_bye(life);
@@ -193,14 +221,14 @@ Task<Result<std::shared_ptr<const state::Snapshot>>> Peer::snapshot(std::uint64_
 Task<> Peer::kill() {
   if (!life_) co_return;
   const auto life = std::move(life_);  // from here on nobody finds it
-  life->bridge->leave();
+  if (life->bridge) life->bridge->leave();
   co_await life->tasks.stop();
   if (life->member) co_await life->member->stop();
 }
 
 Task<> Peer::leave() {
   if (!life_) co_return;
-  life_->bridge->leave();
+  if (life_->bridge) life_->bridge->leave();
   co_await say_good_bye(*life_);
   co_await kill();
 }
@@ -230,8 +258,16 @@ bool Peer::finished() const {
   return life_ && life_->finished;
 }
 
+Duration Peer::units_wait_max() const {
+  return life_ && life_->bridge ? life_->bridge->units_wait_max() : Duration();
+}
+
+std::uint64_t Peer::unleased() const {
+  return life_ && life_->leases ? life_->leases->unleased() : 0;
+}
+
 double Peer::busy() const {
-  return life_ ? life_->bridge->busy() : 0;
+  return life_ && life_->bridge ? life_->bridge->busy() : 0;
 }
 
 }  // namespace collab::sim

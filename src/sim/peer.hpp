@@ -29,7 +29,8 @@ struct PeerNeeds {
   StepOptions step;
   Plant plant = Plant::none;
   Witness& witness;
-  bool leave_at_end = false;  ///< a peer that has had the last epoch leaves the run, as programs do
+  bool leave_at_end = false;         ///< a peer that has had the last epoch leaves the run, as programs do
+  std::uint64_t units_per_pass = 0;  ///< of the data that all lease units of; 0: each has samples of its own
 };
 
 /// The production node, tracker, store and member on one host. Thread safety: none.
@@ -59,6 +60,8 @@ class Peer {
   bool finished() const;
   double busy() const;  ///< share of its time in step that it computed
   std::uint64_t progress_records() const;
+  Duration units_wait_max() const;  ///< the longest time that its trainer had no units, after its first
+  std::uint64_t unleased() const;   ///< units that it took without a lease
   /// The round's last decision waits while true: every attempt of this peer fails.
   void abort_rounds(bool on) noexcept { aborting_ = on; }
 
@@ -69,6 +72,8 @@ class Peer {
   class Slots;
   Task<> live(Life& life);
   Task<> say_good_bye(Life& life);
+  void make_leases(Life& life);
+  void happened(Life& life, const epoch::MemberEvent& event);
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
   node::NodeOptions node_options() const;
 

@@ -6,11 +6,12 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, std::string_view>, 5> kNames = {{{Plant::none, "none"},
+constexpr std::array<std::pair<Plant, std::string_view>, 6> kNames = {{{Plant::none, "none"},
                                                                        {Plant::no_quorum, "no_quorum"},
                                                                        {Plant::arrival_order, "arrival_order"},
                                                                        {Plant::keep_partial, "keep_partial"},
-                                                                       {Plant::sum_twice, "sum_twice"}}};
+                                                                       {Plant::sum_twice, "sum_twice"},
+                                                                       {Plant::skip_ledger, "skip_ledger"}}};
 
 }  // namespace
 

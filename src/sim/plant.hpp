@@ -16,6 +16,7 @@ enum class Plant : std::uint8_t {
   arrival_order,  ///< parts are summed in float32, in the order in which they happen to come
   keep_partial,   ///< a failed round leaves something in the parameters
   sum_twice,      ///< samples of an epoch that ended without their peer are kept for the next one
+  skip_ledger,    ///< the units of a round that was missed and fetched are not entered in the ledger
 };
 
 std::string_view name(Plant plant) noexcept;

@@ -128,6 +128,8 @@ void Recorder::note(const Peer& peer) {
   fact.busy = peer.busy();
   fact.records_per_s = static_cast<double>(peer.progress_records()) / to_seconds(clock_.now().time_since_epoch());
   fact.epoch = peer.trainer().epoch();
+  fact.units_wait_max = peer.units_wait_max();
+  fact.unleased = peer.unleased();
   outcome_.peers.push_back(fact);
 }
 

@@ -57,6 +57,9 @@ class Recorder final : public Witness {
   void restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters) override {
     invariants_.restored(peer, epoch, parameters);
   }
+  void has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger) override {
+    invariants_.has_ledger(peer, epoch, ledger);
+  }
 
  private:
   struct Event {

@@ -1,6 +1,7 @@
 #pragma once
 // What happened in a simulated run: facts, and ways to show them.
 
+#include "data/ledger.hpp"
 #include "sim/faults.hpp"
 #include "sim/violation.hpp"
 
@@ -49,6 +50,8 @@ struct PeerFact {
   double busy = 0;  ///< share of its time in step that it computed
   double records_per_s = 0;
   std::uint64_t epoch = 0;
+  Duration units_wait_max{};   ///< the longest that its last process's trainer waited for units
+  std::uint64_t unleased = 0;  ///< units that this took without a lease
 };
 
 struct Outcome {
@@ -57,6 +60,7 @@ struct Outcome {
   Duration length{};  ///< virtual
   std::uint64_t epochs = 0;
   std::uint64_t samples_committed = 0;
+  data::Ledger ledger;  ///< of the newest epoch
   std::uint64_t rounds_failed = 0;
   std::uint64_t bytes = 0;
   std::vector<EpochFact> epoch_facts;

@@ -89,6 +89,7 @@ std::size_t joins(const FaultPlan& plan) {
 InvariantOptions invariant_options(const SwarmOptions& options, const CodecMap& codecs) {
   InvariantOptions out(codecs);
   out.weight_min = static_cast<std::uint64_t>(options.commit_fraction * static_cast<double>(options.target_batch));
+  out.units_per_pass = options.units_per_pass;
   const auto vector = static_cast<double>(codecs.encoded_bytes({0, codecs.length()}));
   const double line = std::min(options.line.up_bytes_per_s, options.line.down_bytes_per_s);
   const double slowest_s = 2 * vector * static_cast<double>(options.peers) / std::min(line, 12.5e6);
@@ -151,8 +152,17 @@ Swarm::World::World(SwarmOptions given)
       invariants(world.clock(), invariant_options(options, codecs)),
       recorder(world.clock(), invariants),
       injector(*this, recorder, invariants),
-      needs{world.executor(), options.seed,  problem,  member_options(options), kRun, bootstrap_of(options),
-            options.step,     options.plant, recorder, options.leave_at_end},
+      needs{world.executor(),
+            options.seed,
+            problem,
+            member_options(options),
+            kRun,
+            bootstrap_of(options),
+            options.step,
+            options.plant,
+            recorder,
+            options.leave_at_end,
+            options.units_per_pass},
       coordinator_host(net.add_host("coordinator")) {
   const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
   const double aborted_s = 30 * static_cast<double>(options.aborted_rounds);
@@ -286,6 +296,7 @@ Outcome Swarm::World::outcome() {
   out.bytes = net.bytes_delivered();
   out.faults = injector.facts();
   out.samples_committed = invariants.samples_committed();
+  out.ledger = invariants.newest_ledger();
   for (const auto& peer : peers) out.epochs = std::max(out.epochs, peer->trainer().epoch());
   if (world.sleepers() > 0)
     invariants.add("clean", {}, fmt::format("{} timers are set after everybody has stopped", world.sleepers()));

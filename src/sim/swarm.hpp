@@ -26,7 +26,8 @@ struct SwarmOptions {
   std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
   double commit_fraction = 0.5;
   std::uint64_t microbatch = 4;
-  double samples_per_s = 16;  ///< of the median peer; log-normal with `spread`, drawn from the seed
+  std::uint64_t units_per_pass = 0;  ///< peers lease units of passes so long; 0: each has samples of its own
+  double samples_per_s = 16;         ///< of the median peer; log-normal with `spread`, drawn from the seed
   double spread = 0.7;
   std::vector<double> rates;  ///< samples/s by peer, instead; empty: drawn
   double noise = 0.5;         ///< of one sample's gradient

@@ -31,21 +31,28 @@ SimTrainer::SimTrainer(const Quadratic& problem, StepOptions options, std::size_
       accumulator_(problem.values()),
       scratch_(problem.values()) {}
 
-void SimTrainer::compute(std::uint64_t samples) {
-  problem_.gradient(parameters_, next_sample_, samples, scratch_);
+bool SimTrainer::add(WorkRange samples, const Work& units) {
+  problem_.gradient(parameters_, samples.first, samples.count, scratch_);
   const FlatPiece whole{0, scratch_};
-  Gathered behind;
-  behind.samples = samples;
-  if (accumulator_.add(std::span(&whole, 1), behind)) {
-    const bool goes_on = !gathered_.empty() && gathered_.back().epoch == epoch_ &&
-                         gathered_.back().first + gathered_.back().count == next_sample_;
-    if (goes_on) {
-      gathered_.back().count += samples;
-    } else {
-      gathered_.push_back({next_sample_, samples, epoch_});
-    }
+  const Gathered behind{samples.count, units};
+  if (!accumulator_.add(std::span(&whole, 1), behind)) return false;
+  const bool goes_on = !gathered_.empty() && gathered_.back().epoch == epoch_ &&
+                       gathered_.back().first + gathered_.back().count == samples.first;
+  if (goes_on) {
+    gathered_.back().count += samples.count;
+  } else {
+    gathered_.push_back({samples.first, samples.count, epoch_});
   }
+  return true;
+}
+
+void SimTrainer::compute(std::uint64_t samples) {
+  (void)add({next_sample_, samples}, Work());  // else they were not finite, and count for nothing
   next_sample_ += samples;
+}
+
+void SimTrainer::compute(const Work& units) {
+  for (const WorkRange& range : units.ranges()) (void)add(range, Work(range));
 }
 
 void SimTrainer::reboot(bool blank) {
@@ -53,6 +60,7 @@ void SimTrainer::reboot(bool blank) {
   gathered_.clear();
   handed_over_.clear();
   if (!blank) return;
+  ledger() = {};
   parameters_ = problem_.start();
   momentum_.assign(momentum_.size(), 0.0F);
   epoch_ = 0;

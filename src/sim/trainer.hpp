@@ -25,8 +25,10 @@ class SimTrainer final : public epoch::Trainer {
   /// `problem` and `witness` outlive it. `peer`: its number in the swarm, part of its samples' ids.
   SimTrainer(const Quadratic& problem, StepOptions options, std::size_t peer, Plant plant, Witness& witness);
 
-  /// One microbatch on the present parameters.
+  /// One microbatch on the present parameters, of samples that nobody else has.
   void compute(std::uint64_t samples);
+  /// The same of leased units: a sample each, with the unit's number, so that two peers may compute the same one.
+  void compute(const Work& units);
   /// A new process: samples in hand are lost. `blank`: the disk as well.
   void reboot(bool blank);
 
@@ -47,6 +49,7 @@ class SimTrainer final : public epoch::Trainer {
   double loss() const override { return problem_.loss(parameters_); }
 
  private:
+  bool add(WorkRange samples, const Work& units);
   void move(std::span<const float> gradient);
 
   const Quadratic& problem_;

@@ -72,6 +72,8 @@ class Witness {
   /// A task of the peer let an exception out: a bug, or a failure nobody handles.
   virtual void broke(std::size_t peer, std::string_view task, const std::string& what) = 0;
   virtual void restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters) = 0;
+  /// The peer's state is that of the begin of `epoch`, with this ledger.
+  virtual void has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger) = 0;
 };
 
 }  // namespace collab::sim

@@ -233,6 +233,37 @@ TEST_CASE("epoch sim: eight peers and one machine see the same loss with the sam
   }
 }
 
+TEST_CASE("epoch sim: leased units go once through each pass, no trainer waits for them, and all ledgers are equal") {
+  SwarmOptions options = small(2, 6, 24);
+  options.units_per_pass = 1000;  // four passes and a half
+  const Outcome outcome = run_and_check(options);
+  CHECK(outcome.ledger.committed().count() == outcome.samples_committed);
+  CHECK(outcome.ledger.first_free() + 1000 > 24 * options.target_batch);
+  for (const EpochFact& fact : outcome.epoch_facts) CHECK(fact.weight >= options.target_batch);
+  for (const PeerFact& peer : outcome.peers) {
+    CHECK(peer.unleased == 0);
+    CHECK(peer.units_wait_max == Duration());
+  }
+}
+
+TEST_CASE("epoch sim: under churn no unit is committed twice and none is left out of a pass") {
+  for (const std::uint64_t seed : test::seeds(3)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 6, 60);
+    options.units_per_pass = 1000;
+    options.faults = load_faults("churn");
+    options.faults.mixture.kill = options.faults.mixture.freeze = options.faults.mixture.leave = 20;
+    options.faults.mixture.partition = 0;
+    options.faults.events.push_back(timed(25s, FaultKind::join, 0, 0s));
+    Swarm swarm(options);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs == 60);
+    CHECK(outcome.ledger.committed().count() >= 60 * options.target_batch / 2);
+    for (const PeerFact& peer : outcome.peers) CHECK(peer.units_wait_max < 3100ms);  // a claim in vain
+  }
+}
+
 namespace {
 
 /// The invariants that the first of some seeds broke; empty when none was.
@@ -278,6 +309,15 @@ TEST_CASE("epoch sim: samples that count in two epochs are found") {
   options.faults.events.push_back(aimed(Phase::hold, FaultKind::freeze, 6s));
   options.plant = Plant::sum_twice;
   CHECK(found_by(options, 5) == "ledger");
+}
+
+TEST_CASE("epoch sim: a missed round whose units are not entered in the ledger is found") {
+  SwarmOptions options = small(1, 4, 14);
+  options.units_per_pass = 1000;
+  options.faults.events.push_back(aimed(Phase::hold, FaultKind::freeze, 6s));
+  CHECK(found_by(options, 2).empty());
+  options.plant = Plant::skip_ledger;
+  CHECK(found_by(options, 2) == "units");
 }
 
 }  // namespace collab::sim

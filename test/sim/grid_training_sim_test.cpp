@@ -11,6 +11,7 @@ TEST_CASE("grid training: more peers than one group holds train on a grid, with 
   for (const std::size_t peers : {9, 12}) {
     CAPTURE(peers);
     SwarmOptions options = small(3, peers, 14);
+    options.units_per_pass = 4096;
     options.group_size_max = 4;
     Swarm swarm(options);
     std::size_t complete = 0;
@@ -23,6 +24,7 @@ TEST_CASE("grid training: more peers than one group holds train on a grid, with 
     CHECK(outcome.epochs == 14);
     CHECK(complete >= 12 * peers);
     CHECK(outcome.rounds_failed == 0);
+    CHECK(outcome.ledger.committed().count() == outcome.samples_committed);
   }
 }
 
@@ -32,6 +34,7 @@ TEST_CASE(
   for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {
     CAPTURE(name(kind));
     SwarmOptions options = small(5, 12, 28);
+    options.units_per_pass = 4096;
     options.group_size_max = 4;
     options.faults.events = {timed(12s, kind, 3, 12s)};
     Swarm swarm(options);

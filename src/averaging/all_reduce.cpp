@@ -124,7 +124,8 @@ Participant::Setup Session::setup(Weights weights, Work work) {
   own.part = encode_options("collab part", shape_->group, &self, options_.stochastic_parts);
   const Rule& rule = options_.rule != nullptr ? *options_.rule : weighted_mean();
   Guard& guard = options_.guard != nullptr ? *options_.guard : says_yes_;
-  return {shape_, context_.identity, rule, guard, own, encode_options("collab result", shape_->group, nullptr, false)};
+  const EncodeOptions result = encode_options("collab result", shape_->group, nullptr, false);
+  return {shape_, context_.identity, rule, guard, own, result, options_.done};
 }
 
 /// What the plan costs us, from measured rates; where none is, every line is shared equally by its groupmates.

@@ -36,8 +36,11 @@ struct AllReduceOptions {
   Duration serve_max = std::chrono::seconds(30);    ///< after the commit, for groupmates that lag
   double rate_unknown_bytes_per_s = 12.5e6;         ///< of a peer's whole line, where nothing was measured
   bool stochastic_parts = false;                    ///< unbiased rounding of parts (dynamic8 only)
-  const Rule* rule = nullptr;                       ///< null: the weighted mean. Outlives `tasks`
-  Guard* guard = nullptr;                           ///< null: says yes at once. Outlives `tasks`
+  /// Units that earlier rounds counted, by the state of this epoch: in round 1 whoever names one of them is left out of
+  /// own segments (Fault::overlap). Null: unknown.
+  std::shared_ptr<const Work> done = nullptr;
+  const Rule* rule = nullptr;  ///< null: the weighted mean. Outlives `tasks`
+  Guard* guard = nullptr;      ///< null: says yes at once. Outlives `tasks`
 };
 
 /// The row that lets peers converse about rounds: once per node, before it starts.
@@ -57,6 +60,7 @@ struct Outcome {
 /// never touched after the return. An auxiliary passes none. `weights`: samples behind them, at most the roster's
 /// bound; 0 listens only; in round 1 one number. `work`: which units of work the samples were, in at most
 /// work_ranges_max() ranges, in round 1 believable() ones; what was counted is proven with the result. A
+/// unit counts once: of two senders that have one, all of the lighter one is left out (segment_reducer.hpp). A
 /// sender that is lost costs nothing but its own values. Traffic per peer: 2(n-1)/n vectors, each way. Memory beside
 /// the vector: the encoded result, and parts of our segments that wait for slower senders. Own values that are not
 /// finite: takes part with weight 0. Errors, all with `values` unchanged: `late` the group gave up or the deadline

@@ -5,6 +5,7 @@
 
 namespace collab::averaging {
 
-enum class Fault : std::uint8_t { none, malformed, not_finite, conflict, weight_refused };
+/// overlap: its units are counted already, in this round by another sender or in an earlier one.
+enum class Fault : std::uint8_t { none, malformed, not_finite, conflict, weight_refused, overlap };
 
 }  // namespace collab::averaging

@@ -154,7 +154,7 @@ bool Moshpit::as_foreseen(const Group& group) const {
 bool Moshpit::whole(const Group& group, const RoundReport& report) const {
   if (group.round == 1) return true;
   Ranks covered = ~Ranks(0);
-  for (const SegmentReport& segment : report.segments) covered &= segment.spoken_for;
+  for (const SegmentReport& segment : report.segments) covered &= segment.spoken_for | segment.overlapping;
   std::set<std::uint32_t> missing;
   for (const PeerId& peer : pass_->schedule->group(context_.identity.id(), group.round))
     missing.insert(pass_->schedule->dropped(peer, group.round));
@@ -204,7 +204,6 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     progress.report.counted = report.peers[group->rank_of(context_.identity.id()).value()].counted > 0;
   }
   progress.outcome.work = outcome->proof ? outcome->proof->work().all() : Work();
-  progress.outcome.overlaps += report.overlaps;
   progress.outcome.rounds.push_back(std::move(*outcome));
   progress.outcome.weight = report.weight;
   if (!whole(*group, report)) {

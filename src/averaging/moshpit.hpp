@@ -51,7 +51,6 @@ struct PassOutcome {
   std::vector<Outcome> rounds;  ///< committed ones, in order; the last one's bytes are the result, and its proof tells
   std::uint64_t weight = 0;     ///< samples behind it, the smallest of a value
   Work work;                    ///< units of work behind it, of the whole swarm: those of the last round
-  std::uint64_t overlaps = 0;   ///< units that several peers had, as far as this peer's groups can see
 };
 
 /// The passes of one peer, one after the other. A group search for each round lasts as long as this: whoever meets
@@ -90,6 +89,9 @@ class Moshpit {
   /// `bad_request` when this peer has no place in the schedule, or is alone in one of its cells: as happens in a grid
   /// of more cells than peers.
   Task<Result<matchmaking::Group>> begin(Pass pass);
+
+  /// Units that earlier epochs have counted (AllReduceOptions::done). Before finish().
+  void counted_before(std::shared_ptr<const Work> done) { options_.all_reduce.done = std::move(done); }
 
   /// The rounds of the pass that was begun, once. Replaces `values` by the mean of the swarm, all of them or none, at
   /// the end. `work`: the units behind them, as in all_reduce(); each voice carries on what its group counted, so that

@@ -11,6 +11,7 @@ Round::Setup round_setup(const Participant::Setup& setup) {
   Round::Setup round;
   round.self = static_cast<Rank>(setup.shape->group.rank_of(setup.identity.id()).value());
   round.result = setup.result;
+  round.done = setup.done;
   for (const auto& member : setup.shape->group.roster) round.weight_max.push_back(member.weight_max);
   return round;
 }
@@ -249,12 +250,13 @@ void Participant::describe(RoundReport& report) const {
             static_cast<double>(range.size) / static_cast<double>(shape_->partition.length());
       append(report.weight_runs, range, chunk);
     }
-    report.segments.push_back({commit_.plan()[index].owner, senders, covered, result->weight()});
+    const Ranks overlapping = result->overlapping();
+    for (Ranks rest = overlapping; rest != 0; rest &= rest - 1) report.peers[first(rest)].fault = Fault::overlap;
+    report.segments.push_back({commit_.plan()[index].owner, senders, covered, overlapping, result->weight()});
     report.weight = std::min(report.weight, result->weight());
   }
   if (report.segments.empty()) report.weight = 0;
   const RoundWork work = attribute(shape_->members, named);
-  report.overlaps = work.overlaps;
   for (std::size_t rank = 0; rank < report.peers.size(); ++rank) report.peers[rank].work = work.by_rank[rank].count();
 }
 

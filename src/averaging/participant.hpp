@@ -31,6 +31,7 @@ class Participant {
     Guard& guard;
     Contribution own;
     EncodeOptions result;
+    std::shared_ptr<const Work> done;  ///< as SegmentReducer::Plan::done
   };
 
   /// The identity's peer is in the roster.

@@ -38,6 +38,7 @@ struct SegmentReport {
   Rank owner = 0;            ///< who reduced or served it in the last view
   Ranks senders = 0;         ///< whose parts are in all of it
   Ranks spoken_for = 0;      ///< whose values are in all of it, by a part of their own or of their previous group
+  Ranks overlapping = 0;     ///< left out because their units are counted already
   std::uint64_t weight = 0;  ///< the smallest of its chunks
 };
 
@@ -69,7 +70,6 @@ struct RoundReport {
   std::vector<SegmentReport> segments;  ///< in the order of the manifest
   std::uint64_t weight = 0;             ///< the smallest behind a value
   std::vector<WeightRun> weight_runs;   ///< one entry when nobody was lost half-way
-  std::uint64_t overlaps = 0;           ///< units that more than one sender had: counted more than once
   double exchange_s = 0;                ///< until all results were here
   double commit_s = 0;                  ///< from then until the commit
   double apply_s = 0;                   ///< to decode the result

@@ -53,6 +53,7 @@ void Round::start_reducing(std::size_t index) {
   plan.view = view_;
   plan.result = setup_.result;
   plan.weight_max = setup_.weight_max;
+  plan.done = setup_.done;
   reducers_[index] = std::make_unique<SegmentReducer>(shape_, rule_, std::move(plan), own_);
   ask_stand_ins(index);
   reduce(index);

@@ -38,6 +38,7 @@ class Round {
     Rank self = 0;
     EncodeOptions result;                   ///< how averages are encoded
     std::vector<std::uint64_t> weight_max;  ///< by rank
+    std::shared_ptr<const Work> done;       ///< as SegmentReducer::Plan::done
   };
 
   /// `shape`, `rule` and `guard` outlive it; of `own` nothing is read after `release_values`.

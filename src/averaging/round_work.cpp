@@ -74,10 +74,6 @@ RoundWork attribute(const Members& members, const std::vector<WorkOfSenders>& na
   Work counted;
   for (const Rank rank : members.order) {
     Work& work = round.by_rank[rank];
-    Work of_others = counted;  // a stand-in names what its voice named before
-    for (Ranks rest = members.previous[rank] & ~bit(rank); rest != 0; rest &= rest - 1)
-      of_others.subtract(round.by_rank[first(rest)]);
-    round.overlaps += work.common(of_others).count();
     work.subtract(counted);
     counted.add(work);
   }

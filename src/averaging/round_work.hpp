@@ -36,8 +36,8 @@ Result<WorkOfSenders> from_wire(const std::vector<wire::SenderWork>& senders, st
 
 /// What a committed round counted.
 struct RoundWork {
-  std::vector<Work> by_rank;   ///< disjoint: of two senders of one unit the first in reduction order has it
-  std::uint64_t overlaps = 0;  ///< units that a later voice had too: their samples were counted more than once
+  /// Disjoint. Of two senders of one unit, each counted by other owners, the first in reduction order has it.
+  std::vector<Work> by_rank;
   Work all() const;
 };
 

@@ -22,6 +22,11 @@ SegmentReducer::SegmentReducer(const Shape& shape, const Rule& rule, Plan plan, 
   senders_[plan_.self].work = own_.work;
   named_ |= bit(plan_.self);
   if (own_.weights.none()) silent_ |= bit(plan_.self);
+  if (is_done(own_.work)) (void)leave_out(plan_.self, Fault::overlap);
+}
+
+bool SegmentReducer::is_done(const Work& work) const {
+  return shape_.group.round == 1 && plan_.done != nullptr && plan_.done->overlaps(work);
 }
 
 Result<> SegmentReducer::leave_out(Rank from, Fault fault) {
@@ -42,7 +47,30 @@ Result<> SegmentReducer::take_work(Rank from, const wire::Part& part) {
   if (contains(named_, from) && *work != senders_[from].work) return leave_out(from, Fault::conflict);
   senders_[from].work = std::move(*work);
   named_ |= bit(from);
-  return {};
+  return is_done(senders_[from].work) ? leave_out(from, Fault::overlap) : Result<>();
+}
+
+/// True when somebody was left out: who counts has to be found anew. All owners who hear the same senders decide alike.
+bool SegmentReducer::leave_out_overlapping(const std::vector<Rank>& ranks) {
+  std::vector<Rank> fresh;
+  for (const Rank rank : ranks)
+    if (!contains(counted_, rank)) fresh.push_back(rank);
+  const auto heavier = [this](Rank a, Rank b) { return senders_[a].weight > senders_[b].weight; };
+  // later weights differ from chunk to chunk, and all groups of a grid must decide alike
+  if (shape_.group.round == 1) std::stable_sort(fresh.begin(), fresh.end(), heavier);
+  Ranks accepted = counted_;
+  bool any = false;
+  for (const Rank rank : fresh) {
+    bool overlaps = false;
+    for (Ranks rest = accepted & ~shape_.members.previous[rank]; rest != 0 && !overlaps; rest &= rest - 1)
+      overlaps = senders_[first(rest)].work.overlaps(senders_[rank].work);
+    if (!overlaps) accepted |= bit(rank);
+    // who could stand in for it names the same
+    for (Ranks rest = overlaps ? shape_.members.previous[rank] : 0; rest != 0; rest &= rest - 1)
+      (void)leave_out(first(rest), Fault::overlap);
+    any |= overlaps;
+  }
+  return any;
 }
 
 Result<> SegmentReducer::add(Rank from, const wire::Part& part, const Frame& frame,
@@ -163,7 +191,11 @@ wire::Average SegmentReducer::header(std::size_t index, const std::vector<Rank>&
   }
   if (average.weights.size() == 1) average.weights.clear();
   const bool last = open_ == 1;
-  if (last) average.work = to_wire(work_of(counted_ | average.senders));
+  if (!last) return average;
+  average.work = to_wire(work_of(counted_ | average.senders));
+  for (std::size_t rank = 0; rank < senders_.size(); ++rank)
+    if (senders_[rank].fault == Fault::overlap && !contains(counted_ | average.senders, rank))
+      average.overlapping |= bit(rank);
   return average;
 }
 
@@ -191,6 +223,7 @@ std::optional<Frame> SegmentReducer::close(std::size_t index, Ranks suspected) {
   Chunk& chunk = chunks_[index];
   const Range range = shape_.partition.chunk(plan_.segment, index);
   const std::vector<Rank> ranks = in_order(here(chunk, suspected));
+  if (leave_out_overlapping(ranks)) return std::nullopt;
   std::optional<Rank> bad;
   std::vector<float> values((ranks.size() + 1) * kUnitValues);
   const auto fill = [&](std::span<std::byte> payload) {
@@ -255,6 +288,7 @@ std::vector<Frame> SegmentReducer::close_whole(Ranks suspected) {
     for (const Chunk& chunk : chunks_) all_chunks &= here(chunk, suspected);
     if (!ready(all_chunks, suspected)) break;
     const std::vector<Rank> ranks = in_order(all_chunks);
+    if (leave_out_overlapping(ranks)) continue;
     std::vector<std::vector<float>> values;
     if (!decode_whole(ranks, values)) continue;
     std::vector<WeightedPart> parts;

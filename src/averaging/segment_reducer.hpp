@@ -8,6 +8,7 @@
 #include "averaging/weights.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,6 +31,7 @@ class SegmentReducer {
     std::uint32_t view = 0;
     EncodeOptions result;                   ///< how averages are encoded
     std::vector<std::uint64_t> weight_max;  ///< by rank
+    std::shared_ptr<const Work> done;       ///< counted in earlier rounds, by the state of this epoch; null: unknown
   };
 
   /// `shape`, `rule` and what `own` refers to outlive it.
@@ -39,7 +41,9 @@ class SegmentReducer {
   /// Errors: `stale` for a part that is here already, or of a chunk that is reduced, or of a sender that is left out;
   /// `bad_request`, and the sender is left out of every chunk that is not reduced yet: a wrong chunk or size, other
   /// bytes for the same chunk, another weight or other work than before, a weight above what it can honestly have, or
-  /// more work than that. Nothing of a sender is reduced before its chunk 0 has said what its work is.
+  /// more work than that, or units of Plan::done. Nothing of a sender is reduced before its chunk 0 has said what its
+  /// work is, and no unit twice: of two senders that have one, who is counted already goes first, then in round 1 the
+  /// larger weight, then the reduction order; the other one is left out.
   Result<> add(Rank from, const wire::Part& part, const Frame& frame, std::span<const std::byte> payload);
 
   /// Averages of the chunks that are ready: of every previous group a part is here, or all its members are suspected,
@@ -88,6 +92,8 @@ class SegmentReducer {
   bool decode_whole(const std::vector<Rank>& ranks, std::vector<std::vector<float>>& into);
   std::uint64_t weight_of(Rank rank, const Chunk& chunk, Range range, std::size_t unit) const;
   Result<> take_work(Rank from, const wire::Part& part);
+  bool is_done(const Work& work) const;
+  bool leave_out_overlapping(const std::vector<Rank>& ranks);
   wire::Average header(std::size_t index, const std::vector<Rank>& ranks) const;
   WorkOfSenders work_of(Ranks senders) const;
 

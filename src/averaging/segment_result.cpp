@@ -27,9 +27,14 @@ bool decodes(const CodecMap& codecs, Range range, std::span<const std::byte> pay
   return true;
 }
 
-/// Nobody is said to have computed anything who is in no chunk.
-bool all_sent(const WorkOfSenders& work, Ranks senders) {
-  return std::all_of(work.begin(), work.end(), [senders](const auto& entry) { return contains(senders, entry.first); });
+/// Nobody is said to have computed anything who is in no chunk, and no unit is counted twice.
+bool adds_up(const Members& members, const WorkOfSenders& work, Ranks senders) {
+  for (auto one = work.begin(); one != work.end(); ++one) {
+    if (!contains(senders, one->first)) return false;
+    for (auto before = work.begin(); before != one; ++before)
+      if (!contains(members.previous[one->first], before->first) && one->second.overlaps(before->second)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -40,7 +45,7 @@ SegmentResult::SegmentResult(const Shape& shape, Rank segment)
 Result<> SegmentResult::add(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload) {
   assert(average.segment == segment_);
   if (average.chunk >= chunks_.size()) return Errc::bad_request;
-  if ((average.senders & ~shape_->members.voters) != 0) return Errc::bad_request;
+  if (((average.senders | average.overlapping) & ~shape_->members.voters) != 0) return Errc::bad_request;
   if ((average.senders == 0) != (average.weight == 0)) return Errc::bad_request;
   if (average.weight == 0 && !payload.empty()) return Errc::bad_request;
   const Range range = shape_->partition.chunk(segment_, average.chunk);
@@ -53,12 +58,14 @@ Result<> SegmentResult::add(const wire::Average& average, const Frame& frame, st
   if (chunk.frame) {
     const bool same = chunk.digest == digest && chunk.senders == average.senders && chunk.weight == average.weight &&
                       chunk.weights == average.weights && chunk.names_work == names_work &&
-                      (!names_work || *work == work_);
+                      chunk.overlapping == average.overlapping && (!names_work || *work == work_);
     return same ? Errc::stale : Errc::bad_request;
   }
   if (names_work && !work_.empty()) return Errc::bad_request;
   const bool last = missing_ == 1;
-  if (last && !all_sent(names_work ? *work : work_, senders_ | average.senders)) return Errc::bad_request;
+  const Ranks senders = senders_ | average.senders;
+  if (last && !adds_up(shape_->members, names_work ? *work : work_, senders)) return Errc::bad_request;
+  if (last && ((overlapping() | average.overlapping) & senders) != 0) return Errc::bad_request;
   if (average.weight > 0 && !decodes(shape_->codecs, range, payload)) return Errc::bad_request;
   keep(average, frame, payload, digest, std::move(*work));
   return {};
@@ -67,7 +74,8 @@ Result<> SegmentResult::add(const wire::Average& average, const Frame& frame, st
 void SegmentResult::keep(const wire::Average& average, const Frame& frame, std::span<const std::byte> payload,
                          const Digest& digest, WorkOfSenders work) {
   const bool names_work = !work.empty();
-  chunks_[average.chunk] = {frame, payload, average.senders, average.weight, average.weights, digest, names_work};
+  chunks_[average.chunk] = {frame,           payload, average.senders, average.weight,
+                            average.weights, digest,  names_work,      average.overlapping};
   senders_ |= average.senders;
   if (names_work) work_ = std::move(work);
   --missing_;
@@ -83,7 +91,8 @@ Digest SegmentResult::digest() const {
   Hasher hasher("collab result");
   hasher.add(shape_->group.codec_map).add(std::uint64_t(segment_)).add(std::uint64_t(chunks_.size()));
   for (const Chunk& chunk : chunks_) {
-    hasher.add(chunk.senders).add(chunk.weight).add(chunk.digest).add(std::uint64_t(chunk.weights.size()));
+    hasher.add(chunk.senders).add(chunk.overlapping).add(chunk.weight).add(chunk.digest);
+    hasher.add(std::uint64_t(chunk.weights.size()));
     for (const wire::UnitWeight& run : chunk.weights) hasher.add(std::uint64_t(run.units)).add(run.weight);
   }
   for (const auto& [rank, units] : work_) {
@@ -91,6 +100,12 @@ Digest SegmentResult::digest() const {
     for (const WorkRange& range : units.ranges()) hasher.add(range.first).add(range.count);
   }
   return hasher.finish();
+}
+
+Ranks SegmentResult::overlapping() const noexcept {
+  Ranks ranks = 0;
+  for (const Chunk& chunk : chunks_) ranks |= chunk.overlapping;
+  return ranks;
 }
 
 std::uint64_t SegmentResult::weight() const noexcept {

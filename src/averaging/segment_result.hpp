@@ -21,6 +21,7 @@ class SegmentResult {
     std::vector<wire::UnitWeight> weights;  ///< of its units, where they differ
     Digest digest{};                        ///< of the payload
     bool names_work = false;                ///< that of the whole segment
+    Ranks overlapping = 0;                  ///< as it said
   };
 
   /// `segment`: its rank; it has values. `shape` outlives the result.
@@ -38,6 +39,8 @@ class SegmentResult {
   const std::vector<Chunk>& chunks() const noexcept { return chunks_; }
   /// When complete: what its senders computed, as they told its owner.
   const WorkOfSenders& work() const noexcept { return work_; }
+  /// When complete: who is in no chunk because its units are counted already.
+  Ranks overlapping() const noexcept;
   /// When complete: hash over the codec map, the segment, each chunk's senders, weights and bytes, and the work.
   Digest digest() const;
   /// When complete: the smallest of its chunks.

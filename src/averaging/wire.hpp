@@ -77,7 +77,9 @@ struct Average {
   /// In the last one that the owner encodes of a segment: what the senders of any of its chunks named, one of each
   /// previous group; ascending ranks, none with nothing. Covered by the segment's digest.
   std::vector<SenderWork> work;
-  MSGPACK_DEFINE_MAP(group, view, segment, chunk, senders, weight, weights, work)
+  /// There too: who is in no chunk because its units are counted already (Fault::overlap).
+  std::uint64_t overlapping = 0;
+  MSGPACK_DEFINE_MAP(group, view, segment, chunk, senders, weight, weights, work, overlapping)
 };
 
 /// Voter -> coordinator of the view: "I hold all of this". Also a receipt for those who were not in the round.

@@ -318,8 +318,7 @@ void Member::committed(EpochReport report) {
   context_.metrics.add("collab_rounds_total", 1, {{"result", "committed"}});
   context_.metrics.add("collab_samples_total", static_cast<double>(report.own_weight));
   context_.metrics.add("collab_units_total", static_cast<double>(report.work.units), {{"result", "committed"}});
-  context_.metrics.add("collab_units_total", static_cast<double>(report.work.duplicates + report.overlaps),
-                       {{"result", "duplicate"}});
+  context_.metrics.add("collab_units_total", static_cast<double>(report.work.duplicates), {{"result", "duplicate"}});
   if (context_.leases != nullptr) {
     context_.metrics.set("collab_units_unleased", static_cast<double>(context_.leases->unleased()));
   }
@@ -331,7 +330,7 @@ void Member::committed(EpochReport report) {
                                         {"weight", report.weight},
                                         {"own_weight", report.own_weight},
                                         {"units", report.work.units},
-                                        {"duplicates", report.work.duplicates + report.overlaps},
+                                        {"duplicates", report.work.duplicates},
                                         {"averaging_s", to_seconds(report.averaging)},
                                         {"views", report.round.views},
                                         {"rounds", std::max<std::size_t>(report.pass.size(), 1)}});

@@ -25,7 +25,6 @@ struct EpochReport {
   std::uint64_t late = 0;        ///< own samples whose microbatch ended after the hand-over: dropped, and in no epoch
   std::uint64_t overflowed = 0;  ///< own samples of a failed round that are lost: their sum is not finite
   data::Ledger::Added work;      ///< what the step entered into the ledger
-  std::uint64_t overlaps = 0;    ///< units that several peers had in it, as far as this peer's groups can see
   Digest parameters{};           ///< hash of the parameters after the step
   double loss = 0;               ///< own training loss of the epoch; NaN: unknown
   averaging::RoundReport round;  ///< the last one

@@ -19,6 +19,7 @@ constexpr Duration kLookAtSamples = std::chrono::milliseconds(100);
 struct Contribution {
   std::vector<float> values;
   Gathered behind;
+  std::shared_ptr<const Work> done;  ///< counted in earlier epochs
   double loss = 0;
   std::uint64_t lost = 0;  ///< on the way back
 };
@@ -111,6 +112,7 @@ Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, 
   const auto take = [mine](Trainer& trainer) {
     mine->loss = trainer.loss();
     mine->behind = trainer.hand_over(mine->values);
+    mine->done = std::make_shared<const Work>(trainer.ledger().committed());
   };
   const auto whole = co_await node.bridge.on_trainer_until(node.averaging.clock, cut_at, take);
   if (!whole) co_return whole.error();
@@ -166,50 +168,51 @@ Task<Result<>> step(EpochContext node, std::shared_ptr<Contribution> averaged, W
   co_return stepped->result;
 }
 
-/// Nobody brings more than its groupmates were told it could have.
+/// Nobody brings more than its groupmates were told it could have, and nothing whose units cannot all be named: those
+/// that were not would be computed again, and count twice.
 std::uint64_t own_weight(const EpochContext& node, const matchmaking::Group& group, const Contribution& mine) {
   const std::uint64_t weight_max = group.roster[group.rank_of(node.averaging.identity.id()).value()].weight_max;
   const std::uint64_t weight = mine.behind.samples;
+  const std::size_t ranges = mine.behind.work.ranges().size();
+  if (ranges > averaging::work_ranges_max(group.roster.size())) {
+    node.averaging.log.warn("samples.lost", {{"epoch", group.epoch}, {"samples", weight}, {"ranges", ranges}});
+    return 0;
+  }
   if (weight <= weight_max) return weight;
   node.averaging.log.warn("epoch.weight_cut", {{"epoch", group.epoch}, {"weight", weight}, {"to", weight_max}});
   return weight_max;
 }
 
-/// What the own parts say of the work behind them: all, also when the weight was cut, unless it is more crumbs than
-/// fit. Those would be computed again.
-Work named(const EpochContext& node, const std::optional<matchmaking::Group>& group, Work work, std::uint64_t epoch) {
-  if (!group) return {};
-  const std::size_t ranges_max = averaging::work_ranges_max(group->roster.size());
-  if (work.ranges().size() <= ranges_max) return work;
-  node.averaging.log.warn("epoch.work_cut",
-                          {{"epoch", epoch}, {"ranges", work.ranges().size()}, {"to", std::uint64_t(ranges_max)}});
-  return Work::of(std::span(work.ranges()).first(ranges_max), ranges_max).value();
+/// What the own parts say of the work behind them: all, also when the weight was cut.
+Work named(const Contribution& mine, const EpochReport& report) {
+  return report.own_weight > 0 ? mine.behind.work : Work();
 }
 
 /// `counted`: the units that the round was made of; likewise below.
 Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, matchmaking::Group group,
                                 std::shared_ptr<Contribution> mine, Work& counted, EpochReport& report) {
-  Work work = named(node, group, mine->behind.work, report.epoch);
+  Work work = named(*mine, report);
+  averaging::AllReduceOptions all_reduce = options.all_reduce;
+  all_reduce.done = mine->done;
   auto outcome = co_await averaging::all_reduce(node.averaging, group, node.codecs, mine->values, report.own_weight,
-                                                std::move(work), options.all_reduce, report.round);
+                                                std::move(work), std::move(all_reduce), report.round);
   if (!outcome) co_return outcome.error();
   report.weight = report.round.weight;
-  report.overlaps = report.round.overlaps;
   report.proof = std::move(outcome->proof);
   counted = report.proof ? report.proof->work().all() : Work();
   report.group = std::move(group);
   co_return Result<>();
 }
 
-Task<Result<>> average_on_grid(EpochContext node, std::optional<matchmaking::Group> first,
-                               std::shared_ptr<Contribution> mine, Work& counted, EpochReport& report) {
+Task<Result<>> average_on_grid(EpochContext node, std::shared_ptr<Contribution> mine, Work& counted,
+                               EpochReport& report) {
   averaging::PassReport told;
-  Work work = named(node, first, mine->behind.work, report.epoch);
+  Work work = named(*mine, report);
+  node.moshpit.counted_before(mine->done);
   auto outcome = co_await node.moshpit.finish(mine->values, report.own_weight, std::move(work), told);
   if (!told.rounds.empty()) report.round = told.rounds.back();
   if (!outcome) co_return outcome.error();
   report.weight = outcome->weight;
-  report.overlaps = outcome->overlaps;
   counted = std::move(outcome->work);
   report.proof = outcome->rounds.back().proof;
   report.group = report.proof->group();
@@ -244,8 +247,7 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   Work counted = mine->behind.work;
   if (in_company) {
     if (group) report.own_weight = own_weight(node, *group, *mine);
-    auto averaging = options.pass ? average_on_grid(node, group.has_value() ? std::optional(*group) : std::nullopt,
-                                                    mine, counted, report)
+    auto averaging = options.pass ? average_on_grid(node, mine, counted, report)
                                   : average_in_group(node, options, std::move(*group), mine, counted, report);
     const auto committed = co_await std::move(averaging);
     if (!committed) {

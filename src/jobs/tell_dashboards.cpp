@@ -18,6 +18,7 @@ std::string left_out(const averaging::PeerReport& peer) {
     case Fault::not_finite: return "not_finite";
     case Fault::conflict: return "conflict";
     case Fault::weight_refused: return "weight_refused";
+    case Fault::overlap: return "overlap";
   }
   switch (peer.left_out) {
     case LeftOut::no: return "";

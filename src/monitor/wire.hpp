@@ -56,8 +56,9 @@ using Header = std::variant<RoundV1, EvaluationV1>;
 }  // namespace wire
 
 /// Words of `RoundMember::left_out`. Never reordered; an index that a reader does not know is "refused".
-inline constexpr std::array<std::string_view, 10> kLeftOut = {
-    "", "elsewhere", "dead", "frozen", "slow", "refused", "malformed", "not_finite", "conflict", "weight_refused"};
+inline constexpr std::array<std::string_view, 11> kLeftOut = {"",         "elsewhere",      "dead",      "frozen",
+                                                              "slow",     "refused",        "malformed", "not_finite",
+                                                              "conflict", "weight_refused", "overlap"};
 
 /// The value of a record. Roles and bytes of single members are not told; a long reason is cut.
 /// Errors: `bad_request` when there are more members than `kRoundMembersMax`, or they and the reason do not fit

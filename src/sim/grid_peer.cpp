@@ -145,7 +145,6 @@ GridResult measure(const std::vector<const GridPeer*>& peers) {
     if (one == nullptr) result.work = outcome.work;
     if (one == nullptr) one = peer;
     result.equal_work &= outcome.work == result.work;
-    result.overlaps = std::max(result.overlaps, outcome.overlaps);
     const std::size_t bytes = mean.size() * sizeof(float);
     result.equal_bytes &= std::memcmp(one->values().data(), peer->values().data(), bytes) == 0;
     for (std::size_t i = 0; i < mean.size(); ++i) {

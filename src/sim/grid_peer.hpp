@@ -85,7 +85,6 @@ struct GridResult {
   std::size_t largest_group = 0;  ///< that committed
   bool equal_work = false;        ///< all of them know the same units behind it,
   Work work;                      ///< these
-  std::uint64_t overlaps = 0;     ///< of the one that sees most of them
 };
 
 GridResult measure(const std::vector<const GridPeer*>& peers);

@@ -93,7 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Contribution own;
   own.values = world.values;
   own.weights = 1;
-  Participant::Setup setup{world.shape, world.identities[0], weighted_mean(), guard, own, {}};
+  Participant::Setup setup{world.shape, world.identities[0], weighted_mean(), guard, own, {}, nullptr};
   Participant participant(std::move(setup));
   participant.start();
   auto rest = std::as_bytes(std::span(data, size));

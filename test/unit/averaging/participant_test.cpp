@@ -53,7 +53,7 @@ struct Group {
       Contribution own;
       own.values = values.back();
       own.weights = 1;
-      Participant::Setup setup{shape, identities[rank], weighted_mean(), guards[rank], own, {}};
+      Participant::Setup setup{shape, identities[rank], weighted_mean(), guards[rank], own, {}, nullptr};
       peers.push_back(std::make_unique<Participant>(std::move(setup)));
     }
   }

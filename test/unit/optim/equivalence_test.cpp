@@ -255,7 +255,7 @@ Leased work_by_leases(const std::filesystem::path& home, const std::string& addr
     const double loss = toy.gradients(units.front().index, units.size());
     const StepResult result = optimizer.step(static_cast<std::int64_t>(units.size()), loss);
     if (result != StepResult::committed) continue;
-    seen.duplicates += optimizer.last_report()->work.duplicates + optimizer.last_report()->overlaps;
+    seen.duplicates += optimizer.last_report()->work.duplicates;
   }
   seen.ledger = data::Ledger::decode(optimizer.snapshot().find(data::kLedgerSection)->bytes).value();
   return seen;

@@ -3,6 +3,7 @@
 #include "base/random.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <optional>
 #include <utility>
@@ -25,10 +26,10 @@ PeerId owner_of(const std::vector<PeerId>& peers, std::uint64_t block) {
 }
 
 /// Blocks begin anew with each pass, so that none lies in two.
-WorkRange block_at(std::uint64_t unit, std::uint64_t units_per_pass) {
+WorkRange block_at(std::uint64_t unit, std::uint64_t units_per_pass, std::uint64_t size = kRunUnitsMax) {
   const std::uint64_t pass_begin = unit - unit % units_per_pass;
-  const std::uint64_t begin = unit - (unit - pass_begin) % kRunUnitsMax;
-  return {begin, std::min(kRunUnitsMax, pass_begin + units_per_pass - begin)};
+  const std::uint64_t begin = unit - (unit - pass_begin) % size;
+  return {begin, std::min(size, pass_begin + units_per_pass - begin)};
 }
 
 /// Free units of the first pass that has any, in the next blocks.
@@ -86,15 +87,16 @@ Work choose_run(const LeaseView& view, std::uint64_t wanted) {
   return run_of(*chosen, units);
 }
 
-Work choose_own_run(const LeaseView& view, std::uint64_t wanted) {
+Work choose_own_run(const LeaseView& view, std::uint64_t wanted, std::uint64_t end) {
   assert(view.units_per_pass > 0 && !view.peers.empty());
   const std::uint64_t units = std::clamp(wanted, kRunUnitsMin, kRunUnitsMax);
+  const std::uint64_t share = std::bit_floor(view.units_per_pass / (4 * view.peers.size()));
+  const std::uint64_t size = std::clamp(share, kRunUnitsMin, kRunUnitsMax);
   std::uint64_t begin = view.ledger.first_free();
-  const std::uint64_t end = begin + kLookAheadMax;
-  while (begin < end) {
-    const WorkRange block = block_at(begin, view.units_per_pass);
+  for (end = std::min(end, begin + kLookAheadMax); begin < end;) {
+    const WorkRange block = block_at(begin, view.units_per_pass, size);
     begin = block.end();
-    if (owner_of(view.peers, block.first / kRunUnitsMax) != view.self) continue;
+    if (owner_of(view.peers, block.first / size) != view.self) continue;
     Work free(block);
     free.subtract(view.ledger.committed());
     free.subtract(view.taken);

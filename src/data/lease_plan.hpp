@@ -6,6 +6,7 @@
 #include "data/ledger.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace collab::data {
@@ -34,8 +35,10 @@ constexpr std::uint64_t pass_of(std::uint64_t unit, std::uint64_t units_per_pass
 /// begun when nothing of the one before is free, not when that is committed: nobody waits for the slowest.
 Work choose_run(const LeaseView& view, std::uint64_t wanted);
 
-/// The same without storers: only blocks that are this peer's by the hash, so that peers who know the same peers never
-/// choose the same.
-Work choose_own_run(const LeaseView& view, std::uint64_t wanted);
+/// The same without storers, of units below `end`: only blocks that are this peer's by the hash, so that peers who know
+/// the same peers never choose the same. Blocks are so small that each has some in every pass, if there are enough
+/// units.
+Work choose_own_run(const LeaseView& view, std::uint64_t wanted,
+                    std::uint64_t end = std::numeric_limits<std::uint64_t>::max());
 
 }  // namespace collab::data

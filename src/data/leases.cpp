@@ -4,7 +4,8 @@
 #include "directory/lease_record.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <set>
 #include <utility>
 
 namespace collab::data {
@@ -13,6 +14,7 @@ namespace {
 constexpr Duration kLook = std::chrono::seconds(1);
 constexpr Duration kAgain = std::chrono::milliseconds(100);
 constexpr std::uint64_t kPassesWatched = 4;
+constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
 
@@ -34,7 +36,10 @@ Task<> Leases::run() {
 }
 
 std::uint64_t Leases::ahead() const {
-  const auto by_speed = static_cast<std::uint64_t>(std::max(0.0, units_per_s_ * options_.ahead_s));
+  const double all_per_s = std::max(needs_.units_per_s(), units_per_s_);
+  const double pass_s = all_per_s > 0 ? static_cast<double>(options_.units_per_pass) / all_per_s : options_.ahead_s;
+  const double seconds = std::min(options_.ahead_s, pass_s / 2);
+  const auto by_speed = static_cast<std::uint64_t>(std::max(0.0, units_per_s_ * seconds));
   const std::uint64_t share = options_.units_per_pass / (2 * peers().size());
   const std::uint64_t least = std::max(std::min(options_.ahead_min, share), 2 * largest_take_);
   return std::max({std::uint64_t(1), least, std::min({by_speed, options_.ahead_max, share})});
@@ -81,31 +86,47 @@ Work Leases::of_pass(const Work& work, std::uint64_t pass) const {
   return work.common(Work(WorkRange{pass * options_.units_per_pass, options_.units_per_pass}));
 }
 
-/// What live records of others name, in the passes that are worked on.
-Work Leases::of_others() {
+bool Leases::is_gone(const PeerId& holder, const std::vector<PeerId>& present) {
+  if (std::binary_search(present.begin(), present.end(), holder)) {
+    missing_since_.erase(holder);
+    return false;
+  }
+  const TimePoint since = missing_since_.try_emplace(holder, needs_.clock.now()).first->second;
+  return needs_.clock.now() - since >= options_.gone;
+}
+
+/// In the passes that are worked on.
+Leases::Others Leases::of_others() {
   const std::uint64_t pass = pass_of(ledger_.first_free(), options_.units_per_pass);
   std::erase_if(watches_, [pass](const auto& entry) { return entry.first < pass; });
   Work ahead = ledger_.committed();
   ahead.add(held_);
   const std::uint64_t newest = ahead.empty() ? 0 : pass_of(ahead.ranges().back().end(), options_.units_per_pass);
-  Work others;
+  Others others;
+  const std::vector<PeerId> present = peers();
+  std::set<PeerId> holders;
   for (std::uint64_t watched = pass; watched <= std::max(pass, newest) + 1; ++watched) {
     if (watched == pass + kPassesWatched) break;
     auto& watch = watches_[watched];
     if (!watch) watch = needs_.directory.watch(directory::lease_key(watched));
     for (const directory::Record& record : watch->records()) {
       if (record.owner == needs_.self) continue;
-      if (const auto lease = directory::decode_lease(record.value)) others.add(*lease);
+      const auto lease = directory::decode_lease(record.value);
+      if (!lease) continue;
+      holders.insert(record.owner);
+      others.all.add(*lease);
+      if (!is_gone(record.owner, present)) others.present.add(*lease);
     }
   }
+  std::erase_if(missing_since_, [&](const auto& entry) { return !holders.contains(entry.first); });
   return others;
 }
 
-/// What nobody may choose.
-Work Leases::taken_by_all() {
+/// With what is ours or was another's a moment ago.
+Work Leases::taken(Work by_others) {
   const TimePoint now = needs_.clock.now();
   std::erase_if(avoided_, [now](const auto& entry) { return entry.first <= now; });
-  Work taken = of_others();
+  Work taken = std::move(by_others);
   taken.add(held_);
   taken.add(claiming_);
   for (const auto& [until, run] : avoided_) taken.add(run);
@@ -113,14 +134,24 @@ Work Leases::taken_by_all() {
 }
 
 /// Without a lease, and counted.
-Work Leases::own_runs(std::uint64_t wanted) {
-  const Work taken = taken_by_all();
+Work Leases::own_runs(std::uint64_t wanted, const Work& by_others, std::uint64_t end) {
+  const Work unfree = taken(by_others);
   const std::vector<PeerId> known = peers();
-  const LeaseView view{ledger_, taken, known, needs_.self, options_.units_per_pass};
-  Work own = choose_own_run(view, wanted);
+  const LeaseView view{ledger_, unfree, known, needs_.self, options_.units_per_pass};
+  Work own = choose_own_run(view, wanted, end);
+  if (own.empty()) return own;
   unleased_ += own.count();
   needs_.log.info("data.unleased", {{"units", own.count()}});
   return own;
+}
+
+/// Of the passes before that of `next`, this peer's share of what is left there: those who hold it are gone.
+bool Leases::fill_gaps(std::uint64_t wanted, const Work& next, const Others& others) {
+  if (next.empty()) return false;
+  const std::uint64_t pass = pass_of(next.ranges().front().first, options_.units_per_pass);
+  const Work own = own_runs(wanted, others.present, pass * options_.units_per_pass);
+  take_over(own);
+  return !own.empty();
 }
 
 /// Without storers, or after they were apart, two may have the same: theirs, for it costs nothing.
@@ -143,17 +174,18 @@ void Leases::drop_lapsed() {
 
 Task<> Leases::claim_some() {
   const TimePoint now = needs_.clock.now();
-  const Work others = of_others();
-  drop_disputed(others);
+  const Others others = of_others();
+  drop_disputed(others.present);
   const std::uint64_t wanted = ahead() - std::min(ahead(), ready_.count());
-  const Work runs = choose(wanted, taken_by_all());
+  const Work runs = choose(wanted, taken(others.all));
+  if (fill_gaps(wanted, runs, others)) co_return;
   if (runs.empty()) {  // everything is out, or we hold too much already: a commit changes that
     co_await wanted_.wait_until(needs_.clock, now + kLook);
     co_return;
   }
   const std::uint64_t pass = pass_of(runs.ranges().front().first, options_.units_per_pass);
   Work lease = of_pass(held_, pass);
-  lease.subtract(others);
+  lease.subtract(others.all);
   lease.add(runs);
   Bytes value = directory::encode_lease(lease);
   const TimePoint deadline = now + options_.claim_timeout;
@@ -178,7 +210,8 @@ Task<> Leases::claim_some() {
   if (std::exchange(leasing_, false)) {
     needs_.log.warn("data.no_leases", {{"why", claimed.error().message()}, {"advice", "owners follow from a hash"}});
   }
-  const Work own = own_runs(wanted);
+  const Work by_others = of_others().present;
+  const Work own = own_runs(wanted, by_others, kNoEnd);
   take_over(own);
   if (own.empty()) co_await needs_.clock.sleep_until(needs_.clock.now() + kAgain);
 }
@@ -193,7 +226,18 @@ void Leases::take_over(const Work& run) {
   fresh.subtract(ledger_.committed());
   held_.add(fresh);
   ready_.add(fresh);
+  began_ = began_ || !ready_.empty();
   ready_signal_.notify();
+}
+
+/// What is leased ahead outlasts a claim, unless storers have died or the pass is at its end.
+void Leases::feed_the_starved(std::uint64_t n) {
+  if (!ready_.empty() || n == 0 || left_ || !began_) return starved_since_.reset();
+  const TimePoint now = needs_.clock.now();
+  if (!starved_since_) starved_since_ = now;
+  const bool in_vain = !leasing_ && claiming_since_;  // so was the last claim: this one is not worth a wait
+  if (!in_vain && now - *starved_since_ < options_.patience) return;
+  take_over(own_runs(n, of_others().present, kNoEnd));
 }
 
 Duration Leases::ttl() const {
@@ -205,8 +249,7 @@ Duration Leases::ttl() const {
 Work Leases::take(std::uint64_t n) {
   largest_take_ = std::max(largest_take_, std::min(n, options_.ahead_max / 4));
   drop_lapsed();
-  // after a claim in vain the next one is not worth a wait; else what is leased ahead outlasts it
-  if (!leasing_ && claiming_since_ && ready_.empty() && !left_) take_over(own_runs(n));
+  feed_the_starved(n);
   Work taken = ready_.take(n);
   if (runs_low()) wanted_.notify();
   return taken;
@@ -229,7 +272,7 @@ void Leases::advance(const Ledger& ledger) {
   known_ = true;
   held_.subtract(ledger_.committed());
   ready_.subtract(ledger_.committed());
-  if (!ready_.empty()) drop_disputed(of_others());
+  if (!ready_.empty()) drop_disputed(of_others().present);
   publish_passes();
   wanted_.notify();
 }

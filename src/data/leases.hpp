@@ -19,19 +19,23 @@ namespace collab::data {
 
 struct LeaseOptions {
   std::uint64_t units_per_pass = std::uint64_t(1) << 40U;  ///< the default never ends
-  double ahead_s = 8;                                      ///< units for so long are leased at a time,
+  double ahead_s = 8;                                      ///< units for so long are leased at a time, or for half of
+                                                           ///< the time that a pass takes all peers, if that is less,
   std::uint64_t ahead_max = 16'384;                        ///< but not more, nor half of one's share of a pass,
   std::uint64_t ahead_min = 16;                            ///< nor less: who is slow keeps a pass open
   Duration claim_timeout = std::chrono::seconds(3);
-  Duration avoid = std::chrono::seconds(1);     ///< a run that another had, until his record is here
+  Duration patience = std::chrono::milliseconds(100);  ///< for units; then the hash decides which
+  Duration gone = std::chrono::seconds(1);   ///< not among the peers for so long: its leases keep nobody from its units
+  Duration avoid = std::chrono::seconds(1);  ///< a run that another had, until his record is here
   Duration ttl_min = std::chrono::seconds(15);  ///< of a lease: 3 x the time its units take, within these bounds
   Duration ttl_max = std::chrono::seconds(100);
 };
 
 /// Claims runs under `lease/<pass>` (directory/lease_record.hpp), renews and releases them. When more than half of the
 /// storers cannot be reached, owners follow from a hash over the known peers: work goes on, and is counted as unleased.
-/// So it does for who has used up its units after a claim in vain, while the next one waits. Two who computed the same
-/// all the same can only have done so in one epoch, and its round tells (RoundReport::overlaps).
+/// So it does for who has used up its units and waits for more than `patience`; and before a pass is begun, what those
+/// hold who are gone is shared out in the same way, for their leases would keep the pass before open. Two who compute
+/// the same all the same do so in one epoch, and its round counts one of them (averaging/segment_reducer.hpp).
 /// Thread safety: none; belongs to the node's loop.
 class Leases {
  public:
@@ -42,6 +46,7 @@ class Leases {
     asio::any_io_executor loop;
     PeerId self;
     std::function<std::vector<PeerId>()> peers;  ///< who works, this peer included; in any order
+    std::function<double()> units_per_s;         ///< of all of them together; 0: unknown
   };
   Leases(Needs needs, LeaseOptions options);
   ~Leases();
@@ -74,15 +79,22 @@ class Leases {
   bool runs_low() const;
   Work choose(std::uint64_t wanted, Work taken) const;
   std::vector<PeerId> peers() const;
-  Work of_others();
+  struct Others {
+    Work all;      ///< what live records of others name
+    Work present;  ///< of those who are not gone
+  };
+  Others of_others();
+  bool is_gone(const PeerId& holder, const std::vector<PeerId>& present);
   Work of_pass(const Work& work, std::uint64_t pass) const;
   Task<> claim_some();
   Duration ttl() const;
   void take_over(const Work& run);
   void avoid(const Work& run);
   void publish_passes();
-  Work taken_by_all();
-  Work own_runs(std::uint64_t wanted);
+  Work taken(Work by_others);
+  Work own_runs(std::uint64_t wanted, const Work& by_others, std::uint64_t end);
+  void feed_the_starved(std::uint64_t n);
+  bool fill_gaps(std::uint64_t wanted, const Work& next, const Others& others);
   void drop_disputed(const Work& others);
   void drop_lapsed();
 
@@ -100,7 +112,10 @@ class Leases {
   std::uint64_t largest_take_ = 0;
   std::uint64_t unleased_ = 0;
   bool leasing_ = true;
-  std::optional<TimePoint> claiming_since_;  // while a claim waits, what is published is the claim's
+  bool began_ = false;                         // units were ready once
+  std::optional<TimePoint> starved_since_;     // nothing is ready, and somebody asks
+  std::map<PeerId, TimePoint> missing_since_;  // holders of leases who are not among the peers
+  std::optional<TimePoint> claiming_since_;    // while a claim waits, what is published is the claim's
   Work claiming_;
   TimePoint looked_at_{};
   Signal wanted_;

@@ -130,8 +130,9 @@ void Optimizer::Inner::start_member() {
         if (record.taking_part) ids.push_back(id);
       return ids;
     };
+    const auto units_per_s = [this] { return parts.tracker->samples_per_s(); };
     const data::Leases::Needs lease_needs{
-        parts.node->directory(), parts.runtime.clock(), parts.log, parts.runtime.loop(), parts.id, peers};
+        parts.node->directory(), parts.runtime.clock(), parts.log, parts.runtime.loop(), parts.id, peers, units_per_s};
     leases = std::make_unique<data::Leases>(lease_needs, lease_options);
     const epoch::Member::Context context{parts.node->endpoint(),
                                          parts.runtime.clock(),

@@ -255,6 +255,12 @@ double Tracker::samples() const {
   return gathered(others(), epoch(), needs_.clock.unix_ms()) + static_cast<double>(own_.samples);
 }
 
+double Tracker::samples_per_s() const {
+  double sum = 0;
+  for (const Standing& standing : taking_part()) sum += standing.record.samples_per_s;
+  return sum;
+}
+
 double Tracker::samples_of_others(const std::function<bool(const PeerId&)>& counted) const {
   auto standings = others();
   std::erase_if(standings, [&](const Standing& standing) { return !counted(standing.peer); });

@@ -89,6 +89,8 @@ class Tracker {
   /// The most that `peer` can honestly have gathered for this peer's epoch in `ahead` from now; of who has no record,
   /// an equal share of the target batch, and so much at least of everybody; of this peer, no bound.
   std::uint64_t samples_max(const PeerId& peer, Duration ahead = Duration(0)) const;
+  /// Of all who take part.
+  double samples_per_s() const;
   /// Seconds until the target batch; infinite: unknown.
   double eta_s() const;
   /// The same when this peer adds no more to what it has.

@@ -150,7 +150,8 @@ void Peer::make_leases(Life& life) {
       if (record.taking_part) ids.push_back(id);
     return ids;
   };
-  const data::Leases::Needs needs{*life.directory, host_.clock(), life.log, needs_.loop, id_, peers};
+  const auto units_per_s = [&tracker = *life.tracker] { return tracker.samples_per_s(); };
+  const data::Leases::Needs needs{*life.directory, host_.clock(), life.log, needs_.loop, id_, peers, units_per_s};
   life.leases = std::make_unique<data::Leases>(needs, options);
 }
 

@@ -100,7 +100,9 @@ struct Workers {
     for (const PeerId& id : ids) {
       LeaseOptions options;
       options.units_per_pass = 3001;
-      const Leases::Needs needs{board.view_of(id), world.clock(), log, world.executor(), id, [this] { return ids; }};
+      const auto unknown = [] { return 0.0; };
+      const Leases::Needs needs{board.view_of(id),      world.clock(), log, world.executor(), id,
+                                [this] { return ids; }, unknown};
       leases.push_back(std::make_unique<Leases>(needs, options));
     }
   }

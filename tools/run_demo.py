@@ -228,7 +228,7 @@ class Demo:
         hashes = collections.defaultdict(set)
         for peer in self.peers.values():
             for e in peer.events('epoch'):
-                hashes[e['epoch']].add(e['parameters'])
+                hashes[e['epoch']].add((e['parameters'], e['ledger']))
         unequal = sorted(e for e, found in hashes.items() if len(found) > 1)
         compared = sum(1 for e in hashes if sum(e in {x['epoch'] for x in p.events('epoch')} for p in self.peers.values()) > 1)
         committed = sum(1 for p in self.peers.values() for e in p.events('epoch') if e['result'] == 'committed')
@@ -250,7 +250,7 @@ class Demo:
                   at_100 <= math.log(vocabulary) - 1.2)
         check(f'held-out MLM loss at the end {final["mlm_loss"]:.3f} < unigram baseline {final["unigram_loss"]:.3f}',
               final['mlm_loss'] < final['unigram_loss'] or epochs < 300)
-        check(f'all peers hold equal parameters: compared at {compared} epochs, unequal at {len(unequal)}',
+        check(f'all peers hold equal parameters and ledgers: compared at {compared} epochs, unequal at {len(unequal)}',
               compared > 0 and not unequal)
         check('peer-2 was killed and the others went on', any(p.killed for p in self.peers.values()) or epochs < KILL_AT)
         check(f'{self.late_name} joined late and took part', late is None and epochs < JOIN_AT or

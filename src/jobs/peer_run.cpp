@@ -180,7 +180,8 @@ void Stay::after_epoch(optim::StepResult result) {
                   {"averaging_s", committed && report ? to_seconds(report->averaging) : 0.0},
                   {"bytes_up", collaboration_.parts().moved("sent")},
                   {"bytes_down", collaboration_.parts().moved("received")},
-                  {"parameters", to_hex(committed && report ? report->parameters : optimizer_->parameter_hash())}});
+                  {"parameters", to_hex(committed && report ? report->parameters : optimizer_->parameter_hash())},
+                  {"ledger", to_hex(optimizer_->ledger_hash())}});
   }
   if (committed && report) {
     write_csv(*report);

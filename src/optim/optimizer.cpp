@@ -5,8 +5,8 @@
 #include "data/leases.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/member.hpp"
-#include "optim/member_options.hpp"
 #include "epoch/whole_state.hpp"
+#include "optim/member_options.hpp"
 #include "optim/model_trainer.hpp"
 #include "optim/parts.hpp"
 #include "progress/rate.hpp"
@@ -359,6 +359,11 @@ const std::optional<epoch::EpochReport>& Optimizer::last_report() const noexcept
 
 Digest Optimizer::parameter_hash() const {
   return inner_->trainer.parameter_hash();
+}
+
+Digest Optimizer::ledger_hash() const {
+  const Bytes bytes = inner_->trainer.ledger().canonical();
+  return hash_bytes("collab ledger", std::span<const std::byte>(bytes));
 }
 
 bool Optimizer::my_turn() const {

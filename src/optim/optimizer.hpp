@@ -90,6 +90,8 @@ class Optimizer {
   /// Of the last epoch that this peer took part in; empty before.
   const std::optional<epoch::EpochReport>& last_report() const noexcept;
   Digest parameter_hash() const;
+  /// Of the units that are behind the parameters: equal where they are equal.
+  Digest ledger_hash() const;
   /// Whether this peer is the one who evaluates the present epoch: the current peer with the lowest hash(peer, epoch).
   bool my_turn() const;
 

@@ -68,7 +68,7 @@ class Swarm:
         hashes = collections.defaultdict(set)
         for peer in self.history:
             for e in peer.events('epoch'):
-                hashes[e['epoch']].add(e['parameters'])
+                hashes[e['epoch']].add((e['parameters'], e['ledger']))
         shared = [e for e in hashes if sum(e in {x['epoch'] for x in p.events('epoch')} for p in self.history) > 1]
         assert shared, 'no two peers ended one epoch'
         return [e for e in shared if len(hashes[e]) > 1]
@@ -147,14 +147,14 @@ def planned_leave(swarm):
 
 def equal(swarm):
     unequal = swarm.unequal_epochs()
-    assert not unequal, f'parameters differ at epochs {unequal}'
+    assert not unequal, f'parameters or ledgers differ at epochs {unequal}'
 
 
 CASES = [('three peers find the run and train', start), ('a late joiner fetches the state from several donors', late_joiner),
          ('an auxiliary averages for the others, a monitor looks on', aside),
          ('a frozen peer delays nobody for long and catches up', frozen), ('a killed peer is left out and comes back', killed),
          ('the coordinator dies and comes back', coordinator_dies), ('a planned leave', planned_leave),
-         ('all parameters were equal at every epoch', equal)]
+         ('all parameters and ledgers were equal at every epoch', equal)]
 
 with tempfile.TemporaryDirectory() as place:
     swarm, failed, done = Swarm(pathlib.Path(place)), 0, 0

@@ -12,7 +12,7 @@ namespace collab::sim {
 namespace {
 
 constexpr std::uint64_t kEpochsKept = 4;  // a groupmate that lags reports within these
-constexpr std::uint64_t kPassesOpen = 3;
+constexpr std::uint64_t kPassesOpen = 2;
 
 bool equal(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
@@ -123,7 +123,10 @@ void Invariants::committed_on_grid(std::size_t peer, const epoch::EpochReport& r
   committed.group = "grid";
   on_grid_ = true;
   const averaging::CommittedRound& first = *report.pass.front();
-  if (first.group().round == 1 && committed.first_groups.insert(words(first.group().id)).second)
+  // a first group whose units another one has too is left out of the next round, whole: the ledger has not all of it
+  const Work named = first.work().all();
+  const bool is_counted = report.proof->work().all().common(named).count() == named.count();
+  if (is_counted && first.group().round == 1 && committed.first_groups.insert(words(first.group().id)).second)
     count_senders(peer, report.epoch, first);
   std::uint64_t handed_over = 0;
   for (const auto& [group, peers] : taken_) {
@@ -251,7 +254,7 @@ void Invariants::close() {
     add("units", {}, fmt::format("{} units are in the parameters and not in the ledger", computed.count() - both));
   if (both < entered.count() && !on_grid_)  // there, of a first group that nobody reported we know nothing
     add("units", {}, fmt::format("{} units are in the ledger and in no step", entered.count() - both));
-  // a pass is left open behind us for as long as a dead peer's lease: never for several passes
+  // what the dead held is shared out before another pass is begun
   const std::uint64_t end = entered.ranges().empty() ? 0 : entered.ranges().back().end();
   if (newest_.first_free() + kPassesOpen * options_.units_per_pass < end)
     add("units", {}, fmt::format("unit {} is not done, and unit {} is", newest_.first_free(), end - 1));

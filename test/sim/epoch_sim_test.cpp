@@ -246,7 +246,7 @@ TEST_CASE("epoch sim: leased units go once through each pass, no trainer waits f
   }
 }
 
-TEST_CASE("epoch sim: under churn no unit is committed twice and none is left out of a pass") {
+TEST_CASE("epoch sim: under churn, also of the storers, no unit is committed twice and none is left out of a pass") {
   for (const std::uint64_t seed : test::seeds(3)) {
     CAPTURE(seed);
     SwarmOptions options = small(seed, 6, 60);
@@ -254,13 +254,14 @@ TEST_CASE("epoch sim: under churn no unit is committed twice and none is left ou
     options.faults = load_faults("churn");
     options.faults.mixture.kill = options.faults.mixture.freeze = options.faults.mixture.leave = 20;
     options.faults.mixture.partition = 0;
+    options.faults.events.push_back(timed(15s, FaultKind::coordinator, 0, 15s));
     options.faults.events.push_back(timed(25s, FaultKind::join, 0, 0s));
     Swarm swarm(options);
     const Outcome outcome = swarm.run();
     check_held(outcome);
     CHECK(outcome.epochs == 60);
     CHECK(outcome.ledger.committed().count() >= 60 * options.target_batch / 2);
-    for (const PeerFact& peer : outcome.peers) CHECK(peer.units_wait_max < 3100ms);  // a claim in vain
+    for (const PeerFact& peer : outcome.peers) CHECK(peer.units_wait_max <= 150ms);  // then the hash decides
   }
 }
 

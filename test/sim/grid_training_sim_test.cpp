@@ -11,7 +11,7 @@ TEST_CASE("grid training: more peers than one group holds train on a grid, with 
   for (const std::size_t peers : {9, 12}) {
     CAPTURE(peers);
     SwarmOptions options = small(3, peers, 14);
-    options.units_per_pass = 4096;
+    options.units_per_pass = 1000;
     options.group_size_max = 4;
     Swarm swarm(options);
     std::size_t complete = 0;
@@ -34,7 +34,7 @@ TEST_CASE(
   for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {
     CAPTURE(name(kind));
     SwarmOptions options = small(5, 12, 28);
-    options.units_per_pass = 4096;
+    options.units_per_pass = 1000;
     options.group_size_max = 4;
     options.faults.events = {timed(12s, kind, 3, 12s)};
     Swarm swarm(options);

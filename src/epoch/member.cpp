@@ -1,7 +1,6 @@
 #include "epoch/member.hpp"
 
 #include "base/task_group.hpp"
-#include "epoch/whole_state.hpp"
 #include "matchmaking/no_group.hpp"
 
 #include <fmt/format.h>
@@ -496,7 +495,7 @@ Task<bool> Member::download_state() {
     for (const auto& section : taken->sections) bytes += section.bytes.size();
     const auto work = [taken, restored](Trainer& trainer) {
       restored->lost = trainer.drop();
-      restored->result = restore_state(trainer, *taken);
+      restored->result = trainer.restore(*taken);
       restored->parameters = trainer.parameter_hash();
       restored->ledger = trainer.ledger();
     };
@@ -559,7 +558,7 @@ Task<Result<std::shared_ptr<const state::Snapshot>>> Member::snapshot(std::uint6
   };
   const auto taken = std::make_shared<Taken>();
   const auto work = [taken, epoch](Trainer& trainer) {
-    taken->snapshot = std::make_shared<const state::Snapshot>(take_state(trainer, epoch));
+    taken->snapshot = std::make_shared<const state::Snapshot>(trainer.snapshot(epoch));
   };
   const auto done = co_await bridge_.on_trainer(work);
   if (!done) co_return done.error();

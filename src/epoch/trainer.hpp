@@ -35,18 +35,23 @@ class Trainer {
   virtual Result<> step(std::span<const float> averaged, std::uint64_t epoch) = 0;
   /// state::parameter_hash of the parameters.
   virtual Digest parameter_hash() const = 0;
-  /// A copy of everything that a joiner at `epoch` needs but the ledger: see whole_state.hpp.
-  virtual state::Snapshot snapshot(std::uint64_t epoch) const = 0;
-  /// Errors: `bad_request` when sections are missing or of another size; nothing has changed then.
-  virtual Result<> restore(const state::Snapshot& snapshot) = 0;
   /// Mean training loss of the samples gathered since the last step; NaN: unknown.
   virtual double loss() const = 0;
+
+  /// A copy of everything that makes two peers of `epoch` equal: the trainer's own state and the ledger.
+  state::Snapshot snapshot(std::uint64_t epoch) const;
+  /// Errors: `bad_request` when sections are missing, malformed or of another size; nothing has changed then.
+  Result<> restore(const state::Snapshot& snapshot);
 
   /// The units behind the parameters. Whoever takes a step enters the round's: it is part of the state.
   data::Ledger& ledger() noexcept { return ledger_; }
   const data::Ledger& ledger() const noexcept { return ledger_; }
 
  private:
+  /// snapshot() and restore() of all but the ledger.
+  virtual state::Snapshot copy_state(std::uint64_t epoch) const = 0;
+  virtual Result<> load_state(const state::Snapshot& snapshot) = 0;
+
   data::Ledger ledger_;
 };
 

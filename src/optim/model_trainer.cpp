@@ -68,7 +68,7 @@ Digest ModelTrainer::parameter_hash() const {
   return state::parameter_hash(stepper_.parameters());
 }
 
-state::Snapshot ModelTrainer::snapshot(std::uint64_t epoch) const {
+state::Snapshot ModelTrainer::copy_state(std::uint64_t epoch) const {
   state::Section parameters{kParameters, {}};
   append(parameters.bytes, stepper_.parameters());
   state::Section optimizer{kOptimizer, {}};
@@ -85,7 +85,7 @@ state::Snapshot ModelTrainer::snapshot(std::uint64_t epoch) const {
   return snapshot;
 }
 
-Result<> ModelTrainer::restore(const state::Snapshot& snapshot) {
+Result<> ModelTrainer::load_state(const state::Snapshot& snapshot) {
   const auto* parameters = snapshot.find(kParameters);
   const auto* optimizer = snapshot.find(kOptimizer);
   const auto* schedule = snapshot.find(kSchedule);

@@ -33,11 +33,12 @@ class ModelTrainer final : public epoch::Trainer {
   Gathered drop() override;
   Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
-  state::Snapshot snapshot(std::uint64_t epoch) const override;
-  Result<> restore(const state::Snapshot& snapshot) override;
   double loss() const override;
 
  private:
+  state::Snapshot copy_state(std::uint64_t epoch) const override;
+  Result<> load_state(const state::Snapshot& snapshot) override;
+
   Stepper& stepper_;
   std::uint64_t epoch_ = 0;
   mutable std::mutex mutex_;  // of all below: the loop may take it between two microbatches

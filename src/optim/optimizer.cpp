@@ -5,7 +5,6 @@
 #include "data/leases.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/member.hpp"
-#include "epoch/whole_state.hpp"
 #include "optim/member_options.hpp"
 #include "optim/model_trainer.hpp"
 #include "optim/parts.hpp"
@@ -373,11 +372,11 @@ bool Optimizer::my_turn() const {
 }
 
 state::Snapshot Optimizer::snapshot() const {
-  return epoch::take_state(inner_->trainer, epoch());
+  return inner_->trainer.snapshot(epoch());
 }
 
 Result<void> Optimizer::restore(const state::Snapshot& snapshot) {
-  return epoch::restore_state(inner_->trainer, snapshot);
+  return inner_->trainer.restore(snapshot);
 }
 
 void Optimizer::save(const std::filesystem::path& file) const {

@@ -116,7 +116,7 @@ Digest SimTrainer::parameter_hash() const {
   return state::parameter_hash(parameters_);
 }
 
-state::Snapshot SimTrainer::snapshot(std::uint64_t epoch) const {
+state::Snapshot SimTrainer::copy_state(std::uint64_t epoch) const {
   state::Snapshot snapshot;
   snapshot.epoch = epoch;
   snapshot.sections.push_back(section(kParameters, parameters_));
@@ -124,7 +124,7 @@ state::Snapshot SimTrainer::snapshot(std::uint64_t epoch) const {
   return snapshot;
 }
 
-Result<> SimTrainer::restore(const state::Snapshot& snapshot) {
+Result<> SimTrainer::load_state(const state::Snapshot& snapshot) {
   const std::size_t bytes = parameters_.size() * sizeof(float);
   const auto* parameters = snapshot.find(kParameters);
   const auto* momentum = snapshot.find(kMomentum);

@@ -44,11 +44,11 @@ class SimTrainer final : public epoch::Trainer {
   Gathered drop() override;
   Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
-  state::Snapshot snapshot(std::uint64_t epoch) const override;
-  Result<> restore(const state::Snapshot& snapshot) override;
   double loss() const override { return problem_.loss(parameters_); }
 
  private:
+  state::Snapshot copy_state(std::uint64_t epoch) const override;
+  Result<> load_state(const state::Snapshot& snapshot) override;
   bool add(WorkRange samples, const Work& units);
   void move(std::span<const float> gradient);
 

@@ -46,11 +46,12 @@ class Gatherer final : public Trainer {
   }
   Result<> step(std::span<const float>, std::uint64_t) override { return Result<>(); }
   Digest parameter_hash() const override { return {}; }
-  state::Snapshot snapshot(std::uint64_t) const override { return {}; }
-  Result<> restore(const state::Snapshot&) override { return Result<>(); }
   double loss() const override { return std::numeric_limits<double>::quiet_NaN(); }
 
  private:
+  state::Snapshot copy_state(std::uint64_t) const override { return {}; }
+  Result<> load_state(const state::Snapshot&) override { return Result<>(); }
+
   mutable std::mutex mutex_;
   GradientAccumulator gathered_{1};
 };

@@ -22,6 +22,12 @@ std::string key_of(const std::string& bundle, std::uint32_t round, const Pass& p
   return matchmaking::key_text(fmt::format("{}.{}", bundle, round), pass.grid, pass.schedule->digits(self, round));
 }
 
+/// Whether all that it spoke for was left out, for its units are counted already.
+bool overlapped(const RoundReport& report, Rank rank) {
+  return std::all_of(report.segments.begin(), report.segments.end(),
+                     [&](const SegmentReport& segment) { return contains(segment.overlapping, rank); });
+}
+
 }  // namespace
 
 /// What a peer carries from round to round.
@@ -199,9 +205,14 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     progress.only_receive();
     co_return outcome.error();
   }
+  const auto self = static_cast<Rank>(group->rank_of(context_.identity.id()).value());
   if (round == 1) {
     matchmakers_.front()->committed(*group, outcome->proof->holders());
-    progress.report.counted = report.peers[group->rank_of(context_.identity.id()).value()].counted > 0;
+    progress.report.counted = report.peers[self].counted > 0;
+  }
+  if (overlapped(report, self)) {
+    progress.report.counted = false;
+    progress.report.overlapped = true;
   }
   progress.outcome.work = outcome->proof ? outcome->proof->work().all() : Work();
   progress.outcome.rounds.push_back(std::move(*outcome));

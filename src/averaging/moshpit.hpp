@@ -42,9 +42,10 @@ struct Pass {
 
 struct PassReport {
   std::vector<RoundReport> rounds;  ///< those that found a group, failed ones too
-  /// This peer's own values are part of what its first group holds. After a pass that failed here they may so be part
-  /// of what others apply.
+  /// This peer's own values are part of what its first group holds, and no later group of this peer left that out for
+  /// units that were counted already. After a pass that failed here they may so be part of what others apply.
   bool counted = false;
+  bool overlapped = false;  ///< if not: for that reason
 };
 
 struct PassOutcome {

@@ -289,6 +289,14 @@ void Member::tell_lost(const EpochReport& report) {
     tell(Kind::lost_samples,
          fmt::format("a microbatch of {} samples ended too late for epoch {}", report.late, report.epoch), report.late);
   }
+  if (report.left_out > 0) {
+    context_.log.warn("samples.lost",
+                      {{"epoch", report.epoch}, {"samples", report.left_out}, {"why", report.left_out_why}});
+    tell(Kind::lost_samples,
+         fmt::format("epoch {} was made without {} samples of this peer: {}", report.epoch, report.left_out,
+                     report.left_out_why),
+         report.left_out);
+  }
   if (report.overflowed > 0) {
     context_.log.warn("samples.lost", {{"epoch", report.epoch}, {"samples", report.overflowed}, {"why", "not_finite"}});
     tell(Kind::lost_samples,

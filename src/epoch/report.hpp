@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace collab::averaging {
@@ -21,7 +22,9 @@ struct EpochReport {
   std::uint64_t epoch = 0;
   std::optional<matchmaking::Group> group;  ///< the last one; empty when this peer was the whole swarm
   std::uint64_t weight = 0;                 ///< samples behind the step
-  std::uint64_t own_weight = 0;
+  std::uint64_t own_weight = 0;             ///< of it, this peer's
+  std::uint64_t left_out = 0;    ///< own samples that were handed over, and the step was made without: in no epoch
+  std::string left_out_why;      ///< in words
   std::uint64_t late = 0;        ///< own samples whose microbatch ended after the hand-over: dropped, and in no epoch
   std::uint64_t overflowed = 0;  ///< own samples of a failed round that are lost: their sum is not finite
   data::Ledger::Added work;      ///< what the step entered into the ledger

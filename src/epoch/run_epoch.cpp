@@ -5,6 +5,7 @@
 #include "matchmaking/no_group.hpp"
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#include <fmt/format.h>
 
 #include <set>
 #include <utility>
@@ -170,12 +171,13 @@ Task<Result<>> step(EpochContext node, std::shared_ptr<Contribution> averaged, W
 
 /// Nobody brings more than its groupmates were told it could have, and nothing whose units cannot all be named: those
 /// that were not would be computed again, and count twice.
-std::uint64_t own_weight(const EpochContext& node, const matchmaking::Group& group, const Contribution& mine) {
+std::uint64_t own_weight(const EpochContext& node, const matchmaking::Group& group, const Contribution& mine,
+                         EpochReport& report) {
   const std::uint64_t weight_max = group.roster[group.rank_of(node.averaging.identity.id()).value()].weight_max;
   const std::uint64_t weight = mine.behind.samples;
   const std::size_t ranges = mine.behind.work.ranges().size();
   if (ranges > averaging::work_ranges_max(group.roster.size())) {
-    node.averaging.log.warn("samples.lost", {{"epoch", group.epoch}, {"samples", weight}, {"ranges", ranges}});
+    report.left_out_why = fmt::format("their units are {} ranges, which are too many to name", ranges);
     return 0;
   }
   if (weight <= weight_max) return weight;
@@ -188,6 +190,13 @@ Work named(const Contribution& mine, const EpochReport& report) {
   return report.own_weight > 0 ? mine.behind.work : Work();
 }
 
+/// The round was made without this peer's samples.
+void left_out(bool overlapped, EpochReport& report) {
+  if (report.own_weight == 0) return;  // it only listened
+  report.own_weight = 0;
+  report.left_out_why = overlapped ? "their units were counted already" : "they reached the group too late";
+}
+
 /// `counted`: the units that the round was made of; likewise below.
 Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, matchmaking::Group group,
                                 std::shared_ptr<Contribution> mine, Work& counted, EpochReport& report) {
@@ -198,6 +207,8 @@ Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, 
                                                 std::move(work), std::move(all_reduce), report.round);
   if (!outcome) co_return outcome.error();
   report.weight = report.round.weight;
+  const averaging::PeerReport& self = report.round.peers[group.rank_of(node.averaging.identity.id()).value()];
+  if (self.counted == 0) left_out(self.fault == averaging::Fault::overlap, report);
   report.proof = std::move(outcome->proof);
   counted = report.proof ? report.proof->work().all() : Work();
   report.group = std::move(group);
@@ -213,6 +224,7 @@ Task<Result<>> average_on_grid(EpochContext node, std::shared_ptr<Contribution> 
   if (!told.rounds.empty()) report.round = told.rounds.back();
   if (!outcome) co_return outcome.error();
   report.weight = outcome->weight;
+  if (!told.counted) left_out(told.overlapped, report);
   counted = std::move(outcome->work);
   report.proof = outcome->rounds.back().proof;
   report.group = report.proof->group();
@@ -246,7 +258,7 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   report.weight = report.own_weight = mine->behind.samples;
   Work counted = mine->behind.work;
   if (in_company) {
-    if (group) report.own_weight = own_weight(node, *group, *mine);
+    if (group) report.own_weight = own_weight(node, *group, *mine, report);
     auto averaging = options.pass ? average_on_grid(node, mine, counted, report)
                                   : average_in_group(node, options, std::move(*group), mine, counted, report);
     const auto committed = co_await std::move(averaging);
@@ -255,6 +267,7 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
       report.overflowed = mine->lost;
       co_return committed.error();
     }
+    if (report.own_weight == 0) report.left_out = mine->behind.samples;  // a listener's are none
   }
   const TimePoint averaged = clock.now();
   const auto stepped = co_await step(node, mine, std::move(counted), report);

@@ -40,6 +40,7 @@ class GridPeer {
   void listen() { endpoint_->listen(); }
   net::Address address() const { return endpoint_->listening().front(); }
   void knows(const GridPeer& other);
+  void claim(Work units) { own_.work = std::move(units); }
   void start();
   /// One pass: begin, hand over, finish.
   Task<> run(averaging::Pass pass);

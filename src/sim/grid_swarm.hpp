@@ -41,6 +41,8 @@ class GridSwarm {
   void kill(std::size_t peer);
   /// It stands still for `how_long` from the start of the pass on. Before run().
   void freeze_first(std::size_t peer, Duration how_long) { frozen_[peer] = how_long; }
+  /// It says that its samples were these units, whatever they were. Before run().
+  void claim(std::size_t peer, Work units) { peers_.at(peer)->claim(std::move(units)); }
   /// One pass of everybody, until the last live peer has ended it.
   void run();
 

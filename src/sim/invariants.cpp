@@ -138,6 +138,7 @@ void Invariants::committed_on_grid(std::size_t peer, const epoch::EpochReport& r
         fmt::format("epoch {} was committed with {} samples; at least {} are due, {} were handed over", report.epoch,
                     report.weight, options_.weight_min, handed_over));
   }
+  check_told(peer, report);
 }
 
 void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
@@ -153,17 +154,21 @@ void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
   }
   if (!report.proof) return;
   check_applied(peer, report);
-  for (const averaging::PeerReport& mine : report.round.peers) {
-    // whoever is not counted must be able to tell its user
-    const bool is_own = numbers_.at(mine.id) == peer;
-    const bool told_counted = mine.counted > 0;
-    const bool is_counted = epochs_.at(report.epoch).senders.contains(peer);
-    if (is_own && report.own_weight > 0 && told_counted != is_counted && epochs_.at(report.epoch).group == group) {
-      add("ledger", {peer},
-          fmt::format("epoch {}: its samples are {} and told as {}", report.epoch, is_counted ? "in" : "lost",
-                      told_counted ? "in" : "lost"));
-    }
-  }
+  if (epochs_.at(report.epoch).group == group) check_told(peer, report);
+}
+
+/// Whoever is not counted tells its user.
+void Invariants::check_told(std::size_t peer, const epoch::EpochReport& report) {
+  const auto& group = taken_[books_[peer].group];
+  const auto mine = group.find(peer);
+  if (mine == group.end() || mine->second.epoch != report.epoch || mine->second.contribution.weight == 0) return;
+  const bool is_counted = epochs_.at(report.epoch).senders.contains(peer);
+  const bool told_counted = report.own_weight > 0;
+  if (!is_counted) ledger_.dropped(peer, mine->second.contribution.weight);
+  if (told_counted == is_counted) return;
+  add("ledger", {peer},
+      fmt::format("epoch {}: its samples are {} and told as {}", report.epoch, is_counted ? "in" : "lost",
+                  told_counted ? "in" : "lost"));
 }
 
 void Invariants::count_senders(std::size_t peer, std::uint64_t epoch, const averaging::CommittedRound& round) {

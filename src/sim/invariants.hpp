@@ -89,6 +89,7 @@ class Invariants {
   void committed_on_grid(std::size_t peer, const epoch::EpochReport& report);
   /// The round's mean is that of what its senders handed over, and their samples are in the epoch.
   void count_senders(std::size_t peer, std::uint64_t epoch, const averaging::CommittedRound& round);
+  void check_told(std::size_t peer, const epoch::EpochReport& report);
   void check_applied(std::size_t peer, const epoch::EpochReport& report);
   void check_weight(std::size_t peer, const Committed& committed, const epoch::EpochReport& report);
   void forget(std::uint64_t before_epoch);

@@ -1,6 +1,7 @@
 #include "sim/grid_swarm.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -201,6 +202,37 @@ TEST_CASE("moshpit: who comes too late for its first group only receives, and en
     for (std::size_t i = 0; i < swarm.size(); ++i) weight += i == late ? 0 : swarm.peer(i).own().weight;
     CHECK(swarm.result().weight == weight);
   }
+}
+
+TEST_CASE("moshpit: a first group whose units another one has is left out everywhere, and its peers know") {
+  GridSwarm swarm(grid_of(16, {4, 4}, 4, 6));
+  const auto row_of = [&swarm](std::size_t peer) { return swarm.schedule().group(swarm.peer(peer).id(), 1); };
+  std::size_t twin = 1;
+  while (row_of(twin) == row_of(0)) ++twin;
+  swarm.claim(twin, swarm.peer(0).own().work);
+  swarm.run();
+  const GridResult result = swarm.result();
+  CHECK(result.complete == 16);
+  CHECK(result.equal_bytes);
+  CHECK(result.equal_work);
+
+  const bool first_counts = swarm.peer(0).report().counted;
+  CHECK(swarm.peer(twin).report().counted != first_counts);
+  const auto left_out = row_of(first_counts ? twin : 0);
+  std::uint64_t weight = 0;
+  double sum = 0;
+  for (std::size_t i = 0; i < swarm.size(); ++i) {
+    const GridPeer& peer = swarm.peer(i);
+    const bool counted = row_of(i) != left_out;
+    CAPTURE(i);
+    CHECK(peer.report().counted == counted);
+    CHECK(peer.report().overlapped == !counted);
+    if (!counted) continue;
+    weight += peer.own().weight;
+    sum += static_cast<double>(peer.own().weight) * peer.own().values[0];
+  }
+  CHECK(result.weight == weight);
+  CHECK(std::abs(swarm.peer(0).values()[0] - sum / static_cast<double>(weight)) <= 1e-6);
 }
 
 }  // namespace collab::sim

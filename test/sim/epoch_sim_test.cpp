@@ -33,6 +33,25 @@ TEST_CASE("epoch sim: two peers and eight commit equal bytes in every epoch") {
   }
 }
 
+TEST_CASE("epoch sim: a step has its target batch, and at most one microbatch of each peer more") {
+  constexpr std::uint64_t kFirstEpochs = 4;  // of a peer whose rate is not known yet less is believed than it has
+  for (const std::size_t peers : {2U, 4U, 8U}) {
+    for (const std::uint64_t seed : test::seeds(2)) {
+      CAPTURE(peers);
+      CAPTURE(seed);
+      SwarmOptions options = small(seed, peers, 12);
+      options.links.latency_min = options.links.latency_max = 1ms;  // what ends on the way of a Begin comes on top
+      const Outcome outcome = run_and_check(options);
+      REQUIRE(outcome.epoch_facts.size() == 12);
+      for (const EpochFact& fact : outcome.epoch_facts) {
+        CAPTURE(fact.epoch);
+        CHECK(fact.weight >= options.target_batch);
+        if (fact.epoch >= kFirstEpochs) CHECK(fact.weight <= options.target_batch + peers * options.microbatch);
+      }
+    }
+  }
+}
+
 TEST_CASE("epoch sim: a late joiner gets the state and takes part") {
   SwarmOptions options = small(1, 4, 12);
   options.faults.events.push_back(timed(14s, FaultKind::join, 0, 0s));

@@ -24,6 +24,11 @@ Task<Result<bool>> Bridge::on_trainer_until(Clock& clock, TimePoint deadline, Wo
   co_return errand->lost ? Result<bool>(Errc::gone) : Result<bool>(true);
 }
 
+void Bridge::set_reasons(unsigned reasons) {
+  const bool was_held = std::exchange(reasons_, reasons) != 0;
+  if (was_held != (reasons_ != 0)) set_held(reasons_ != 0);
+}
+
 std::uint64_t Bridge::samples() const {
   const std::lock_guard lock(mutex_);
   return samples_;

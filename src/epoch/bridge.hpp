@@ -35,9 +35,13 @@ class Bridge {
   /// Like `on_trainer`, but no later than `deadline`: then `work` is done on the loop while the trainer computes, and
   /// may call only what Trainer allows beside a microbatch. False: it was done so.
   Task<Result<bool>> on_trainer_until(Clock& clock, TimePoint deadline, Work work);
-  /// From its next border on the trainer waits; work is still done.
-  void hold() { set_held(true); }
-  void release() { set_held(false); }
+  /// Why the trainer waits from its next border on, until every reason is gone; work is still done.
+  enum class Reason : std::uint8_t {
+    epoch = 1,   ///< its gradients are being averaged, or its parameters replaced
+    enough = 2,  ///< what it would compute now nobody could count
+  };
+  void hold(Reason why) { set_reasons(reasons_ | static_cast<unsigned>(why)); }
+  void release(Reason why) { set_reasons(reasons_ & ~static_cast<unsigned>(why)); }
   /// Samples gathered for the present epoch, as of the trainer's last border or piece of work.
   std::uint64_t samples() const;
   /// Samples per second while computing; 0: unknown.
@@ -66,6 +70,11 @@ class Bridge {
   std::uint64_t samples_ = 0;
   double samples_per_s_ = 0;
   std::uint64_t microbatch_ = 0;
+
+ private:
+  void set_reasons(unsigned reasons);
+
+  unsigned reasons_ = 0;  // of Reason, on the loop
 };
 
 /// The trainer is a thread of its own, the user's.

@@ -1,6 +1,7 @@
 #include "epoch/member.hpp"
 
 #include "base/task_group.hpp"
+#include "epoch/missed_round.hpp"
 #include "matchmaking/no_group.hpp"
 
 #include <fmt/format.h>
@@ -16,15 +17,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Kind = MemberEvent::Kind;
 
-constexpr Duration kResultTime = seconds(60);           // for fetching one missed round
-constexpr Duration kResultGrace = milliseconds(100);    // signatures say what it is worth, not how many show it
 constexpr Duration kResultAwaited = milliseconds(250);  // where the round may well be running
-constexpr Duration kStateTime = std::chrono::hours(1);
-constexpr Duration kLookTime = seconds(10);  // for asking the directory who is there
+constexpr Duration kLookTime = seconds(10);             // for asking the directory who is there
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
 constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
-constexpr unsigned kMisfitsMax = 5;           // in a row, of states that no majority vouches for
 
 }  // namespace
 
@@ -44,6 +41,9 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       on_event_(std::move(on_event)),
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
                   matchmaker_options(options_, context_.tracker)),
+      catch_up_(
+          {context_.net, context_.clock, context_.tracker, context_.log, context_.workers, context_.random, bridge_},
+          options_, [this](const Arrival& arrival) { arrived(arrival); }),
       seats_({context_.directory, context_.clock, context_.log, context_.identity.id(), context_.loop},
              seating_options(options_)),
       left_(context_.loop) {}
@@ -85,6 +85,7 @@ Task<> Member::run(std::uint64_t first_epoch) {
 
 Task<> Member::leave() {
   leaving_ = true;
+  catch_up_.leave();
   if (context_.leases != nullptr) context_.leases->leave();
   co_await matchmaker_.leave();
   if (moshpit_) co_await moshpit_->leave();
@@ -114,17 +115,17 @@ Task<> Member::synchronise() {
     const auto looked = co_await context_.tracker.look(context_.clock.now() + kLookTime);
     if (looked && context_.tracker.global_epoch().value_or(0) <= epoch_) break;
     if (looked) {
-      const bool downloaded = co_await download_state();
+      const bool downloaded = co_await catch_up_.by_state(epoch_);
       if (downloaded) break;
     } else {
       tell(Kind::waiting, fmt::format("the directory does not answer ({}); trying again", looked.error().message()));
     }
     co_await context_.clock.sleep_until(context_.clock.now() + pause);
   }
-  CaughtUp caught_up = CaughtUp::needs_state;
-  while (!leaving_ && caught_up == CaughtUp::needs_state) {
-    caught_up = co_await catch_up();
-    if (caught_up == CaughtUp::needs_state) co_await download_state();
+  CatchUp::Outcome outcome = CatchUp::Outcome::needs_state;
+  while (!leaving_ && outcome == CatchUp::Outcome::needs_state) {
+    outcome = co_await catch_up_.by_rounds(epoch_);
+    if (outcome == CatchUp::Outcome::needs_state) co_await catch_up_.by_state(epoch_);
   }
   release();
   in_step_ = !leaving_;
@@ -138,15 +139,14 @@ Task<> Member::synchronise() {
 Task<> Member::keep_showing() {
   for (;;) {
     show();
-    pause_when_idle();
+    pause_or_go_on();
     co_await bridge_.moved().wait();
   }
 }
 
-/// Unless it has enough in hand.
 void Member::release() {
-  paused_ = !may_compute();
-  if (!paused_) bridge_.release();
+  pause_or_go_on();
+  bridge_.release(Bridge::Reason::epoch);
 }
 
 bool Member::may_compute() const {
@@ -156,10 +156,12 @@ bool Member::may_compute() const {
   return on == nullptr || on->has(context_.identity.id());
 }
 
-void Member::pause_when_idle() {
-  const bool was_paused = std::exchange(paused_, !may_compute());
-  if (paused_) bridge_.hold();
-  if (!paused_ && was_paused) bridge_.release();  // else it may be held for a round
+void Member::pause_or_go_on() {
+  if (may_compute()) {
+    bridge_.release(Bridge::Reason::enough);
+  } else {
+    bridge_.hold(Bridge::Reason::enough);
+  }
 }
 
 /// The grid follows who takes part; of all peers, one writes it down.
@@ -204,14 +206,13 @@ averaging::Pass Member::pass_over(const matchmaking::Seating& seating) const {
 
 /// A newcomer follows the others until they have made room for it: within a few epochs.
 Task<> Member::wait_for_a_seat() {
-  paused_ = true;
-  bridge_.hold();
+  pause_or_go_on();
   if (!std::exchange(told_no_seat_, true)) {
     tell(Kind::waiting, "this peer has no place in the groups yet; it gets one within a few epochs");
   }
   const bool behind = context_.tracker.global_epoch().value_or(0) > epoch_;
   if (behind) {
-    (void)co_await catch_up_or_download();
+    (void)co_await catch_up_.by_either(epoch_);
     co_return;
   }
   co_await context_.tracker.changed().wait_until(context_.clock, context_.clock.now() + kLookAtSeats);
@@ -283,26 +284,19 @@ Task<> Member::take_part(TaskGroup& tasks) {
 }
 
 void Member::tell_lost(const EpochReport& report) {
-  if (report.late > 0) {
-    context_.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", "late"}});
-    context_.log.info("samples.lost", {{"epoch", report.epoch}, {"samples", report.late}, {"why", "late"}});
-    tell(Kind::lost_samples,
-         fmt::format("a microbatch of {} samples ended too late for epoch {}", report.late, report.epoch), report.late);
-  }
-  if (report.left_out > 0) {
-    context_.log.warn("samples.lost",
-                      {{"epoch", report.epoch}, {"samples", report.left_out}, {"why", report.left_out_why}});
-    tell(Kind::lost_samples,
-         fmt::format("epoch {} was made without {} samples of this peer: {}", report.epoch, report.left_out,
-                     report.left_out_why),
-         report.left_out);
-  }
-  if (report.overflowed > 0) {
-    context_.log.warn("samples.lost", {{"epoch", report.epoch}, {"samples", report.overflowed}, {"why", "not_finite"}});
-    tell(Kind::lost_samples,
-         fmt::format("the gradients of {} samples add up to more than float32 holds", report.overflowed),
-         report.overflowed);
-  }
+  const auto lost = [&](std::uint64_t samples, std::string_view why, std::string text) {
+    if (samples == 0) return;
+    context_.log.info("samples.lost", {{"epoch", report.epoch}, {"samples", samples}, {"why", why}});
+    tell(Kind::lost_samples, std::move(text), samples);
+  };
+  if (report.late > 0) context_.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", "late"}});
+  lost(report.late, "late",
+       fmt::format("a microbatch of {} samples ended too late for epoch {}", report.late, report.epoch));
+  lost(report.left_out, "left_out",
+       fmt::format("epoch {} was made without {} samples of this peer: {}", report.epoch, report.left_out,
+                   report.left_out_why));
+  lost(report.overflowed, "not_finite",
+       fmt::format("the gradients of {} samples add up to more than float32 holds", report.overflowed));
 }
 
 void Member::committed(EpochReport report) {
@@ -322,25 +316,10 @@ void Member::committed(EpochReport report) {
   if (report.proof) {
     context_.store.keep_result(report.epoch, std::make_shared<const Bytes>(encode(*report.proof)));
   }
-  context_.metrics.add("collab_rounds_total", 1, {{"result", "committed"}});
-  context_.metrics.add("collab_samples_total", static_cast<double>(report.own_weight));
-  context_.metrics.add("collab_units_total", static_cast<double>(report.work.units), {{"result", "committed"}});
-  context_.metrics.add("collab_units_total", static_cast<double>(report.work.duplicates), {{"result", "duplicate"}});
+  tell_epoch(report, context_.metrics, context_.log);
   if (context_.leases != nullptr) {
     context_.metrics.set("collab_units_unleased", static_cast<double>(context_.leases->unleased()));
   }
-  context_.metrics.observe("collab_round_duration_seconds", to_seconds(report.averaging), {{"phase", "averaging"}});
-  context_.metrics.observe("collab_round_duration_seconds", to_seconds(report.gathering), {{"phase", "gathering"}});
-  context_.metrics.set("collab_epoch", static_cast<double>(epoch_));
-  context_.log.info("epoch.committed", {{"epoch", report.epoch},
-                                        {"peers", report.group ? report.group->roster.size() : 1},
-                                        {"weight", report.weight},
-                                        {"own_weight", report.own_weight},
-                                        {"units", report.work.units},
-                                        {"duplicates", report.work.duplicates},
-                                        {"averaging_s", to_seconds(report.averaging)},
-                                        {"views", report.round.views},
-                                        {"rounds", std::max<std::size_t>(report.pass.size(), 1)}});
   show();
   look_at_seats();
   MemberEvent event;
@@ -360,7 +339,7 @@ Task<> Member::after_failure(boost::system::error_code why) {
   if (epoch_is_over) {
     // the result of a round that runs without us comes when it ends: the next one is ours from its begin
     const std::uint64_t before = epoch_;
-    (void)co_await catch_up_or_download(kResultAwaited);  // whatever came of it, the epoch is searched for again
+    (void)co_await catch_up_.by_either(epoch_, kResultAwaited);  // whatever came of it, the epoch is searched for again
     release();
     // in step after all: their round failed, or has not ended yet
     if (epoch_ == before) co_await context_.clock.sleep_until(context_.clock.now() + milliseconds(50));
@@ -381,170 +360,42 @@ Task<> Member::after_failure(boost::system::error_code why) {
   co_await context_.clock.sleep_until(context_.clock.now() + pause);
 }
 
-/// The trainer stands still from the first step on: on the way, whatever it computed would be for nothing.
-Task<Member::CaughtUp> Member::catch_up_or_download(Duration wait) {
-  CaughtUp caught_up = co_await catch_up(wait);
-  while (caught_up == CaughtUp::needs_state && !leaving_) {
-    const bool downloaded = co_await download_state();
-    if (!downloaded) break;
-    caught_up = co_await catch_up();
-  }
-  co_return caught_up;
+/// Whoever is behind: the trainer is where others were before.
+void Member::arrived(const Arrival& arrival) {
+  settle(arrival.ledger, arrival.lost);
+  epoch_ = arrival.epoch;
+  parameters_ = arrival.parameters;
+  if (arrival.by != Arrival::By::nothing) context_.store.advance(epoch_);
+  if (arrival.by == Arrival::By::round) missed(*arrival.round);
+  if (arrival.by == Arrival::By::state) restored(arrival);
+  if (arrival.by == Arrival::By::nothing && !arrival.round)
+    tell(Kind::waiting, "a state that was fetched does not fit the model or the optimizer here");
+  const std::uint64_t lost = arrival.lost.samples;
+  if (lost == 0) return;
+  context_.log.info("samples.lost", {{"epoch", epoch_}, {"samples", lost}, {"why", "behind"}});
+  tell(Kind::lost_samples, fmt::format("{} samples were of an epoch that is over", lost), lost);
 }
 
-/// Applies the rounds that were missed, one after the other, for as long as somebody has the next one; the first may be
-/// waited for.
-Task<Member::CaughtUp> Member::catch_up(Duration wait) {
-  for (;; wait = Duration()) {
-    const auto donors = context_.tracker.donors(0);
-    if (donors.empty() || leaving_) co_return CaughtUp::nobody;
-    struct Verified {
-      std::shared_ptr<const averaging::CommittedRound> round;
-    };
-    const auto verified = std::make_shared<Verified>();
-    state::WantedResult wanted;
-    wanted.epoch = epoch_;
-    wanted.wait = wait;
-    wanted.deadline = context_.clock.now() + kResultTime;
-    wanted.check = [verified, epoch = epoch_, schema = options_.schema, codecs = options_.codecs](const auto bytes) {
-      auto round = decode_round(bytes, epoch, schema, codecs);
-      if (round) verified->round = std::move(*round);
-      return round.has_value();
-    };
-    const state::Context context{context_.net, context_.clock, context_.workers, context_.log, context_.random};
-    state::FetchOptions fetch;
-    fetch.grace = kResultGrace;
-    const auto result = co_await state::download_result(context, std::move(wanted), donors, fetch);
-    if (!result) {
-      const bool too_old = result.error().code == Errc::stale && result.error().number > epoch_;
-      co_return too_old ? CaughtUp::needs_state : CaughtUp::in_step;
-    }
-    const bool applied = co_await apply(verified->round);
-    if (!applied) co_return CaughtUp::needs_state;
-  }
-}
-
-/// The step that the others took in the round, taken here too: equal bytes, equal parameters.
-Task<bool> Member::apply(std::shared_ptr<const averaging::CommittedRound> round) {
-  struct Applied {
-    Gathered lost;
-    Result<> step;
-    Digest parameters{};
-    data::Ledger ledger;
-  };
-  const auto applied = std::make_shared<Applied>();
-  const auto work = [round, applied, epoch = epoch_, values = options_.codecs.length()](Trainer& trainer) {
-    std::vector<float> averaged(values);
-    round->apply(averaged);
-    applied->lost = trainer.drop();
-    applied->step = trainer.step(averaged, epoch);
-    if (applied->step) trainer.ledger().add(round->work().all());
-    applied->parameters = trainer.parameter_hash();
-    applied->ledger = trainer.ledger();
-  };
-  bridge_.hold();
-  const auto done = co_await bridge_.on_trainer(work);
-  if (done) settle(applied->ledger, applied->lost);
-  if (!done || !applied->step) co_return false;
-  const std::uint64_t lost = applied->lost.samples;
-  ++epoch_;
+void Member::missed(const averaging::CommittedRound& round) {
   failures_ = 0;
-  parameters_ = applied->parameters;
-  group_ = round->group().id;
-  context_.store.advance(epoch_);
-  context_.store.keep_result(epoch_ - 1, std::make_shared<const Bytes>(encode(*round)));
-  context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
   full_since_.reset();
-  context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}, {"lost_samples", lost}});
+  group_ = round.group().id;
+  context_.store.keep_result(epoch_ - 1, std::make_shared<const Bytes>(encode(round)));
+  context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
+  context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}});
   if (in_step_) show();
   tell(Kind::caught_up);
-  if (lost > 0) tell(Kind::lost_samples, fmt::format("{} samples were late for epoch {}", lost, epoch_ - 1), lost);
-  co_return true;
 }
 
-/// The whole state from several donors, at an epoch that all of them still have.
-Task<bool> Member::download_state() {
-  const TimePoint start = context_.clock.now();
-  std::uint64_t epoch = std::max(epoch_, context_.tracker.global_epoch().value_or(0));
-  while (!leaving_ && context_.clock.now() < start + kStateTime) {
-    const auto donors = context_.tracker.donors(0);
-    if (donors.empty()) co_return false;
-    state::WantedState wanted;
-    wanted.epoch = epoch;
-    wanted.parameters = progress::majority(context_.tracker.others(), epoch);  // unknown while epochs are short
-    wanted.deadline = start + kStateTime;
-    const bool agreed = wanted.parameters.has_value();
-    std::size_t sources = 0;
-    const auto on_progress = [&sources](const state::Progress& progress) { sources = progress.donors; };
-    const state::Context context{context_.net, context_.clock, context_.workers, context_.log, context_.random};
-    auto snapshot = co_await state::download(context, std::move(wanted), donors, on_progress);
-    if (!snapshot) {
-      const Refusal& refusal = snapshot.error();
-      context_.log.info("state.not_yet", {{"epoch", epoch}, {"reason", refusal.reason}, {"number", refusal.number}});
-      // by the time our question arrives, an epoch of a blink is over: ask for the one after
-      if (refusal.code == Errc::stale && refusal.number >= epoch) {
-        epoch = refusal.number + 1;
-      } else {
-        co_await context_.clock.sleep_until(context_.clock.now() + options_.retry_min);
-        co_await context_.tracker.look(context_.clock.now() + kLookTime);
-        epoch = std::max(epoch_, context_.tracker.global_epoch().value_or(epoch));
-      }
-      continue;
-    }
-    struct Restored {
-      Gathered lost;
-      Result<> result;
-      Digest parameters{};
-      data::Ledger ledger;
-    };
-    const auto restored = std::make_shared<Restored>();
-    const auto taken = std::make_shared<const state::Snapshot>(std::move(*snapshot));
-    std::uint64_t bytes = 0;
-    for (const auto& section : taken->sections) bytes += section.bytes.size();
-    const auto work = [taken, restored](Trainer& trainer) {
-      restored->lost = trainer.drop();
-      restored->result = trainer.restore(*taken);
-      restored->parameters = trainer.parameter_hash();
-      restored->ledger = trainer.ledger();
-    };
-    bridge_.hold();
-    const auto done = co_await bridge_.on_trainer(work);
-    if (!done) co_return false;
-    settle(restored->ledger, restored->lost);
-    if (!restored->result) {
-      co_await refuse_state(epoch, agreed);
-      co_return false;
-    }
-    misfits_ = 0;
-    epoch_ = taken->epoch;
-    parameters_ = restored->parameters;
-    context_.tracker.forget_history();
-    context_.store.advance(epoch_);
-    const double took = to_seconds(context_.clock.now() - start);
-    context_.metrics.observe("collab_state_download_seconds", took);
-    context_.log.info("state.downloaded",
-                      {{"epoch", epoch_}, {"bytes", bytes}, {"donors", sources}, {"seconds", took}});
-    tell(Kind::downloaded, fmt::format("state of epoch {} fetched: {:.1f} MB from {} donors in {:.1f} s", epoch_,
-                                       static_cast<double>(bytes) / 1e6, sources, took));
-    if (const std::uint64_t lost = restored->lost.samples; lost > 0) {
-      tell(Kind::lost_samples, fmt::format("{} samples belonged to an older state", lost), lost);
-    }
-    if (in_step_) show();
-    co_return true;
-  }
-  co_return false;
-}
-
-/// It was fetched and checked, and it is of something else. When it is what most hold, no other will come.
-Task<> Member::refuse_state(std::uint64_t epoch, bool agreed) {
-  ++misfits_;
-  context_.log.warn("state.misfit", {{"epoch", epoch}, {"agreed", agreed}, {"in_a_row", misfits_}});
-  if (agreed || misfits_ == kMisfitsMax) {
-    throw Failure(ExitCode::incompatible, "the swarm's state does not fit the model or the optimizer here",
-                  "the program the run was begun with: same tensors, same optimizer");
-  }
-  tell(Kind::waiting, fmt::format("a state of epoch {} does not fit the model or the optimizer here", epoch));
-  co_await context_.clock.sleep_until(context_.clock.now() + options_.retry_min);
+void Member::restored(const Arrival& arrival) {
+  context_.tracker.forget_history();
+  context_.metrics.observe("collab_state_download_seconds", arrival.seconds);
+  context_.log.info(
+      "state.downloaded",
+      {{"epoch", epoch_}, {"bytes", arrival.bytes}, {"donors", arrival.donors}, {"seconds", arrival.seconds}});
+  if (in_step_) show();
+  tell(Kind::downloaded, fmt::format("state of epoch {} fetched: {:.1f} MB from {} donors in {:.1f} s", epoch_,
+                                     static_cast<double>(arrival.bytes) / 1e6, arrival.donors, arrival.seconds));
 }
 
 /// Most of the others hold other parameters than we did: whatever happened here, theirs count.
@@ -553,7 +404,7 @@ Task<> Member::heal() {
   if (!at) co_return;
   context_.log.warn("peer.diverged", {{"epoch", *at}});
   tell(Kind::diverged, fmt::format("parameters of epoch {} differ from the majority's: fetching theirs", *at));
-  const bool downloaded = co_await download_state();
+  const bool downloaded = co_await catch_up_.by_state(epoch_);
   release();
   if (downloaded) co_return;
   co_await context_.clock.sleep_until(context_.clock.now() + options_.retry_min);

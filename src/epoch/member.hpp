@@ -6,13 +6,12 @@
 #include "base/metrics.hpp"
 #include "base/random.hpp"
 #include "epoch/bridge.hpp"
+#include "epoch/catch_up.hpp"
 #include "epoch/member_options.hpp"
-#include "epoch/missed_round.hpp"
 #include "epoch/run_epoch.hpp"
 #include "epoch/seating_keeper.hpp"
 #include "matchmaking/matchmaker.hpp"
 #include "progress/tracker.hpp"
-#include "state/download.hpp"
 #include "state/store.hpp"
 
 #include <cstdint>
@@ -97,15 +96,12 @@ class Member {
 
  private:
   struct Release;
-  enum class CaughtUp : std::uint8_t { in_step, needs_state, nobody };
 
   Task<> keep_showing();
   Task<> synchronise();
-  Task<CaughtUp> catch_up(Duration wait = {});
-  Task<CaughtUp> catch_up_or_download(Duration wait = {});
-  Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
-  Task<bool> download_state();
-  Task<> refuse_state(std::uint64_t epoch, bool agreed);
+  void arrived(const Arrival& arrival);
+  void missed(const averaging::CommittedRound& round);
+  void restored(const Arrival& arrival);
   Task<> keep_seats();
   void look_at_seats();
   /// Where this peer sits now; null: everybody is in one group.
@@ -123,7 +119,7 @@ class Member {
   /// Nobody's weight may pass a bound: who has nearly so much computes no further until some of it is used. Nor does a
   /// peer that has no place on the grid yet.
   bool may_compute() const;
-  void pause_when_idle();
+  void pause_or_go_on();
   void release();
   void tell(MemberEvent::Kind kind, std::string text = {}, std::uint64_t samples = 0);
   averaging::MoshpitOptions moshpit_options() const;
@@ -133,11 +129,11 @@ class Member {
   Bridge& bridge_;
   OnEvent on_event_;
   matchmaking::Matchmaker matchmaker_;
+  CatchUp catch_up_;
   SeatingKeeper seats_;
   std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
   unsigned failures_ = 0;  ///< in a row
-  unsigned misfits_ = 0;   ///< in a row: states of another model or optimizer
   TimePoint epoch_began_{};
   Duration last_epoch_{};
   std::optional<TimePoint> full_since_;  ///< since when the swarm has the batch of this epoch
@@ -147,7 +143,6 @@ class Member {
   double loss_ = std::numeric_limits<double>::quiet_NaN();
   bool in_step_ = false;
   bool leaving_ = false;
-  bool paused_ = false;
   Signal left_;
 };
 

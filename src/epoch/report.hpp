@@ -12,6 +12,11 @@
 #include <string>
 #include <vector>
 
+namespace collab {
+class Log;
+class Metrics;
+}  // namespace collab
+
 namespace collab::averaging {
 class CommittedRound;
 }
@@ -38,5 +43,8 @@ struct EpochReport {
   Duration averaging{};
   Duration stepping{};
 };
+
+/// A committed epoch as metrics and as a line of the log.
+void tell_epoch(const EpochReport& report, Metrics& metrics, Log& log);
 
 }  // namespace collab::epoch

@@ -109,7 +109,7 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
 
 /// Awaits the microbatch in hand until `cut_at`. At its next border the trainer stands still until it is released.
 Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, TimePoint cut_at, bool on_grid) {
-  node.bridge.hold();
+  node.bridge.hold(Bridge::Reason::epoch);
   const auto take = [mine](Trainer& trainer) {
     mine->loss = trainer.loss();
     mine->behind = trainer.hand_over(mine->values);

@@ -92,7 +92,7 @@ TEST_CASE("bridge: what is gathered is taken beside a microbatch when its time i
   std::uint64_t left = 0;
   const auto on_loop = [&]() -> Task<> {
     computing.get_future().wait();
-    world.bridge.hold();
+    world.bridge.hold(Bridge::Reason::epoch);
     const auto at_border = co_await world.take(world.clock.now(), values, samples, by);
     REQUIRE(at_border);
     CHECK(!*at_border);
@@ -101,7 +101,7 @@ TEST_CASE("bridge: what is gathered is taken beside a microbatch when its time i
     const auto late = [&left](Trainer& of) { left = of.drop().samples; };
     const auto done = co_await world.bridge.on_trainer(late);  // held, so it comes to the border and stays
     CHECK(done);
-    world.bridge.release();
+    world.bridge.release(Bridge::Reason::epoch);
   };
   const auto on_trainer = [&] {
     world.trainer.add(3);
@@ -126,13 +126,13 @@ TEST_CASE("bridge: a trainer at its border does the work itself, however late it
   std::uint64_t samples = 0;
   std::thread::id by;
   std::thread::id trainer_thread;
-  world.bridge.hold();
+  world.bridge.hold(Bridge::Reason::epoch);
   const auto on_loop = [&]() -> Task<> {
     co_await world.bridge.moved().wait();  // it is at the border, and held there
     const auto at_border = co_await world.take(TimePoint(), values, samples, by);
     REQUIRE(at_border);
     CHECK(*at_border);
-    world.bridge.release();
+    world.bridge.release(Bridge::Reason::epoch);
   };
   const auto on_trainer = [&] {
     trainer_thread = std::this_thread::get_id();
@@ -143,6 +143,29 @@ TEST_CASE("bridge: a trainer at its border does the work itself, however late it
   world.run(on_loop, on_trainer);
   CHECK(samples == 3);
   CHECK(by == trainer_thread);
+}
+
+TEST_CASE("bridge: a trainer that waits for two reasons goes on when both are gone") {
+  TwoThreads world;
+  std::vector<float> values(1);
+  std::uint64_t samples = 0;
+  std::thread::id by;
+  world.bridge.hold(Bridge::Reason::enough);
+  world.bridge.hold(Bridge::Reason::epoch);
+  const auto on_loop = [&]() -> Task<> {
+    co_await world.bridge.moved().wait();
+    world.bridge.release(Bridge::Reason::enough);
+    const auto at_border = co_await world.take(TimePoint::max(), values, samples, by);
+    CHECK(at_border);  // else it has gone on, and left
+    world.bridge.release(Bridge::Reason::epoch);
+  };
+  const auto on_trainer = [&] {
+    world.trainer.add(3);
+    world.bridge.border(world.trainer, 1);
+    world.bridge.leave();
+  };
+  world.run(on_loop, on_trainer);
+  CHECK(samples == 3);
 }
 
 TEST_CASE("bridge: nothing is taken from a trainer that has left") {

@@ -1,0 +1,163 @@
+#include "epoch/catch_up.hpp"
+
+#include "epoch/missed_round.hpp"
+#include "state/download.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::epoch {
+namespace {
+
+constexpr Duration kResultTime = std::chrono::seconds(60);         // for fetching one missed round
+constexpr Duration kResultGrace = std::chrono::milliseconds(100);  // signatures say what it is worth, not who shows it
+constexpr Duration kStateTime = std::chrono::hours(1);
+constexpr Duration kLookTime = std::chrono::seconds(10);  // for asking the directory who is there
+constexpr unsigned kMisfitsMax = 5;                       // in a row, of states that no majority vouches for
+
+}  // namespace
+
+CatchUp::CatchUp(Needs needs, const MemberOptions& options, OnArrival on_arrival)
+    : needs_(std::move(needs)), options_(options), on_arrival_(std::move(on_arrival)) {}
+
+void CatchUp::arrived(const Arrival& arrival) {
+  epoch_ = arrival.epoch;
+  on_arrival_(arrival);
+}
+
+Task<CatchUp::Outcome> CatchUp::by_either(std::uint64_t epoch, Duration wait) {
+  Outcome outcome = co_await by_rounds(epoch, wait);
+  while (outcome == Outcome::needs_state && !leaving_) {
+    const bool downloaded = co_await by_state(epoch_);
+    if (!downloaded) break;
+    outcome = co_await by_rounds(epoch_);
+  }
+  co_return outcome;
+}
+
+Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
+  for (epoch_ = epoch;; wait = Duration()) {
+    const auto donors = needs_.tracker.donors(0);
+    if (donors.empty() || leaving_) co_return Outcome::nobody;
+    struct Verified {
+      std::shared_ptr<const averaging::CommittedRound> round;
+    };
+    const auto verified = std::make_shared<Verified>();
+    state::WantedResult wanted;
+    wanted.epoch = epoch_;
+    wanted.wait = wait;
+    wanted.deadline = needs_.clock.now() + kResultTime;
+    wanted.check = [verified, next = epoch_, schema = options_.schema, codecs = options_.codecs](const auto bytes) {
+      auto round = decode_round(bytes, next, schema, codecs);
+      if (round) verified->round = std::move(*round);
+      return round.has_value();
+    };
+    const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
+    state::FetchOptions fetch;
+    fetch.grace = kResultGrace;
+    const auto result = co_await state::download_result(context, std::move(wanted), donors, fetch);
+    if (!result) {
+      const bool too_old = result.error().code == Errc::stale && result.error().number > epoch_;
+      co_return too_old ? Outcome::needs_state : Outcome::in_step;
+    }
+    const bool applied = co_await apply(verified->round);
+    if (!applied) co_return Outcome::needs_state;
+  }
+}
+
+/// The step that the others took in the round, taken here too: equal bytes, equal parameters.
+Task<bool> CatchUp::apply(std::shared_ptr<const averaging::CommittedRound> round) {
+  const auto arrival = std::make_shared<Arrival>();
+  const auto work = [round, arrival, epoch = epoch_, values = options_.codecs.length()](Trainer& trainer) {
+    std::vector<float> averaged(values);
+    round->apply(averaged);
+    arrival->lost = trainer.drop();
+    const auto stepped = trainer.step(averaged, epoch);
+    if (stepped) trainer.ledger().add(round->work().all());
+    arrival->by = stepped ? Arrival::By::round : Arrival::By::nothing;
+    arrival->epoch = stepped ? epoch + 1 : epoch;
+    arrival->parameters = trainer.parameter_hash();
+    arrival->ledger = trainer.ledger();
+  };
+  needs_.bridge.hold(Bridge::Reason::epoch);
+  const auto done = co_await needs_.bridge.on_trainer(work);
+  if (!done) co_return false;
+  arrival->round = std::move(round);
+  arrived(*arrival);
+  co_return arrival->by == Arrival::By::round;
+}
+
+Task<bool> CatchUp::by_state(std::uint64_t epoch) {
+  epoch_ = epoch;
+  const TimePoint start = needs_.clock.now();
+  std::uint64_t asked = std::max(epoch_, needs_.tracker.global_epoch().value_or(0));
+  while (!leaving_ && needs_.clock.now() < start + kStateTime) {
+    const auto donors = needs_.tracker.donors(0);
+    if (donors.empty()) co_return false;
+    state::WantedState wanted;
+    wanted.epoch = asked;
+    wanted.parameters = progress::majority(needs_.tracker.others(), asked);  // unknown while epochs are short
+    wanted.deadline = start + kStateTime;
+    const bool agreed = wanted.parameters.has_value();
+    Arrival arrival;
+    const auto on_progress = [&arrival](const state::Progress& progress) { arrival.donors = progress.donors; };
+    const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
+    auto snapshot = co_await state::download(context, std::move(wanted), donors, on_progress);
+    if (!snapshot) {
+      asked = co_await epoch_instead(asked, std::move(snapshot.error()));
+      continue;
+    }
+    arrival.seconds = to_seconds(needs_.clock.now() - start);
+    auto taken = std::make_shared<const state::Snapshot>(std::move(*snapshot));
+    co_return co_await restore(std::move(taken), agreed, std::move(arrival));
+  }
+  co_return false;
+}
+
+/// By the time our question arrives, an epoch of a blink is over: then the one after.
+Task<std::uint64_t> CatchUp::epoch_instead(std::uint64_t asked, Refusal refusal) {
+  needs_.log.info("state.not_yet", {{"epoch", asked}, {"reason", refusal.reason}, {"number", refusal.number}});
+  if (refusal.code == Errc::stale && refusal.number >= asked) co_return refusal.number + 1;
+  co_await needs_.clock.sleep_until(needs_.clock.now() + options_.retry_min);
+  co_await needs_.tracker.look(needs_.clock.now() + kLookTime);
+  co_return std::max(epoch_, needs_.tracker.global_epoch().value_or(asked));
+}
+
+/// `arrival`: how the snapshot was fetched. False when the trainer has left or the snapshot does not fit.
+Task<bool> CatchUp::restore(std::shared_ptr<const state::Snapshot> snapshot, bool agreed, Arrival arrival) {
+  for (const auto& section : snapshot->sections) arrival.bytes += section.bytes.size();
+  const auto into = std::make_shared<Arrival>(std::move(arrival));
+  const auto work = [snapshot, into, epoch = epoch_](Trainer& trainer) {
+    into->lost = trainer.drop();
+    const auto restored = trainer.restore(*snapshot);
+    into->by = restored ? Arrival::By::state : Arrival::By::nothing;
+    into->epoch = restored ? snapshot->epoch : epoch;
+    into->parameters = trainer.parameter_hash();
+    into->ledger = trainer.ledger();
+  };
+  needs_.bridge.hold(Bridge::Reason::epoch);
+  const auto done = co_await needs_.bridge.on_trainer(work);
+  if (!done) co_return false;
+  arrived(*into);
+  if (into->by == Arrival::By::nothing) {
+    co_await refuse_state(snapshot->epoch, agreed);
+    co_return false;
+  }
+  misfits_ = 0;
+  co_return true;
+}
+
+/// It was fetched and checked, and it is of something else. When it is what most hold, no other will come.
+Task<> CatchUp::refuse_state(std::uint64_t epoch, bool agreed) {
+  ++misfits_;
+  needs_.log.warn("state.misfit", {{"epoch", epoch}, {"agreed", agreed}, {"in_a_row", misfits_}});
+  if (agreed || misfits_ == kMisfitsMax) {
+    throw Failure(ExitCode::incompatible, "the swarm's state does not fit the model or the optimizer here",
+                  "the program the run was begun with: same tensors, same optimizer");
+  }
+  co_await needs_.clock.sleep_until(needs_.clock.now() + options_.retry_min);
+}
+
+}  // namespace collab::epoch

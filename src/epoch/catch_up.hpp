@@ -1,0 +1,90 @@
+#pragma once
+// How a peer that is behind gets to where the others are: by the rounds it missed, else by the whole state.
+
+#include "averaging/committed_round.hpp"
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/random.hpp"
+#include "data/ledger.hpp"
+#include "epoch/bridge.hpp"
+#include "epoch/member_options.hpp"
+#include "net/endpoint.hpp"
+#include "progress/tracker.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace collab::epoch {
+
+/// What taking over what others hold came to.
+struct Arrival {
+  enum class By : std::uint8_t {
+    round,    ///< the step that others took in a round
+    state,    ///< fetched whole
+    nothing,  ///< it did not fit: parameters are as before
+  };
+  By by = By::nothing;
+  std::uint64_t epoch = 0;  ///< the trainer stands at its begin
+  Digest parameters{};
+  data::Ledger ledger;
+  Gathered lost;                                           ///< what it had gathered for an older epoch
+  std::shared_ptr<const averaging::CommittedRound> round;  ///< by a round: that one
+  // by a state
+  std::uint64_t bytes = 0;
+  std::size_t donors = 0;
+  double seconds = 0;
+};
+
+/// Each of the questions below begins nothing new once `leave()` was called, and holds the trainer from the first thing
+/// that is taken over on: whatever it computed on the way would be for nothing. The caller releases it.
+/// Thread safety: none; belongs to the node's loop. One question at a time.
+class CatchUp {
+ public:
+  struct Needs {
+    net::Endpoint& net;
+    Clock& clock;
+    progress::Tracker& tracker;
+    Log& log;
+    asio::any_io_executor workers;
+    Random random;
+    Bridge& bridge;
+  };
+  enum class Outcome : std::uint8_t {
+    in_step,      ///< nobody has more
+    needs_state,  ///< the next round is nobody's any more, or its step could not be taken here
+    nobody,       ///< there is nobody to ask
+  };
+  using OnArrival = std::function<void(const Arrival&)>;
+
+  /// `options` outlive it.
+  CatchUp(Needs needs, const MemberOptions& options, OnArrival on_arrival);
+
+  /// Applies the rounds from `epoch` on, one after the other, for as long as somebody has the next one; donors may wait
+  /// so long for the first.
+  Task<Outcome> by_rounds(std::uint64_t epoch, Duration wait = {});
+  /// The whole state from several donors, at an epoch not before `epoch` that all of them still have; false: nobody has
+  /// one that fits. Throws `Failure(incompatible)` when the state that most of the others hold does not fit the
+  /// trainer.
+  Task<bool> by_state(std::uint64_t epoch);
+  /// By rounds, where they do not reach by the state, then by rounds again.
+  Task<Outcome> by_either(std::uint64_t epoch, Duration wait = {});
+
+  void leave() noexcept { leaving_ = true; }
+
+ private:
+  Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
+  Task<bool> restore(std::shared_ptr<const state::Snapshot> snapshot, bool agreed, Arrival arrival);
+  Task<> refuse_state(std::uint64_t epoch, bool agreed);
+  Task<std::uint64_t> epoch_instead(std::uint64_t asked, Refusal refusal);
+  void arrived(const Arrival& arrival);
+
+  Needs needs_;
+  const MemberOptions& options_;
+  OnArrival on_arrival_;
+  std::uint64_t epoch_ = 0;  // the trainer's
+  unsigned misfits_ = 0;     // in a row: states of another model or optimizer
+  bool leaving_ = false;
+};
+
+}  // namespace collab::epoch

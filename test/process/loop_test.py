@@ -9,6 +9,7 @@ import sys, tempfile
 from programs import Programs, wait
 
 COORDINATOR, OWN_LOOP = sys.argv[1:]
+FOREVER = 10**9
 MISFIT = "the swarm's state does not fit the model or the optimizer here. Try: the program the run was begun with"
 
 
@@ -27,12 +28,12 @@ class Run:
 
 def another_model_or_optimizer(programs):
     run = Run(programs)
-    first = run.join('first', 'adamw', 4, 10_000)
+    first = run.join('first', 'adamw', 4, FOREVER)
     wait('somebody trains', 30, lambda: run.epoch() >= 3 or first.ended())
     assert not first.ended(), first.log()
-    for name, kind, width in ('other-optimizer', 'sgd', 4), ('other-tensors', 'adamw', 5):
-        stranger = run.join(name, kind, width, 10_000)
-        wait(f'{name} ends', 40, stranger.ended)
+    strangers = [run.join('other-optimizer', 'sgd', 4, FOREVER), run.join('other-tensors', 'adamw', 5, FOREVER)]
+    for stranger in strangers:
+        wait('it ends', 40, stranger.ended)
         assert stranger.process.returncode == 5 and MISFIT in stranger.log(), stranger.log()
     reached = run.epoch()
     wait('the run goes on', 30, lambda: run.epoch() > reached or first.ended())
@@ -42,7 +43,7 @@ def another_model_or_optimizer(programs):
 
 def the_run_ends_before_the_loop(programs):
     run = Run(programs, '--epochs', 3)
-    assert run.join('longer', 'adamw', 4, 10_000).finish(60).splitlines() == ['the run is over: it has 3 epochs', 'epoch 3']
+    assert run.join('longer', 'adamw', 4, FOREVER).finish(60).splitlines() == ['the run is over: it has 3 epochs', 'epoch 3']
     assert run.join('late', 'adamw', 4, 2).finish(60) == 'epoch 2'  # a run that nobody holds any more begins again
 
 

@@ -107,6 +107,19 @@ struct Workers {
     }
   }
   Task<> sleep(Duration length) { return world.clock().sleep_until(world.clock().now() + length); }
+  /// Nobody asks in vain, and nobody gets what another has.
+  Task<> take_in_turn(int times, Duration pause) {
+    Work all;
+    for (int i = 0; i < times; ++i) {
+      co_await sleep(pause);
+      for (auto& each : leases) {
+        const Work mine = each->take(40);
+        CHECK_FALSE(mine.empty());
+        CHECK_FALSE(mine.overlaps(all));
+        all.add(mine);
+      }
+    }
+  }
 
   std::vector<PeerId> ids;
   sim::Simulation world;
@@ -202,16 +215,7 @@ TEST_CASE("leases: cut off from the storers, work goes on by hash and is told") 
       leases->take(40);
       tasks.spawn("leases", leases->run());
     }
-    Work all;
-    for (int i = 0; i < 30; ++i) {
-      co_await workers.sleep(200ms);
-      for (auto& leases : workers.leases) {
-        const Work mine = leases->take(40);
-        CHECK_FALSE(mine.empty());
-        CHECK_FALSE(mine.overlaps(all));
-        all.add(mine);
-      }
-    }
+    co_await workers.take_in_turn(30, 200ms);
     for (const auto& leases : workers.leases) CHECK(leases->unleased() > 0);
     co_await tasks.stop();
   };
@@ -229,17 +233,8 @@ TEST_CASE("leases: who has nothing left does not wait for storers that have died
       tasks.spawn("leases", leases->run());
     }
     co_await workers.sleep(2900ms);
-    Work all;
     for (auto& leases : workers.leases) CHECK(leases->take(40).empty());  // a claim may yet succeed
-    for (int i = 0; i < 20; ++i) {
-      co_await workers.sleep(400ms);
-      for (auto& leases : workers.leases) {
-        const Work mine = leases->take(40);
-        CHECK_FALSE(mine.empty());
-        CHECK_FALSE(mine.overlaps(all));
-        all.add(mine);
-      }
-    }
+    co_await workers.take_in_turn(20, 400ms);
     for (const auto& leases : workers.leases) CHECK(leases->unleased() > 0);
     co_await tasks.stop();
   };

@@ -132,6 +132,17 @@ class Founder {
   std::future<void> served_;
 };
 
+RunOptions run_options(const std::filesystem::path& home, const std::string& address) {
+  RunOptions options;
+  options.run_id = "equal";
+  options.bootstrap = {address};
+  options.home = home;
+  options.listen = "127.0.0.1:0";
+  options.discover_lan = false;
+  options.log.stderr_level = LogLevel::off;
+  return options;
+}
+
 struct Trace {
   std::vector<double> losses;  // before each step
   std::vector<Digest> hashes;  // after each step
@@ -142,14 +153,7 @@ struct Trace {
 Trace take_part(const std::filesystem::path& home, const std::string& address, const Swarm& swarm,
                 std::uint64_t number) {
   const std::uint64_t share = kBatch / swarm.peers;
-  RunOptions options;
-  options.run_id = "equal";
-  options.bootstrap = {address};
-  options.home = home;
-  options.listen = "127.0.0.1:0";
-  options.discover_lan = false;
-  options.log.stderr_level = LogLevel::off;
-  Collaboration run(options);
+  Collaboration run(run_options(home, address));
   Toy toy;
   OptimizerOptions optimizer_options;
   optimizer_options.epochs_max = swarm.epochs;
@@ -234,14 +238,7 @@ struct Leased {
 };
 
 Leased work_by_leases(const std::filesystem::path& home, const std::string& address, std::uint64_t epochs) {
-  RunOptions options;
-  options.run_id = "equal";
-  options.bootstrap = {address};
-  options.home = home;
-  options.listen = "127.0.0.1:0";
-  options.discover_lan = false;
-  options.log.stderr_level = LogLevel::off;
-  Collaboration run(options);
+  Collaboration run(run_options(home, address));
   Toy toy;
   OptimizerOptions optimizer_options;
   optimizer_options.epochs_max = epochs;

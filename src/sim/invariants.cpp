@@ -220,6 +220,22 @@ void Invariants::first_report(std::size_t peer, const std::string& group, const 
     }
   }
   check_weight(peer, committed, report);
+  check_begin(peer, report);
+}
+
+void Invariants::check_begin(std::size_t peer, const epoch::EpochReport& report) {
+  if (!report.group) return;
+  const auto& taken = taken_[books_[peer].group];
+  std::uint64_t samples = 0;
+  for (const matchmaking::Member& member : report.group->roster) {
+    const auto number = numbers_.find(member.id);
+    const auto mine = number == numbers_.end() ? taken.end() : taken.find(number->second);
+    if (mine == taken.end()) return;
+    samples += mine->second.contribution.weight;
+  }
+  if (samples >= options_.target_batch) return;
+  add("begin", {peer},
+      fmt::format("epoch {} began with {} samples of {}", report.epoch, samples, options_.target_batch));
 }
 
 void Invariants::check_weight(std::size_t peer, const Committed& committed, const epoch::EpochReport& report) {

@@ -22,14 +22,16 @@ struct InvariantOptions {
   explicit InvariantOptions(CodecMap map) : codecs(std::move(map)) {}
   CodecMap codecs;
   std::uint64_t weight_min = 0;      ///< of a committed epoch
+  std::uint64_t target_batch = 0;    ///< that is there when an epoch begins
   std::uint64_t units_per_pass = 0;  ///< 0: samples are no units
   LivenessOptions live;
 };
 
 /// agree: all steps of one epoch end with equal parameters. atomic: parameters move by a step or a fetched state only,
 /// and a failed round gives back to the bit what it took. mean: a committed result is that of the senders it names.
-/// units: the ledgers of one epoch are equal, and say what was computed; nothing is left out of a pass. ledger (no
-/// sample, so no unit, counts twice) and live: see there. Memory: what was handed over in the last few epochs.
+/// begin: when an epoch begins, its target batch is there. units: the ledgers of one epoch are equal, and say what was
+/// computed; nothing is left out of a pass. ledger (no sample, so no unit, counts twice) and live: see there. Memory:
+/// what was handed over in the last few epochs.
 class Invariants {
  public:
   Invariants(Clock& clock, InvariantOptions options);
@@ -91,6 +93,8 @@ class Invariants {
   void count_senders(std::size_t peer, std::uint64_t epoch, const averaging::CommittedRound& round);
   void check_told(std::size_t peer, const epoch::EpochReport& report);
   void check_applied(std::size_t peer, const epoch::EpochReport& report);
+  /// No epoch begins before its batch is there; a group whose members have not all handed over cannot tell.
+  void check_begin(std::size_t peer, const epoch::EpochReport& report);
   void check_weight(std::size_t peer, const Committed& committed, const epoch::EpochReport& report);
   void forget(std::uint64_t before_epoch);
 

@@ -189,6 +189,7 @@ Task<> Peer::live(Life& life) {
   options.role = client_ ? matchmaking::Role::client : matchmaking::Role::node;
   options.incarnation = life.random.derive("incarnation").next();
   options.all_reduce.guard = slots_.get();
+  if (needs_.plant == Plant::begin_early) options.target_batch = options.target_batch * 3 / 4;
   if (needs_.plant == Plant::arrival_order) options.all_reduce.rule = &arrival_order_;
   const epoch::Member::Context context{endpoint,
                                        host_.clock(),

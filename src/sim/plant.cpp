@@ -6,12 +6,13 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, std::string_view>, 6> kNames = {{{Plant::none, "none"},
+constexpr std::array<std::pair<Plant, std::string_view>, 7> kNames = {{{Plant::none, "none"},
                                                                        {Plant::no_quorum, "no_quorum"},
                                                                        {Plant::arrival_order, "arrival_order"},
                                                                        {Plant::keep_partial, "keep_partial"},
                                                                        {Plant::sum_twice, "sum_twice"},
-                                                                       {Plant::skip_ledger, "skip_ledger"}}};
+                                                                       {Plant::skip_ledger, "skip_ledger"},
+                                                                       {Plant::begin_early, "begin_early"}}};
 
 }  // namespace
 

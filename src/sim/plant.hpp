@@ -17,6 +17,7 @@ enum class Plant : std::uint8_t {
   keep_partial,   ///< a failed round leaves something in the parameters
   sum_twice,      ///< samples of an epoch that ended without their peer are kept for the next one
   skip_ledger,    ///< the units of a round that was missed and fetched are not entered in the ledger
+  begin_early,    ///< an epoch begins with three quarters of its target batch
 };
 
 std::string_view name(Plant plant) noexcept;

@@ -89,6 +89,7 @@ std::size_t joins(const FaultPlan& plan) {
 InvariantOptions invariant_options(const SwarmOptions& options, const CodecMap& codecs) {
   InvariantOptions out(codecs);
   out.weight_min = static_cast<std::uint64_t>(options.commit_fraction * static_cast<double>(options.target_batch));
+  out.target_batch = options.target_batch;
   out.units_per_pass = options.units_per_pass;
   const auto vector = static_cast<double>(codecs.encoded_bytes({0, codecs.length()}));
   const double line = std::min(options.line.up_bytes_per_s, options.line.down_bytes_per_s);

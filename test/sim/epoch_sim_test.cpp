@@ -340,4 +340,10 @@ TEST_CASE("epoch sim: a missed round whose units are not entered in the ledger i
   CHECK(found_by(options, 2) == "units");
 }
 
+TEST_CASE("epoch sim: an epoch that begins before its target batch is there is found") {
+  SwarmOptions options = small(1, 4, 6);
+  options.plant = Plant::begin_early;
+  CHECK(found_by(options, 2) == "begin");
+}
+
 }  // namespace collab::sim

@@ -291,7 +291,7 @@ Task<bool> Host::save_checkpoint(std::uint64_t epoch) {
       checkpoints_->save({save->snapshot.epoch, manifest_.run_id, state::index_snapshot(save->snapshot).root(),
                           save->schema, parameters, std::span(sections).subspan(1), save->files});
     } catch (const Failure& failure) {  // a full disk must not end the run
-      problem = failure.what();
+      problem = failure.cause();
     }
   };
   co_await offload(runtime_.workers(), write);

@@ -60,18 +60,19 @@ enum class ExitCode : int {
 };
 
 /// Something that a person has to act on. Thrown at start-up and by owners of long work, shown by `cli/program`, never
-/// thrown by protocol code.
+/// thrown by protocol code. `what()` is both sentences: it is all that a program shows which nobody catches it in.
 class Failure : public std::runtime_error {
  public:
-  /// `what`: what failed, and why, with measured facts. `remedy`: a command or a setting that helps. Both without a
-  /// final full stop or newline.
-  Failure(ExitCode code, const std::string& what, std::string remedy)
-      : std::runtime_error(what), code_(code), remedy_(std::move(remedy)) {}
+  /// `cause`: what failed, and why, with measured facts. `remedy`: a command or a setting that helps. Both without a
+  /// final full stop or newline; a cause may be a question.
+  Failure(ExitCode code, const std::string& cause, std::string remedy);
   ExitCode code() const noexcept { return code_; }
+  const std::string& cause() const noexcept { return cause_; }
   const std::string& remedy() const noexcept { return remedy_; }
 
  private:
   ExitCode code_;
+  std::string cause_;
   std::string remedy_;
 };
 

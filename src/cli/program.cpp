@@ -25,8 +25,7 @@ void on_signal(int) {
 }  // namespace
 
 std::string describe(std::string_view program, const Failure& failure) {
-  const std::string_view what = failure.what();
-  return fmt::format("{}: {}{} Try: {}\n", program, what, what.ends_with('?') ? "" : ".", failure.remedy());
+  return fmt::format("{}: {}\n", program, failure.what());
 }
 
 int run_program(std::string_view program, const std::function<int()>& body) {

@@ -19,7 +19,7 @@ std::string save(const std::filesystem::path& file, const std::string& text) {
     write_file(file, text);
     return {};
   } catch (const Failure& failure) {
-    return failure.what();
+    return failure.cause();
   }
 }
 

@@ -38,7 +38,7 @@ Finding fail(std::string name, std::string measured, std::string remedy, ExitCod
 }
 
 Finding fail(std::string name, const Failure& failure) {
-  return fail(std::move(name), failure.what(), failure.remedy(), failure.code());
+  return fail(std::move(name), failure.cause(), failure.remedy(), failure.code());
 }
 
 std::string words_of_stranger(std::string_view text) {

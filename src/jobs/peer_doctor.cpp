@@ -302,9 +302,9 @@ Failure after_failed_start(const node::Config& config, const std::string& link, 
                         failure.code() == ExitCode::incompatible || failure.code() == ExitCode::machine;
   if (!of_start) return failure;
   for (const Finding& finding : quick_failures(home_of(config))) {
-    if (finding.measured != failure.what()) fmt::print(stderr, "collab-peer: {}\n", doctor::line(finding));
+    if (finding.measured != failure.cause()) fmt::print(stderr, "collab-peer: {}\n", doctor::line(finding));
   }
-  return Failure(failure.code(), failure.what(),
+  return Failure(failure.code(), failure.cause(),
                  fmt::format("{}; or look closer: {}", failure.remedy(), doctor_command(config, link)));
 }
 

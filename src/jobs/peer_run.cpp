@@ -236,8 +236,8 @@ void Stay::save() {
     if (evaluated_epoch_ == epoch) checkpoints_->mark_best(epoch, held_out_loss_);
     output_.json({{"event", "checkpoint"}, {"epoch", epoch}});
   } catch (const Failure& failure) {
-    output_.note(fmt::format("no checkpoint of epoch {}: {}. Try: {}", epoch, failure.what(), failure.remedy()));
-    output_.json({{"event", "checkpoint_failed"}, {"epoch", epoch}, {"text", failure.what()}});
+    output_.note(fmt::format("no checkpoint of epoch {}: {}", epoch, failure.what()));
+    output_.json({{"event", "checkpoint_failed"}, {"epoch", epoch}, {"text", failure.cause()}});
   }
 }
 

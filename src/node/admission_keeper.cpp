@@ -71,7 +71,7 @@ Task<> AdmissionKeeper::hand_on_bans(directory::SwarmDirectory& directory) {
       try {
         records = read_ban_file(options_.ban_file);
       } catch (const Failure& failure) {  // what was told before stays told
-        needs_.log.error("node.ban_file_refused", {{"why", failure.what()}});
+        needs_.log.error("node.ban_file_refused", {{"why", failure.cause()}});
       }
       again = records.empty() ? TimePoint::max() : needs_.clock.now() + options_.again_period;
       co_await directory.hand_on(std::move(records));

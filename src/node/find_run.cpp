@@ -151,9 +151,9 @@ Failure to_failure(const std::string& run_id, const std::vector<Attempt>& attemp
 
 Refusal to_refusal(const std::string& run_id, const std::vector<Attempt>& attempts) {
   const Failure failure = to_failure(run_id, attempts);
-  if (failure.code() == ExitCode::not_admitted) return Refusal(Errc::denied, failure.what());
-  if (failure.code() == ExitCode::unreachable) return Refusal(Errc::gone, failure.what());
-  return Refusal(Errc::bad_request, failure.what());
+  if (failure.code() == ExitCode::not_admitted) return Refusal(Errc::denied, failure.cause());
+  if (failure.code() == ExitCode::unreachable) return Refusal(Errc::gone, failure.cause());
+  return Refusal(Errc::bad_request, failure.cause());
 }
 
 }  // namespace collab::node

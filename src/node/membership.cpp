@@ -153,7 +153,7 @@ void Membership::listen() {
     try {
       return open(at);
     } catch (const Failure& taken) {
-      needs_.log.debug("node.port_taken", {{"port", at.port}, {"why", taken.what()}});
+      needs_.log.debug("node.port_taken", {{"port", at.port}, {"why", taken.cause()}});
     }
   }
   net::Address any;

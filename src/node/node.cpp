@@ -235,7 +235,7 @@ Task<> Node::remember_in_run_book(const Found& found) {
   try {
     (void)co_await offload(needs_.workers, work);  // whether it was there already makes no difference
   } catch (const Failure& failure) {               // training needs no run book
-    needs_.log.warn("node.run_book_not_written", {{"why", failure.what()}, {"advice", failure.remedy()}});
+    needs_.log.warn("node.run_book_not_written", {{"why", failure.cause()}, {"advice", failure.remedy()}});
   }
 }
 

@@ -26,7 +26,7 @@ auto take_text(const std::filesystem::path& file, const toml::node& node, std::s
   try {
     return parse(text->get());
   } catch (const Failure& wrong) {
-    refuse(file, node.source(), wrong.what());
+    refuse(file, node.source(), wrong.cause());
   }
 }
 

@@ -31,7 +31,7 @@ std::optional<TokenFile::News> TokenFile::look() {
       news.problem = fmt::format("{} holds no token: {}", file_.string(), token.error().message());
     }
   } catch (const Failure& failure) {  // a node goes on with what it has shown
-    news.problem = failure.what();
+    news.problem = failure.cause();
   }
   return news;
 }

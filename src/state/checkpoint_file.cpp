@@ -185,7 +185,7 @@ boost::system::result<Checkpoint, Damage> read_checkpoint(const std::filesystem:
   } catch (const Damage& damage) {
     return damage;
   } catch (const Failure& failure) {  // a file that is missing or cannot be read
-    return Damage{failure.what()};
+    return Damage{failure.cause()};
   }
   return checkpoint;
 }

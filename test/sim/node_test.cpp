@@ -51,7 +51,7 @@ Joined refused_join(NodeOptions options, std::function<void(Manifest&)> change =
     joined = co_await peer.node->join(run.in(20s));
     CHECK(run.world.clock().now() < TimePoint(25s));
     const Failure failure = peer.node->join_failure(joined->error());
-    CHECK(std::string(failure.what()).starts_with(joined->error().reason));
+    CHECK(failure.cause().starts_with(joined->error().reason));
   });
   return *joined;
 }

@@ -60,6 +60,15 @@ using OldHeader = std::variant<Ping, Ping>;  // a reader from before `since_vers
 
 }  // namespace
 
+TEST_CASE("failure: what() says cause and remedy, for a program in which nobody catches it") {
+  const Failure full(ExitCode::machine, "the disk is full", "free some space");
+  CHECK(full.cause() == "the disk is full");
+  CHECK(full.remedy() == "free some space");
+  CHECK(full.what() == std::string("the disk is full. Try: free some space"));
+  const Failure asks(ExitCode::unreachable, "nobody answers. Is it running?", "start it");
+  CHECK(asks.what() == std::string("nobody answers. Is it running? Try: start it"));
+}
+
 TEST_CASE("frame: it survives the trip, and every shorter one is refused") {
   const Bytes payload(5, std::byte(7));
   Pong pong;

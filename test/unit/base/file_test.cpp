@@ -59,7 +59,7 @@ TEST_CASE("file: on a full disk the old file stays whole, nothing is left over, 
       FAIL("100 kB were written");
     } catch (const Failure& failure) {
       CHECK(failure.code() == ExitCode::machine);
-      CHECK(std::string(failure.what()).find(file.string()) != std::string::npos);
+      CHECK(failure.cause().find(file.string()) != std::string::npos);
       CHECK(failure.remedy().find("--home") != std::string::npos);
     }
   }

@@ -46,7 +46,7 @@ std::string refusal(const std::function<int()>& command) {
     command();
   } catch (const Failure& failure) {
     CHECK(failure.remedy().size() > 5);
-    return failure.what();
+    return failure.cause();
   }
   return {};
 }

@@ -47,7 +47,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
     run(config, arguments);
   } catch (const Failure& failure) {
     CHECK(failure.code() == ExitCode::usage);
-    return std::string(failure.what()) + " | " + failure.remedy();
+    return failure.cause() + " | " + failure.remedy();
   }
   return "accepted";
 }

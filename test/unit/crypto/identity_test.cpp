@@ -62,7 +62,7 @@ std::string refusal(const fs::path& file) {
   } catch (const Failure& failure) {
     CHECK(failure.code() == ExitCode::machine);
     CHECK_FALSE(failure.remedy().empty());
-    return failure.what() + std::string("; ") + failure.remedy();
+    return failure.cause() + "; " + failure.remedy();
   }
 }
 

@@ -26,7 +26,7 @@ std::string refusal(const std::filesystem::path& folder) {
   } catch (const Failure& failure) {
     CHECK(failure.code() == ExitCode::data);
     CHECK_FALSE(failure.remedy().empty());
-    return failure.what();
+    return failure.cause();
   }
   return {};
 }

@@ -61,7 +61,8 @@ TEST_CASE("tokenizer: a small text gives the vocabulary it has") {
 
 TEST_CASE("tokenizer: no text, or a vocabulary below the letters of the text, is refused with the reason") {
   const std::vector<std::string> nothing = {"", ""};
-  CHECK_THROWS_WITH_AS(Tokenizer::train(nothing, 300), "cannot train a tokenizer: no letter in 2 sentences", Failure);
+  CHECK_THROWS_WITH_AS(Tokenizer::train(nothing, 300),
+                       doctest::Contains("cannot train a tokenizer: no letter in 2 sentences"), Failure);
   for (const char* empty : {" \t", "\u2581", "\u200b"}) {
     CAPTURE(empty);
     CHECK_THROWS_AS(Tokenizer::train(std::vector<std::string>(3, empty), 300), Failure);

@@ -82,7 +82,7 @@ TEST_CASE("doctor: before there is a key, a folder that others may write to is s
   const KeyCheck check = check_key(home.file);
   CHECK(check.finding.code == ExitCode::machine);
   CHECK_FALSE(check.made);
-  CHECK_THROWS_WITH_AS(Identity::load_or_create(home.file), check.finding.measured.c_str(), Failure);
+  CHECK_THROWS_WITH_AS(Identity::load_or_create(home.file), doctest::Contains(check.finding.measured.c_str()), Failure);
 }
 
 TEST_CASE("doctor: a key that others may read, a torn one and a folder that others write to fail") {

@@ -274,7 +274,7 @@ TEST_CASE("http: a taken port names the remedy, and other machines are not serve
     FAIL("two servers on one port");
   } catch (const Failure& failure) {
     CHECK(failure.code() == ExitCode::machine);
-    CHECK(std::string(failure.what()).find("taken") != std::string::npos);
+    CHECK(failure.cause().find("taken") != std::string::npos);
     CHECK(failure.remedy().find("--dashboard 127.0.0.1:" + std::to_string(fixture.port + 1)) != std::string::npos);
   }
   for (const char* host : {"0.0.0.0", "192.0.2.7", "::", "example.org"}) {

@@ -126,7 +126,7 @@ TEST_CASE("status socket: a second node of one home is refused, with the pid of 
     FAIL("two nodes in one home");
   } catch (const Failure& failure) {
     CHECK(failure.code() == ExitCode::machine);
-    CHECK(std::string(failure.what()).find("process " + std::to_string(::getpid()) + " ") != std::string::npos);
+    CHECK(failure.cause().find("process " + std::to_string(::getpid()) + " ") != std::string::npos);
     CHECK(failure.remedy().find("collab-peer leave --home ") != std::string::npos);
   }
   CHECK(ask_node(home.path(), "status") == "{}");

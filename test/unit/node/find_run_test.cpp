@@ -36,7 +36,7 @@ TEST_CASE("find run: nobody answers, and each address says how") {
   CHECK(describe("sahajbert", attempts) ==
         "cannot join sahajbert: none of 2 addresses answered (host:4600 refused, host2:4600 silent for 5 s)");
   const Failure failure = to_failure("sahajbert", attempts);
-  CHECK(std::string(failure.what()).ends_with("silent for 5 s). Is it running?"));
+  CHECK(failure.cause().ends_with("silent for 5 s). Is it running?"));
   CHECK(failure.remedy() == "check host and port with whoever hosts it");
   CHECK(failure.code() == ExitCode::unreachable);
   CHECK(to_refusal("sahajbert", attempts).code == Errc::gone);
@@ -44,7 +44,7 @@ TEST_CASE("find run: nobody answers, and each address says how") {
 
 TEST_CASE("find run: without any address says how to give one") {
   const Failure failure = to_failure("demo", {});
-  CHECK(std::string(failure.what()) == "cannot join demo: no address is known");
+  CHECK(failure.cause() == "cannot join demo: no address is known");
   CHECK(failure.remedy().find("--bootstrap") != std::string::npos);
 }
 

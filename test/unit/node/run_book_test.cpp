@@ -21,7 +21,7 @@ std::string what_of(const std::filesystem::path& file) {
     (void)read_run_book({file});
   } catch (const Failure& failure) {
     CHECK(failure.code() == ExitCode::usage);
-    return failure.what();
+    return failure.cause();
   }
   return "";
 }

@@ -2,7 +2,8 @@
 """Installs collab into a folder and builds the examples against it outside of this tree.
 
 Usage: install_test.py pkg-config|cmake MESON BUILD EXAMPLES COORDINATOR. The loop that was built takes three steps in a run
-of its own; the job, built by pkg-config only, says how it is used.
+of its own; the job, built by pkg-config only, says how it is used. The job, and the loop of CMake, are built as on a machine
+whose libtorch lies at another place than where the library was built.
 """
 import os, pathlib, re, shutil, subprocess, sys, tempfile
 
@@ -59,11 +60,38 @@ def library_shows_what_it_should(libraries):
     assert 'soname: [libcollab.so.0.1]' in run('readelf', '-dW', libraries / 'libcollab.so')
 
 
+def elsewhere(prefix, libraries):
+    """From now on what is installed looks for libtorch where there is none, as on a machine that has it at another place.
+    Returns the place that it has."""
+    place = re.search(r'^libtorch=(.*)$', (libraries / 'pkgconfig/collab.pc').read_text(), re.M)[1]
+    nowhere = '/nowhere'.ljust(len(place), '-')[:len(place)]  # so that it fits into the programs too
+    files = [prefix / 'bin/collab-peer', libraries / 'libcollab.so', libraries / 'pkgconfig/collab.pc',
+             libraries / 'cmake/collab/collabConfig.cmake']
+    for file in files:
+        there = file.read_bytes()
+        assert place.encode() in there, f'{file} does not say where libtorch is'
+        file.write_bytes(there.replace(place.encode(), nowhere.encode()))
+    started = subprocess.run([prefix / 'bin/collab-peer', '--help'], text=True, capture_output=True)
+    assert started.returncode != 0 and 'libtorch_cpu.so' in started.stderr, started
+    run(prefix / 'bin/collab-peer', '--help', env=dict(os.environ, LD_LIBRARY_PATH=f'{place}/lib'))
+    return place
+
+
 def build_by_pkg_config(prefix, libraries, outside):
     environment = dict(os.environ, PKG_CONFIG_PATH=str(libraries / 'pkgconfig'))
-    flags = run('pkg-config', f'--define-variable=prefix={prefix}', '--cflags', '--libs', 'collab', env=environment).split()
-    for program in 'together', 'your_job':
+
+    def flags_for(*more):
+        return run('pkg-config', f'--define-variable=prefix={prefix}', *more, '--cflags', '--libs', 'collab',
+                   env=environment).split()
+
+    def build(program, flags):
         run('c++', '-Wall', '-Wextra', '-Werror', f'{program}.cpp', '-o', program, *flags, cwd=outside)
+
+    flags = flags_for()
+    build('together', flags)
+    torch = elsewhere(prefix, libraries)
+    assert not any(torch in flag for flag in flags_for())
+    build('your_job', flags_for(f'--define-variable=libtorch={torch}'))
     headers = prefix / 'include/collab'
     every = outside / 'every.cpp'
     every.write_text(''.join(f'#include "{h.relative_to(headers)}"\n' for h in sorted(headers.rglob('*.hpp'))))
@@ -72,9 +100,13 @@ def build_by_pkg_config(prefix, libraries, outside):
     return outside
 
 
-def build_by_cmake(prefix, outside):
+def build_by_cmake(prefix, libraries, outside):
     (outside / 'CMakeLists.txt').write_text(CMAKE)
-    run('cmake', '-S', outside, '-B', outside / 'build', f'-DCMAKE_PREFIX_PATH={prefix}')
+    torch = elsewhere(prefix, libraries)
+    configure = ['cmake', '-S', outside, '-B', outside / 'build', f'-DCMAKE_PREFIX_PATH={prefix}']
+    refused = subprocess.run(configure, text=True, capture_output=True)
+    assert refused.returncode != 0 and 'give -DCOLLAB_LIBTORCH=PATH' in ' '.join(refused.stderr.split()), refused
+    run(*configure, f'-DCOLLAB_LIBTORCH={torch}')
     run('cmake', '--build', outside / 'build')
     return outside / 'build'
 
@@ -89,7 +121,7 @@ with tempfile.TemporaryDirectory() as folder, Programs(folder) as programs:
     shutil.copy(pathlib.Path(EXAMPLES) / 'embed/together.cpp', outside)
     shutil.copy(pathlib.Path(EXAMPLES) / 'your_job/main.cpp', outside / 'your_job.cpp')
     if HOW == 'cmake':
-        built = build_by_cmake(prefix, outside)
+        built = build_by_cmake(prefix, libraries, outside)
     else:
         library_shows_what_it_should(libraries)
         built = build_by_pkg_config(prefix, libraries, outside)

@@ -14,12 +14,13 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<FaultKind, std::string_view>, 6> kKinds = {{{FaultKind::kill, "kill"},
+constexpr std::array<std::pair<FaultKind, std::string_view>, 7> kKinds = {{{FaultKind::kill, "kill"},
                                                                            {FaultKind::leave, "leave"},
                                                                            {FaultKind::freeze, "freeze"},
                                                                            {FaultKind::partition, "partition"},
                                                                            {FaultKind::join, "join"},
-                                                                           {FaultKind::coordinator, "coordinator"}}};
+                                                                           {FaultKind::coordinator, "coordinator"},
+                                                                           {FaultKind::ban, "ban"}}};
 constexpr std::array<std::pair<Phase, std::string_view>, 8> kPhases = {{{Phase::begin, "begin"},
                                                                         {Phase::scatter, "scatter"},
                                                                         {Phase::reduce, "reduce"},

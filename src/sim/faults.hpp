@@ -21,6 +21,7 @@ enum class FaultKind : std::uint8_t {
   partition,    ///< cut off from all others for `length`
   join,         ///< one more peer; it stays
   coordinator,  ///< the coordinator is killed; back after `length`
+  ban,          ///< by the run's authority; its process ends, as it must; back after `length`, when the ban is over
 };
 std::string_view name(FaultKind kind) noexcept;
 std::string_view name(Phase phase) noexcept;

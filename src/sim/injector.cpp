@@ -6,6 +6,12 @@
 #include <utility>
 
 namespace collab::sim {
+namespace {
+
+constexpr Duration kBanned = std::chrono::hours(1);          // for ever
+constexpr Duration kDismissedIn = std::chrono::seconds(20);  // to hear of it, to be closed by all, to end
+
+}  // namespace
 
 void Injector::plan(std::vector<Fault> faults) {
   for (Fault& fault : faults) {
@@ -65,6 +71,7 @@ std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   const auto& peers = stage_.all_peers();
   if (victim >= peers.size()) return fmt::format("there is no peer {}", victim);
   if (away_.contains(victim) || !peers[victim]->running()) return "its victim was away already";
+  if (fault.kind == FaultKind::ban) return stage_.coordinator_runs() ? "" : "the coordinator was away";
   const auto there = std::count_if(
       peers.begin(), peers.end(), [&](const auto& peer) { return peer->running() && !away_.contains(peer->number()); });
   if (2 * (static_cast<std::size_t>(there) - 1) <= peers.size()) return "too few would be left";
@@ -133,9 +140,32 @@ Task<> Injector::hurt(const Fault& fault, Peer& peer) {
       isolated_.erase(peer.host().name());
       isolate();
       break;
+    case FaultKind::ban:
+      co_await ban(for_ever ? kBanned : fault.length, peer);
+      if (for_ever) co_return;
+      co_await wait();
+      network.revive(peer.host());
+      peer.start();
+      break;
     case FaultKind::join:
     case FaultKind::coordinator: break;
   }
+}
+
+/// Until its process has ended by itself.
+Task<> Injector::ban(Duration length, Peer& peer) {
+  peer.banned(true);
+  invariants_.expelled(peer.number(), true);
+  co_await stage_.ban(peer.id(), length);
+  const TimePoint latest = clock().now() + kDismissedIn;
+  while (!peer.dismissed() && clock().now() < latest)
+    co_await clock().sleep_until(clock().now() + std::chrono::milliseconds(100));
+  if (!peer.dismissed()) invariants_.add("live", {peer.number()}, "banned, and it goes on");
+  stage_.network().kill(peer.host());
+  co_await peer.kill();
+  peer.banned(false);
+  invariants_.expelled(peer.number(), false);
+  invariants_.killed(peer.number(), false);
 }
 
 /// The network knows one side: peers that are cut off at the same time share it.

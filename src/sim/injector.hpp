@@ -27,10 +27,13 @@ class Stage {
   virtual Peer& add_peer() = 0;
   virtual Task<> kill_coordinator() = 0;
   virtual void start_coordinator() = 0;
+  /// The authority's word, handed on by the coordinator, which runs.
+  virtual Task<> ban(const PeerId& peer, Duration lasts) = 0;
+  virtual bool coordinator_runs() const = 0;
 };
 
-/// One fault at a time for each peer; and never so many peers at once that no quorum is left. A fault that meets
-/// neither condition does not strike, and its fact says why.
+/// One fault at a time for each peer; and never so many peers at once that no quorum is left, where a banned one is
+/// no part of it. A fault that meets neither condition does not strike, and its fact says why.
 class Injector {
  public:
   Injector(Stage& stage, Recorder& recorder, Invariants& invariants)
@@ -50,6 +53,7 @@ class Injector {
   Task<> timed(std::size_t index);
   Task<> strike(std::size_t index, std::size_t victim);
   Task<> hurt(const Fault& fault, Peer& peer);
+  Task<> ban(Duration length, Peer& peer);
   bool matches(const Fault& fault, std::size_t peer) const;
   std::string cannot(const Fault& fault, std::size_t victim) const;
   void isolate();

@@ -94,6 +94,7 @@ void Invariants::stepped(const StepTaken& step) {
   check_untouched(step.peer, step.before, "was about to step");
   books_[step.peer].parameters = step.after;
   books_[step.peer].averaged = hash_bytes("collab sim averaged", std::as_bytes(step.averaged));
+  if (is_expelled(step.peer)) return;
   const auto [known, is_first] = parameters_.emplace(step.epoch + 1, step.after);
   if (!is_first && known->second != step.after) {
     add("agree", {step.peer}, fmt::format("its step of epoch {} ends with other parameters", step.epoch));
@@ -142,6 +143,7 @@ void Invariants::committed_on_grid(std::size_t peer, const epoch::EpochReport& r
 }
 
 void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
+  if (is_expelled(peer)) return;
   if (!report.pass.empty()) return committed_on_grid(peer, report);
   const std::string group = report.group ? words(report.group->id) : alone(peer);
   const auto known = epochs_.find(report.epoch);
@@ -251,6 +253,7 @@ void Invariants::check_weight(std::size_t peer, const Committed& committed, cons
 }
 
 void Invariants::has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger) {
+  if (is_expelled(peer)) return;
   const Bytes bytes = ledger.canonical();
   const Digest digest = hash_bytes("collab sim ledger", std::span<const std::byte>(bytes));
   const auto [known, is_first] = ledgers_.emplace(epoch, digest);
@@ -288,6 +291,14 @@ void Invariants::decided(std::size_t peer) {
 void Invariants::killed(std::size_t peer, bool blank) {
   if (blank) books_[peer].parameters.reset();
   ledger_.killed(peer);
+}
+
+void Invariants::expelled(std::size_t peer, bool is) {
+  if (is) {
+    expelled_.insert(peer);
+  } else {
+    expelled_.erase(peer);
+  }
 }
 
 std::optional<Digest> Invariants::parameters_of(std::uint64_t epoch) const {

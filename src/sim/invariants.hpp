@@ -51,6 +51,10 @@ class Invariants {
   void decided(std::size_t peer);
   /// The process is gone, `blank`: and its disk.
   void killed(std::size_t peer, bool blank);
+  /// Banned from now on, or no more. A banned peer may take a last step that is its own: it may be the one by whom a
+  /// round was decided, and nobody asks it any more.
+  void expelled(std::size_t peer, bool is);
+  bool is_expelled(std::size_t peer) const { return expelled_.contains(peer); }
 
   Liveness& live() noexcept { return live_; }
   /// At the end of a run.
@@ -105,6 +109,7 @@ class Invariants {
   Liveness live_;
   std::map<PeerId, std::size_t> numbers_;
   std::map<std::size_t, PeerBooks> books_;
+  std::set<std::size_t> expelled_;
   std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer
   std::map<std::uint64_t, Digest> parameters_;                 // by epoch
   std::map<std::uint64_t, Committed> epochs_;

@@ -86,6 +86,10 @@ struct Peer::Life {
   void broke(std::string_view task, const std::exception_ptr& failure) {
     try {
       std::rethrow_exception(failure);
+    } catch (const Failure& what) {
+      if (!peer.banned_ || what.code() != ExitCode::not_admitted)
+        return peer.needs_.witness.broke(peer.number_, task, what.what());
+      dismissed = true;
     } catch (const std::exception& what) {
       peer.needs_.witness.broke(peer.number_, task, what.what());
     }
@@ -104,6 +108,7 @@ struct Peer::Life {
   data::Ledger ledger;                   // as of the last event
   std::unique_ptr<epoch::Member> member;
   bool finished = false;
+  bool dismissed = false;
   TaskGroup tasks;
 };
 
@@ -254,6 +259,10 @@ std::uint64_t Peer::progress_records() const {
 
 bool Peer::in_step() const {
   return life_ && life_->member && (life_->finished || life_->member->in_step());
+}
+
+bool Peer::dismissed() const {
+  return life_ && life_->dismissed;
 }
 
 bool Peer::finished() const {

@@ -58,12 +58,15 @@ class Peer {
   bool in_step() const;
   /// The last epoch of the run has ended for it.
   bool finished() const;
-  double busy() const;  ///< share of its time in step that it computed
+  bool dismissed() const;  ///< told that it is not admitted: its node has ended by itself
+  double busy() const;     ///< share of its time in step that it computed
   std::uint64_t progress_records() const;
   Duration units_wait_max() const;  ///< the longest time that its trainer had no units, after its first
   std::uint64_t unleased() const;   ///< units that it took without a lease
   /// The round's last decision waits while true: every attempt of this peer fails.
   void abort_rounds(bool on) noexcept { aborting_ = on; }
+  /// Until then, to be told that it is not admitted is an error of the run.
+  void banned(bool is) noexcept { banned_ = is; }
 
   static Identity identity_of(std::uint64_t seed, std::size_t number);
 
@@ -88,6 +91,7 @@ class Peer {
   ArrivalOrder arrival_order_;
   std::uint64_t lives_ = 0;
   bool aborting_ = false;
+  bool banned_ = false;
   std::unique_ptr<Life> life_;
 };
 

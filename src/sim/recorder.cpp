@@ -78,6 +78,7 @@ void Recorder::happened(std::size_t peer, const epoch::MemberEvent& event) {
 }
 
 void Recorder::committed(std::size_t peer, const epoch::MemberEvent& event) {
+  if (invariants_.is_expelled(peer)) return;
   invariants_.committed(peer, *event.report);
   ++minute_.rounds_ok;
   const bool is_news = outcome_.epoch_facts.empty() || event.report->epoch > outcome_.epoch_facts.back().epoch;

@@ -1,5 +1,6 @@
 #include "sim/swarm.hpp"
 
+#include "node/ban_file.hpp"
 #include "node/node.hpp"
 #include "sim/injector.hpp"
 #include "sim/invariants.hpp"
@@ -119,6 +120,8 @@ struct Swarm::World final : Stage {
   Peer& add_peer() override;
   Task<> kill_coordinator() override;
   void start_coordinator() override;
+  Task<> ban(const PeerId& peer, Duration lasts) override;
+  bool coordinator_runs() const override { return coordinator != nullptr; }
 
   SwarmOptions options;
   Simulation world;
@@ -218,6 +221,18 @@ Task<> Swarm::World::kill_coordinator() {
   const auto gone = std::move(coordinator);
   net.kill(coordinator_host);
   co_await gone->tasks->stop();
+}
+
+Task<> Swarm::World::ban(const PeerId& peer, Duration lasts) {
+  Ban ban;
+  ban.target = peer;
+  ban.reason = "drawn";
+  ban.from_ms = coordinator_host.clock().unix_ms();
+  ban.until_ms = ban.from_ms + std::chrono::duration_cast<milliseconds>(lasts).count();
+  ban.sequence = static_cast<std::uint64_t>(ban.from_ms);
+  const Identity authority = Peer::identity_of(options.seed, kCoordinator);
+  std::vector<directory::SignedRecord> records(1, node::ban_record(authority, kRun, ban));
+  co_await coordinator->node->directory().hand_on(std::move(records));
 }
 
 bool Swarm::World::over() const {

@@ -52,6 +52,14 @@ TEST_CASE("epoch sim: a step has its target batch, and at most one microbatch of
   }
 }
 
+TEST_CASE("epoch sim: who was banned is back when the ban is over") {
+  SwarmOptions options = small(1, 4, 30);
+  options.faults.events = {timed(14s, FaultKind::ban, 2, 20s), timed(20s, FaultKind::ban, 1, 0s)};
+  const Outcome outcome = run_and_check(options);
+  CHECK(outcome.epoch_facts.back().weights.contains(2));
+  CHECK_FALSE(outcome.epoch_facts.back().weights.contains(1));
+}
+
 TEST_CASE("epoch sim: a late joiner gets the state and takes part") {
   SwarmOptions options = small(1, 4, 12);
   options.faults.events.push_back(timed(14s, FaultKind::join, 0, 0s));

@@ -109,11 +109,12 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     members_ = node_->directory().watch(std::string(directory::kPeerKey));
     told_rounds_ = node_->directory().watch(std::string(monitor::kRoundKey));
     told_evaluations_ = node_->directory().watch(std::string(monitor::kEvaluationKey));
+    const auto expelled = [&of = node_->endpoint()](const PeerId& peer) { return of.expelled(peer); };
     progress::TrackerOptions tracker;
     tracker.target_batch = manifest_.target_batch;
     tracker_ = std::make_unique<progress::Tracker>(
         progress::Tracker::Needs{node_->directory(), runtime_.clock(), log_, random_.derive("tracker"), runtime_.loop(),
-                                 node_->self(), &metrics_},
+                                 node_->self(), &metrics_, expelled},
         tracker);
     const auto no_state = [](std::uint64_t) -> Task<Result<std::shared_ptr<const state::Snapshot>>> {
       co_return Errc::gone;

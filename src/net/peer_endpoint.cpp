@@ -11,7 +11,9 @@ namespace collab::net {
 namespace {
 
 constexpr Duration kAccessPeriod = std::chrono::seconds(1);
-constexpr Duration kStoppedTime = std::chrono::seconds(2);  // a tick this late: the process did not run
+constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no record of such a peer is left
+constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
+constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
 
 CallServer::Needs server_needs(const PeerEndpoint::Needs& needs, Paths& paths, const MethodTable& methods) {
   return {needs.executor, needs.clock, paths, needs.access, needs.log, needs.metrics, methods};
@@ -226,8 +228,17 @@ void PeerEndpoint::check_access(TimePoint now) {
   refresh_access(needs_, now, swarm_ms());
   for (Connection* connection : links_.all()) {
     const Decision may = needs_.access.may(connection->peer(), Claim::join);
-    if (!may) connection->turn_away(refuse_of(may, {}));
+    if (may) continue;
+    connection->turn_away(refuse_of(may, {}));
+    if (may.why == Denial::token && without_token_.size() < kExpelledMax) without_token_[connection->peer()] = now;
   }
+  std::erase_if(without_token_, [&](const auto& entry) { return now - entry.second > kExpelledKept; });
+}
+
+/// A peer whose token has expired here may have shown a newer one to others. One that was connected would have told us.
+bool PeerEndpoint::expelled(const PeerId& peer) const {
+  const Denial why = needs_.access.may(peer, Claim::join).why;
+  return why == Denial::banned || (why == Denial::token && without_token_.contains(peer));
 }
 
 void PeerEndpoint::count_traffic() {
@@ -382,6 +393,8 @@ void PeerEndpoint::on_refused(Connection& connection, const Refusal& why) {
 
 Task<Reached> PeerEndpoint::reach(PeerId peer, TimePoint deadline) {
   for (bool dialled = false;; dialled = true) {
+    const Decision may = needs_.access.may(peer, Claim::join);
+    if (may.why == Denial::banned) co_return Refusal(Errc::denied, may.reason);  // it may also not answer for long
     Partner& with = partner(peer);
     if (Connection* current = links_.current(peer)) co_return &current->streams();
     const TimePoint now = needs_.clock.now();

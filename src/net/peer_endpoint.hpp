@@ -85,6 +85,10 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// The last such while there is none; nothing before the first. One stranger cannot move it.
   const std::optional<std::string>& observed_host() const noexcept { return observed_host_; }
   Credentials& credentials() noexcept { return credentials_; }
+  /// Whether `peer` is out of the run, for everybody: the authority has banned it, or the token that it has shown here
+  /// was revoked or expired while it was connected, and it has shown no other since. Not who is blocked here, nor a
+  /// stranger: others may admit them.
+  bool expelled(const PeerId& peer) const;
   /// Notified when a peer, connected until then, has ended that because it does not admit this node any more.
   Signal& turned_away() noexcept { return turned_away_; }
   const MethodTable& methods() const noexcept { return methods_; }
@@ -176,6 +180,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   std::uint64_t incarnation_;
   TimePoint ticked_;
   TimePoint access_checked_;
+  std::map<PeerId, TimePoint> without_token_;  ///< were connected when their token ended, and when that was
   std::optional<std::string> observed_host_;
   Traffic counted_;  ///< of connections, in the metrics already
   Signal detached_;

@@ -110,11 +110,12 @@ void Collaboration::Parts::assemble() {
   net::Endpoint& endpoint = node->endpoint();
   endpoint.allow_conversation(matchmaking::row());
   endpoint.allow_conversation(averaging::round_protocol());
+  const auto expelled = [&of = node->endpoint()](const PeerId& peer) { return of.expelled(peer); };
   progress::TrackerOptions tracker_options;
   tracker_options.target_batch = manifest->target_batch;
   tracker = std::make_unique<progress::Tracker>(
       progress::Tracker::Needs{node->directory(), runtime.clock(), log, Random(seed).derive("tracker"), runtime.loop(),
-                               id, &metrics},
+                               id, &metrics, expelled},
       tracker_options);
   store = std::make_unique<state::Store>(endpoint, runtime.clock(), runtime.loop(), runtime.workers(), log,
                                          [this](std::uint64_t epoch) { return snapshot(epoch); });

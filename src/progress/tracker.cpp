@@ -138,6 +138,7 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
   std::vector<const directory::Record*> news;
   for (const directory::Record& record : records) {
     if (record.owner == needs_.self || !record.subkey.empty()) continue;
+    if (needs_.expelled && needs_.expelled(record.owner)) continue;
     const auto before = told_.find(record.owner);
     if (before != told_.end() && before->second.sequence == record.sequence) {
       told.insert(told_.extract(before));

@@ -43,6 +43,8 @@ class Tracker {
     asio::any_io_executor loop;
     PeerId self;
     Metrics* metrics = nullptr;  ///< counts what is refused; null: nobody asks
+    /// Who is out of the run: its record says nothing any more, however fresh. Empty: nobody ever is.
+    std::function<bool(const PeerId&)> expelled = {};
   };
 
   Tracker(Needs needs, TrackerOptions options);

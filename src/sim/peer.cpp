@@ -181,8 +181,9 @@ Task<> Peer::live(Life& life) {
   life.directory = std::make_unique<SeenDirectory>(life.node->directory(), needs_.plant == Plant::no_quorum);
   progress::TrackerOptions tracker_options;
   tracker_options.target_batch = needs_.member.target_batch;
-  const progress::Tracker::Needs tracker_needs{
-      *life.directory, host_.clock(), life.log, life.random.derive("tracker"), needs_.loop, id_};
+  const auto expelled = [&endpoint](const PeerId& peer) { return endpoint.expelled(peer); };
+  const progress::Tracker::Needs tracker_needs{*life.directory, host_.clock(), life.log, life.random.derive("tracker"),
+                                               needs_.loop,     id_,           nullptr,  expelled};
   life.tracker = std::make_unique<progress::Tracker>(tracker_needs, tracker_options);
   life.store = std::make_unique<state::Store>(endpoint, host_.clock(), needs_.loop, needs_.loop, life.log,
                                               [this](std::uint64_t epoch) { return snapshot(epoch); });

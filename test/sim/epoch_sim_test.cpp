@@ -52,6 +52,28 @@ TEST_CASE("epoch sim: a step has its target batch, and at most one microbatch of
   }
 }
 
+TEST_CASE("epoch sim: when a peer is banned the other goes on within a second") {
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 2, 0);
+    options.target_batch = 64;
+    options.rates = {64, 64};
+    options.length = 40s;
+    const Duration at = 20s + seed * 53ms;  // at any moment of an epoch
+    options.faults.events = {timed(at, FaultKind::ban, 1, 0s)};
+    const Outcome outcome = run_and_check(options);
+    Duration before{};
+    for (const EpochFact& fact : outcome.epoch_facts) {
+      CAPTURE(fact.epoch);
+      if (fact.committed > at)
+        CHECK(to_seconds(fact.committed - before) <= 2);  // one of them is what it computes alone
+      if (fact.begun > at + 2s) CHECK_FALSE(fact.weights.contains(1));
+      before = fact.committed;
+    }
+    CHECK(before > at + 10s);
+  }
+}
+
 TEST_CASE("epoch sim: who was banned is back when the ban is over") {
   SwarmOptions options = small(1, 4, 30);
   options.faults.events = {timed(14s, FaultKind::ban, 2, 20s), timed(20s, FaultKind::ban, 1, 0s)};

@@ -144,10 +144,16 @@ class Cell {
     if (defect_ == Defect::revoked) world_.ban(serial_);
     if (defect_ == Defect::banned || defect_ == Defect::revoked) co_await world_.run.sleep(5s);
     auto opened = co_await peer_.open(address());
+    CHECK(world_.victim->node->endpoint().expelled(peer_.id()) == (defect_ == Defect::banned));
     if (!opened) co_return Heard{false, "hello: " + opened.error().reason};
     co_await spoil();
     (void)co_await RawPeer::say(**opened, question());  // the node may have closed it: what it said then is heard
     Heard heard = co_await hear(**opened);
+    const auto& endpoint = world_.victim->node->endpoint();
+    const bool is_out = defect_ >= Defect::expires_here;  // a malformed word is between two peers only
+    const auto known = [&] { return endpoint.expelled(peer_.id()) == is_out; };
+    const auto after_hearing = co_await world_.run.until(known, 2s);
+    CHECK(after_hearing < 2s);
     (*opened)->stream->close();
     co_return heard;
   }

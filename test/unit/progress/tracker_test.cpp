@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,7 @@ struct Trainer {
       : clock(world.clock(), ahead_ms),
         step(its_step),
         tracker({board.view_of(test::peer(number)), clock, log, Random(number), world.executor(), test::peer(number),
-                 &metrics},
+                 &metrics, [this](const PeerId& peer) { return expelled.contains(peer); }},
                 options()) {}
   static TrackerOptions options() {
     TrackerOptions made;
@@ -68,6 +69,7 @@ struct Trainer {
   Metrics metrics;
   Rate rate;
   Record own;
+  std::set<PeerId> expelled;
   Tracker tracker;
 };
 
@@ -133,6 +135,28 @@ TEST_CASE("tracker: who leaves stays for those behind it, but not when somebody 
     };
     swarm.world.run(scenario());
   }
+}
+
+TEST_CASE("tracker: who is out of the run counts no more, however fresh its record, and again when it is back") {
+  Swarm swarm({0, 0});
+  const auto scenario = [&]() -> Task<> {
+    Tracker& stays = swarm.peers[0]->tracker;
+    std::set<PeerId>& expelled = swarm.peers[0]->expelled;
+    co_await swarm.sleep_until(12);
+    CHECK(stays.current_peers() == 2);
+    expelled.insert(test::peer(2));
+    co_await swarm.sleep_until(13.5);  // it looks at least once a second
+    CHECK(stays.current_peers() == 1);
+    CHECK(stays.donors(0).empty());
+    CHECK(stays.samples() == static_cast<double>(stays.own().samples));
+    CHECK(stays.alone());
+    expelled.clear();
+    co_await swarm.sleep_until(15);
+    CHECK(stays.current_peers() == 2);
+    CHECK(!stays.alone());
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
 }
 
 TEST_CASE("tracker: who leaves goes as soon as the last of those behind has caught up") {

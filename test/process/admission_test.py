@@ -2,21 +2,21 @@
 """Who may take part, with real programs: a run by token, a ban and an expiry while connected, a renewed token, a revoked
 one. Who is turned away ends with exit code 4 and the reason, and the others go on.
 
-Usage: admission_test.py COORDINATOR PEER [CASE…]. Prints a line per case and a last line that counts.
+Usage: admission_test.py COORDINATOR PEER [CASE…]. Prints a line per case and a last line that counts. Tokens end when their
+time has come, so what waits for that has a run of its own beside the others.
 """
-import os, pathlib, subprocess, sys, tempfile, time, traceback
+import os, pathlib, subprocess, sys, tempfile, threading, time, traceback
 
 import programs
 from programs import free_port, write_text
 
 COORDINATOR, PEER = sys.argv[1:3]
-RUN = 'admission-test'
-RUNNING = []
+STARTED = []
 
 
 def start(command, log):
-    RUNNING.append(programs.Program(command, log, ENVIRONMENT))
-    return RUNNING[-1]
+    STARTED.append(programs.Program(command, log, ENVIRONMENT))
+    return STARTED[-1]
 
 
 def ends(program, code, seconds, *says):
@@ -36,95 +36,105 @@ def ask(*command, code=0):
     return done
 
 
-def keys(*words, **how):
-    return ask(COORDINATOR, *words, '--run-id', RUN, '--home', HOST.home, **how)
-
-
-def peer_words(home, *more):
-    return [PEER, '--run-id', RUN, '--home', home, '--bootstrap', HOST.at, '--listen', '127.0.0.1:0', '--no-lan', '--threads',
-            '1', '--device', 'cpu', '--no-evaluate', '--patience', '20', '--json', *more]
-
-
-def peer_id(home):
-    ask(PEER, 'keys', 'create', '--run-id', RUN, '--home', home)
-    shown = ask(PEER, 'keys', 'show', '--run-id', RUN, '--home', home).stdout.split()
-    assert shown[0] == 'peer' and len(shown[1]) == 56, shown
-    return shown[1]
-
-
-def give_token(home, *more):
-    """What the host gives to this home, and its serial."""
-    made = keys('keys', 'token', peer_id(home), *more)
-    (home / 'token.new').write_text(made.stdout)
-    (home / 'token.new').rename(home / 'token')
-    return made.stderr.split('keys revoke ')[1].split()[0], made.stderr
-
-
-def admitted(home, *more):
-    serial, _ = give_token(home, *more)
-    peer = start(peer_words(home), home.with_suffix('.log'))
-    peer.serial = serial
-    return peer
-
-
-def disconnected(short_id, since):
-    """When the coordinator closed the connection, by its log; None: not yet."""
-    for line in (HOST.home / 'logs/coordinator.jsonl').read_text().splitlines()[since:]:
-        if '"net.disconnected"' in line and short_id in line and 'not allowed any more' in line:
-            return line
-    return None
-
-
-def log_lines():
-    return len((HOST.home / 'logs/coordinator.jsonl').read_text().splitlines())
-
-
-def wait_closed(short_id, since, seconds):
-    end = time.monotonic() + seconds
-    while not disconnected(short_id, since):
-        assert time.monotonic() < end, f'{short_id} is still connected after {seconds} s'
-        time.sleep(0.05)
-
-
 def goes_on(peer, epochs=3):
     peer.wait_for('epoch', 40, peer.count('epoch') + epochs)
 
 
-def words_and_files(folder):
-    home = folder / 'words'
-    peer = peer_id(home)
-    assert ask(PEER, 'keys', 'create', '--run-id', RUN, '--home', home).stdout.split()[-1] == peer
-    _, said = give_token(home, '--claims', 'join,contribute', '--for', '2h')
+class Host:
+    """A run of its own: its coordinator, and the homes beside that."""
+
+    def __init__(self, folder):
+        self.folder, self.home, self.at = folder, folder / 'host', f'127.0.0.1:{free_port()}'
+        self.run_id = f'admission-{folder.name}'
+        folder.mkdir()
+
+    def run(self):
+        self.program = start([COORDINATOR, '--run-id', self.run_id, '--new-run', '--preset', 'demo', '--data', TEXT,
+                              '--home', self.home, '--listen', self.at, '--dashboard', 'off', '--checkpoint-every', '0',
+                              '--no-lan', '--target-batch', '64', '--admission', 'token', '--json'],
+                             self.folder / 'host.log')
+        self.program.wait_for('ready')
+
+    def stop(self):
+        assert self.program.stop() == 0, self.program.log()
+
+    def keys(self, *words, **how):
+        return ask(COORDINATOR, *words, '--run-id', self.run_id, '--home', self.home, **how)
+
+    def peer_keys(self, home, *words, **how):
+        return ask(PEER, 'keys', *words, '--run-id', self.run_id, '--home', home, **how)
+
+    def peer_id(self, home):
+        self.peer_keys(home, 'create')
+        shown = self.peer_keys(home, 'show').stdout.split()
+        assert shown[0] == 'peer' and len(shown[1]) == 56, shown
+        return shown[1]
+
+    def peer(self, home, log):
+        return start([PEER, '--run-id', self.run_id, '--home', home, '--bootstrap', self.at, '--listen', '127.0.0.1:0',
+                      '--no-lan', '--threads', '1', '--device', 'cpu', '--no-evaluate', '--patience', '20', '--json'],
+                     self.folder / log)
+
+    def give_token(self, home, *more):
+        """What the host gives to this home, and its serial."""
+        made = self.keys('keys', 'token', self.peer_id(home), *more)
+        (home / 'token.new').write_text(made.stdout)
+        (home / 'token.new').rename(home / 'token')
+        return made.stderr.split('keys revoke ')[1].split()[0], made.stderr
+
+    def admitted(self, name, *more):
+        serial, _ = self.give_token(self.folder / name, *more)
+        peer = self.peer(self.folder / name, f'{name}.log')
+        peer.serial = serial
+        return peer
+
+    def log_lines(self):
+        return (self.home / 'logs/coordinator.jsonl').read_text().splitlines()
+
+    def disconnected(self, short_id, since):
+        """Whether the coordinator closed the connection after that line of its log."""
+        return any('"net.disconnected"' in line and short_id in line and 'not allowed any more' in line
+                   for line in self.log_lines()[since:])
+
+    def wait_closed(self, short_id, since, seconds):
+        programs.wait(f'{short_id} is not connected any more', seconds, lambda: self.disconnected(short_id, since))
+
+
+def words_and_files(host):
+    home = host.folder / 'words'
+    peer = host.peer_id(home)
+    assert host.peer_keys(home, 'create').stdout.split()[-1] == peer
+    _, said = host.give_token(home, '--claims', 'join,contribute', '--for', '2h')
     assert 'may join contribute, for 2 h' in said and peer in said and 'reduce' not in said, said
     assert 'collab-token-v1 ' not in said and (home / 'token').read_text().count('\n') == 1
-    secret = (HOST.home / 'authority.key').read_text().split()[1]
+    secret = (host.home / 'authority.key').read_text().split()[1]
     assert secret not in said and secret not in (home / 'token').read_text()
     for wrong, words in ((('token', 'nobody'), 'no peer'), (('token', peer, '--for', '8d'), '7d'),
                          (('token', peer, '--claims', 'all'), 'claim'), (('token', peer, '--for', 'long'), 'length'),
                          (('token', peer, '--authority', home / 'identity.key'), 'authority'), (('revoke', 'x'), 'serial'),
                          (('revoked',), 'keys create')):
-        said = keys('keys', *wrong, code=2).stderr
+        said = host.keys('keys', *wrong, code=2).stderr
         assert words in said and ' Try: ' in said, said
-    assert '--reason' in keys('ban', peer, code=2).stderr
-    assert 'bans' in keys('ban', peer, '--lift', code=2).stderr
-    assert '--authority' in ask(PEER, 'keys', 'token', peer, '--run-id', RUN, '--home', home, code=2).stderr
-    made = ask(PEER, 'keys', 'token', peer, '--run-id', RUN, '--home', home, '--authority', HOST.home / 'authority.key')
+    assert '--reason' in host.keys('ban', peer, code=2).stderr
+    assert 'bans' in host.keys('ban', peer, '--lift', code=2).stderr
+    assert '--authority' in host.peer_keys(home, 'token', peer, code=2).stderr
+    made = host.peer_keys(home, 'token', peer, '--authority', host.home / 'authority.key')
     assert made.stdout.startswith('collab-token-v1 ')
     (home / 'token').write_text('nonsense\n')
-    ends(start(peer_words(home), folder / 'words.log'), 2, 20, 'holds no token')
+    ends(host.peer(home, 'words.log'), 2, 20, 'holds no token')
 
 
-def without_a_token(folder):
-    ends(start(peer_words(folder / 'without'), folder / 'without.log'), 4, 30, 'admits by token', 'token')
-    home = folder / 'stolen'
-    give_token(folder / 'robbed')
+def without_a_token(host):
+    ends(host.peer(host.folder / 'without', 'without.log'), 4, 30, 'admits by token', 'token')
+    home, robbed = host.folder / 'stolen', host.folder / 'robbed'
+    host.give_token(robbed)
     home.mkdir()
-    (home / 'token').write_text((folder / 'robbed/token').read_text())
-    ends(start(peer_words(home), folder / 'stolen.log'), 4, 30, 'for another peer')
+    (home / 'token').write_text((robbed / 'token').read_text())
+    ends(host.peer(home, 'stolen.log'), 4, 30, 'for another peer')
 
 
-def trains_with_one(folder):
-    pair = [admitted(folder / f'with{i}') for i in range(2)]
+def trains_with_one(host):
+    pair = [host.admitted(f'with{i}') for i in range(2)]
     for peer in pair:
         peer.wait_for('epoch', 60, 3)
     assert all(e['peers'] == 2 for e in pair[0].events()[-1:] if e['event'] == 'epoch'), pair[0].events()[-2:]
@@ -132,88 +142,107 @@ def trains_with_one(folder):
         assert peer.stop() == 0, peer.log()
 
 
-def banned_while_connected(folder):
-    stays, goes = admitted(folder / 'stays'), admitted(folder / 'goes')
+def banned_while_connected(host):
+    stays, goes = host.admitted('stays'), host.admitted('goes')
     for peer in (stays, goes):
         peer.wait_for('epoch', 60, 2)
     who = goes.events()[0]['id']
-    since, began = log_lines(), time.monotonic()
-    keys('ban', who, '--reason', 'sends nonsense', '--for', '1h')
-    wait_closed(who[:8], since, 10)
-    print(f'  closed {time.monotonic() - began:.1f} s after the command', flush=True)
+    since, began = len(host.log_lines()), time.monotonic()
+    host.keys('ban', who, '--reason', 'sends nonsense', '--for', '1h')
+    host.wait_closed(who[:8], since, 10)
+    print(f'  banned: closed {time.monotonic() - began:.1f} s after the command', flush=True)
     ends(goes, 4, 30, 'not admitted', 'banned', 'sends nonsense')
-    print(f'  ended {time.monotonic() - began:.1f} s after the command', flush=True)
+    print(f'  banned: ended {time.monotonic() - began:.1f} s after the command', flush=True)
     goes_on(stays)
-    ends(start(peer_words(folder / 'goes'), folder / 'goes2.log'), 4, 30, 'banned', 'sends nonsense')
-    keys('ban', who, '--lift')
+    print(f'  banned: the other has had three more epochs {time.monotonic() - began:.1f} s after the command', flush=True)
+    ends(host.peer(host.folder / 'goes', 'goes2.log'), 4, 30, 'banned', 'sends nonsense')
+    host.keys('ban', who, '--lift')
     time.sleep(4)
-    back = start(peer_words(folder / 'goes'), folder / 'goes3.log').wait_for('epoch', 60)
+    back = host.peer(host.folder / 'goes', 'goes3.log').wait_for('epoch', 60)
     assert back.stop() == 0 and stays.stop() == 0, back.log()
 
 
-def expires_while_connected(folder):
-    stays, goes = admitted(folder / 'longer'), admitted(folder / 'shorter', '--for', '45s')
+def restarted_coordinator(host):
+    """A ban outlives the coordinator, in its home and at the other servers."""
+    who = host.peer_id(host.folder / 'again')
+    host.give_token(host.folder / 'again')
+    host.keys('ban', who, '--reason', 'still nonsense')
+    host.stop()
+    host.run()
+    ends(host.peer(host.folder / 'again', 'again.log'), 4, 30, 'still nonsense')
+
+
+def expires_while_connected(host):
+    stays = host.admitted('longer')
     began = time.monotonic()
+    goes = host.admitted('shorter', '--for', '35s')
     for peer in (stays, goes):
-        peer.wait_for('epoch', 40, 1)
-    since = log_lines()
-    wait_closed(goes.events()[0]['id'][:8], since, 60)
-    late = time.monotonic() - began - 45
-    print(f'  closed {late:.1f} s after its end', flush=True)
+        peer.wait_for('epoch', 30, 1)
+    since = len(host.log_lines())
+    host.wait_closed(goes.events()[0]['id'][:8], since, 50)
+    late = time.monotonic() - began - 35
+    print(f'  expired: closed {late:.1f} s after its end', flush=True)
     assert -2 < late < 5, late
     ends(goes, 4, 20, 'not admitted', 'has expired')
     goes_on(stays)
     assert stays.stop() == 0, stays.log()
 
 
-def renewed_while_connected(folder):
-    home = folder / 'renewed'
-    peer = admitted(home, '--for', '40s').wait_for('epoch', 35, 1)
-    since = log_lines()
-    give_token(home)
-    time.sleep(44)
-    assert not disconnected(peer.events()[0]['id'][:8], since), 'closed in spite of a newer token'
+def renewed_while_connected(host):
+    home = host.folder / 'renewed'
+    peer = host.admitted('renewed', '--for', '35s')
+    old_end = time.monotonic() + 35
+    peer.wait_for('epoch', 30, 1)
+    since = len(host.log_lines())
+    host.give_token(home)
+    time.sleep(old_end + 4 - time.monotonic())
+    assert not host.disconnected(peer.events()[0]['id'][:8], since), 'closed in spite of a newer token'
     goes_on(peer)
-    keys('keys', 'revoke', peer.serial, '--reason', 'the old one')
+    host.keys('keys', 'revoke', peer.serial, '--reason', 'the old one')
     goes_on(peer)
     newer = (home / 'token').read_text()
-    serial, _ = give_token(home)
+    serial, _ = host.give_token(home)
     time.sleep(4)
-    keys('keys', 'revoke', serial, '--reason', 'lost laptop')
+    host.keys('keys', 'revoke', serial, '--reason', 'lost laptop')
     ends(peer, 4, 30, 'revoked', 'lost laptop')
     (home / 'token').write_text(newer)
-    back = start(peer_words(home), folder / 'renewed2.log').wait_for('joined', 40)
+    back = host.peer(home, 'renewed2.log').wait_for('joined', 40)
     assert back.stop() == 0, back.log()
 
 
-def restarted_coordinator(folder):
-    """A ban outlives the coordinator, in its home and at the other servers."""
-    who = peer_id(folder / 'again')
-    give_token(folder / 'again')
-    keys('ban', who, '--reason', 'still nonsense')
-    global HOST
-    assert HOST.stop() == 0, HOST.log()
-    HOST = host(folder, HOST.at)
-    ends(start(peer_words(folder / 'again'), folder / 'again.log'), 4, 30, 'still nonsense')
-
-
-def host(folder, at):
-    home = folder / 'host'
-    program = start([COORDINATOR, '--run-id', RUN, '--new-run', '--preset', 'demo', '--data', TEXT, '--home', home,
-                       '--listen', at, '--dashboard', 'off', '--checkpoint-every', '0', '--no-lan', '--target-batch', '64',
-                       '--admission', 'token', '--json'], folder / 'host.log')
-    program.at, program.home = at, home
-    return program.wait_for('ready')
-
-
-CASES = [('keys: tokens in words, wrong words refused', words_and_files),
+# a run of its own for each line, all at the same time
+RUNS = [[('keys: tokens in words, wrong words refused', words_and_files),
          ('4: without a token, and with another peer\'s', without_a_token), ('a pair with tokens trains', trains_with_one),
          ('4: banned while connected; the others go on', banned_while_connected),
-         ('4: a token expires while connected; the others go on', expires_while_connected),
-         ('a renewed token holds without a restart, a revoked one ends it', renewed_while_connected),
-         ('a ban outlives the coordinator', restarted_coordinator)]
+         ('a ban outlives the coordinator', restarted_coordinator)],
+        [('4: a token expires while connected; the others go on', expires_while_connected)],
+        [('a renewed token holds without a restart, a revoked one ends it', renewed_while_connected)]]
+PASSED, FAILED = [], []
 
-passed, failed = 0, 0
+
+def carry_out(cases, folder):
+    host = Host(folder)
+    try:
+        host.run()
+        for name, case in cases:
+            began = time.monotonic()
+            try:
+                case(host)
+                PASSED.append(name)
+                print(f'ok: {name} ({time.monotonic() - began:.1f} s)', flush=True)
+            except (AssertionError, subprocess.SubprocessError, OSError, KeyError, IndexError, ValueError) as problem:
+                fail(name, problem)
+        host.stop()
+    except (AssertionError, subprocess.SubprocessError, OSError) as problem:
+        fail('the coordinator', problem)
+
+
+def fail(name, problem):
+    FAILED.append(name)
+    where = traceback.extract_tb(problem.__traceback__)[-1].lineno
+    print(f'FAILED: {name}: line {where}: {type(problem).__name__}: {problem}', flush=True)
+
+
 chosen = sys.argv[3:]
 with tempfile.TemporaryDirectory() as place:
     folder = pathlib.Path(place)
@@ -221,24 +250,17 @@ with tempfile.TemporaryDirectory() as place:
                        OMP_WAIT_POLICY='passive')
     TEXT = write_text(folder / 'text')
     try:
-        HOST = host(folder, f'127.0.0.1:{free_port()}')
-        for name, case in CASES:
-            if chosen and case.__name__ not in chosen:
-                continue
-            began = time.monotonic()
-            try:
-                case(folder)
-                passed += 1
-                print(f'ok: {name} ({time.monotonic() - began:.1f} s)', flush=True)
-            except (AssertionError, subprocess.SubprocessError, OSError, KeyError, IndexError) as problem:
-                failed += 1
-                where = traceback.extract_tb(problem.__traceback__)[-1].lineno
-                print(f'FAILED: {name}: line {where}: {type(problem).__name__}: {problem}', flush=True)
-        assert HOST.stop() == 0, HOST.log()
+        wanted = [[entry for entry in cases if not chosen or entry[1].__name__ in chosen] for cases in RUNS]
+        threads = [threading.Thread(target=carry_out, args=(cases, folder / str(i)))
+                   for i, cases in enumerate(wanted) if cases]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     finally:
-        for program in RUNNING:
+        for program in STARTED:
             if program.process.poll() is None:
                 program.process.kill()
                 program.process.wait()
-print(f'{passed} passed, {failed} failed')
-sys.exit(failed > 0 or passed == 0)
+print(f'{len(PASSED)} passed, {len(FAILED)} failed')
+sys.exit(not PASSED or len(PASSED) < sum(map(len, wanted)) or bool(FAILED))

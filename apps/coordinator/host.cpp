@@ -8,6 +8,7 @@
 #include "recipes/albert.hpp"
 #include "state/download.hpp"
 
+#include <boost/asio/co_spawn.hpp>
 #include <fmt/format.h>
 #include <sodium.h>
 

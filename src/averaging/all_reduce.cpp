@@ -2,6 +2,7 @@
 
 #include "averaging/lanes.hpp"
 #include "averaging/participant.hpp"
+#include "base/frame.hpp"
 #include "base/signal.hpp"
 #include "tensor/view.hpp"
 

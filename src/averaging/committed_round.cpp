@@ -1,5 +1,7 @@
 #include "averaging/committed_round.hpp"
 
+#include "base/frame.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <utility>

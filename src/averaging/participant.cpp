@@ -1,5 +1,7 @@
 #include "averaging/participant.hpp"
 
+#include "base/frame.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <utility>

@@ -1,5 +1,7 @@
 #include "averaging/segment_reducer.hpp"
 
+#include "base/frame.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cassert>

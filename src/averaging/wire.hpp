@@ -7,7 +7,7 @@
 // order of segments. Payloads are encodings by the group's codec map (tensor/codec.hpp). Part and Average travel as
 // bulk, everything else as control.
 
-#include "base/frame.hpp"
+#include "base/message.hpp"
 #include "crypto/identity.hpp"
 #include "matchmaking/group.hpp"
 
@@ -32,7 +32,7 @@ struct UnitWeight {
   std::uint32_t units = 0;
   std::uint64_t weight = 0;
   bool operator==(const UnitWeight&) const = default;
-  MSGPACK_DEFINE_ARRAY(units, weight)
+  MESSAGE_ARRAY(units, weight)
 };
 
 /// Units of work first .. first + count - 1 (base/work.hpp), not units of the vector. Lists of them are ascending and
@@ -40,7 +40,7 @@ struct UnitWeight {
 struct WorkRun {
   std::uint64_t first = 0;
   std::uint32_t count = 0;  ///< so that the work of 64 senders in 64 ranges each fits a header
-  MSGPACK_DEFINE_ARRAY(first, count)
+  MESSAGE_ARRAY(first, count)
 };
 
 /// Sender -> owner: "average this with the others". Payload: the sender's values of the chunk.
@@ -55,13 +55,13 @@ struct Part {
   std::vector<UnitWeight> weights;
   /// In chunk 0: the units of work behind the values, in at most work_ranges_max() ranges; see believable().
   std::vector<WorkRun> work;
-  MSGPACK_DEFINE_MAP(group, view, segment, chunk, weight, weights, work)
+  MESSAGE_MAP(group, view, segment, chunk, weight, weights, work)
 };
 
 struct SenderWork {
   std::uint8_t rank = 0;
   std::vector<WorkRun> work;
-  MSGPACK_DEFINE_ARRAY(rank, work)
+  MESSAGE_ARRAY(rank, work)
 };
 
 /// Owner -> everyone who receives results: encoded once, the same bytes for all, so replicas stay equal to the bit.
@@ -79,7 +79,7 @@ struct Average {
   std::vector<SenderWork> work;
   /// There too: who is in no chunk because its units are counted already (Fault::overlap).
   std::uint64_t overlapping = 0;
-  MSGPACK_DEFINE_MAP(group, view, segment, chunk, senders, weight, weights, work, overlapping)
+  MESSAGE_MAP(group, view, segment, chunk, senders, weight, weights, work, overlapping)
 };
 
 /// Voter -> coordinator of the view: "I hold all of this". Also a receipt for those who were not in the round.
@@ -89,27 +89,27 @@ struct Hold {
   Manifest manifest;
   std::uint64_t weight = 0;  ///< the smallest weight of a chunk in it
   Signature signature{};     ///< over commit.hpp: hold_bytes(group, view, manifest)
-  MSGPACK_DEFINE_MAP(group, view, manifest, weight, signature)
+  MESSAGE_MAP(group, view, manifest, weight, signature)
 };
 
 /// Coordinator -> all: "promise me this view, and tell what you hold".
 struct Ask {
   GroupId group{};
   std::uint32_t view = 0;
-  MSGPACK_DEFINE_MAP(group, view)
+  MESSAGE_MAP(group, view)
 };
 
 /// Answer to an Ask below the promised view.
 struct Refuse {
   GroupId group{};
   std::uint32_t view = 0;  ///< the promised one
-  MSGPACK_DEFINE_MAP(group, view)
+  MESSAGE_MAP(group, view)
 };
 
 struct SignedHold {
   std::uint8_t rank = 0;
   Signature signature{};
-  MSGPACK_DEFINE_ARRAY(rank, signature)
+  MESSAGE_ARRAY(rank, signature)
 };
 
 /// A quorum of voters held this manifest in this view, so no other can ever be committed.
@@ -117,20 +117,20 @@ struct Proof {
   std::uint32_t view = 0;
   Manifest manifest;
   std::vector<SignedHold> holds;  ///< ascending ranks
-  MSGPACK_DEFINE_MAP(view, manifest, holds)
+  MESSAGE_MAP(view, manifest, holds)
 };
 
 struct HeldResult {
   std::uint8_t segment = 0;
   std::uint32_t view = 0;  ///< in which it was reduced
   Digest digest{};
-  MSGPACK_DEFINE_ARRAY(segment, view, digest)
+  MESSAGE_ARRAY(segment, view, digest)
 };
 
 struct Accepted {
   std::uint32_t view = 0;
   Manifest manifest;
-  MSGPACK_DEFINE_MAP(view, manifest)
+  MESSAGE_MAP(view, manifest)
 };
 
 /// Answer to an Ask: the promise, and everything its coordinator has to know.
@@ -140,14 +140,14 @@ struct Tell {
   std::optional<Accepted> accepted;  ///< the last Hold that was sent
   std::vector<HeldResult> held;      ///< complete results; at most one per segment, that of the highest view
   std::optional<Proof> committed;
-  MSGPACK_DEFINE_MAP(group, view, accepted, held, committed)
+  MESSAGE_MAP(group, view, accepted, held, committed)
 };
 
 /// Who does what for one segment: reduces it anew, or serves a result that exists.
 struct Assignment {
   std::uint8_t owner = 0;         ///< a reachable rank
   std::optional<Digest> adopted;  ///< the result it serves; absent: it reduces
-  MSGPACK_DEFINE_ARRAY(owner, adopted)
+  MESSAGE_ARRAY(owner, adopted)
 };
 
 /// Coordinator -> all: the plan of a new view.
@@ -155,7 +155,7 @@ struct View {
   GroupId group{};
   std::uint32_t view = 0;
   std::vector<Assignment> plan;
-  MSGPACK_DEFINE_MAP(group, view, plan)
+  MESSAGE_MAP(group, view, plan)
 };
 
 /// Anyone -> all: the round is committed. Whoever promised a higher view waits for that view's coordinator instead.
@@ -163,7 +163,7 @@ struct Commit {
   GroupId group{};
   std::uint32_t view = 0;
   Proof proof;
-  MSGPACK_DEFINE_MAP(group, view, proof)
+  MESSAGE_MAP(group, view, proof)
 };
 
 /// Why a group gave up. Numbers never change.
@@ -178,14 +178,14 @@ struct GiveUp {
   GroupId group{};
   std::uint32_t view = 0;
   std::uint8_t reason = 0;  ///< a GiveUpReason; others may come later
-  MSGPACK_DEFINE_MAP(group, view, reason)
+  MESSAGE_MAP(group, view, reason)
 };
 
 /// To all: "I have the result and need nothing more".
 struct Done {
   GroupId group{};
   std::uint32_t view = 0;
-  MSGPACK_DEFINE_MAP(group, view)
+  MESSAGE_MAP(group, view)
 };
 
 /// "Send me the chunks of this result", answered by its Average frames or by NotHeld; without a digest: "send me your
@@ -195,14 +195,14 @@ struct Fetch {
   std::uint32_t view = 0;
   std::uint8_t segment = 0;
   std::optional<Digest> digest;
-  MSGPACK_DEFINE_MAP(group, view, segment, digest)
+  MESSAGE_MAP(group, view, segment, digest)
 };
 
 struct NotHeld {
   GroupId group{};
   std::uint8_t segment = 0;
   Digest digest{};
-  MSGPACK_DEFINE_MAP(group, segment, digest)
+  MESSAGE_MAP(group, segment, digest)
 };
 
 using Header = std::variant<Part, Average, Hold, Ask, Refuse, Tell, View, Commit, GiveUp, Done, Fetch, NotHeld>;

@@ -6,11 +6,9 @@
 #include "base/task.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/experimental/awaitable_operators.hpp>
 
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <utility>
 
@@ -39,34 +37,29 @@ class RealClock final : public Clock {
   asio::any_io_executor executor_;
 };
 
+/// Runs `work` for as long as `deadline` allows, then cancels it and waits until it has unwound: false. Throws what
+/// `work` throws before the deadline, at once.
+Task<bool> ends_by(Clock& clock, TimePoint deadline, Task<> work);
+
 namespace detail {
 
-/// Keeps how `work` ended: `a || b` waits for one side that does not throw, so a failure would wait for the deadline
-/// and then be lost.
 template <class T>
-Task<> keep_end(Task<T> work, std::optional<T>& value, std::exception_ptr& failure) {
-  try {
-    T end = co_await std::move(work);
-    value.emplace(std::move(end));
-  } catch (...) {  // given on as it is, cancellation too
-    failure = std::current_exception();
-  }
+Task<> keep_result(Task<T> work, std::optional<T>& into) {
+  T result = co_await std::move(work);
+  into.emplace(std::move(result));
 }
 
 }  // namespace detail
 
-/// Runs `work` for as long as `deadline` allows, then cancels it and waits until it has unwound.
-/// Errors: those of `work`, or `Errc::late`. Throws what `work` throws before the deadline, at once.
+/// The same of work that has a result. Errors: those of `work`, or `Errc::late`.
 template <class T, class E>
 Task<boost::system::result<T, E>> with_deadline(Clock& clock, TimePoint deadline,
                                                 Task<boost::system::result<T, E>> work) {
-  using namespace asio::experimental::awaitable_operators;
-  std::optional<boost::system::result<T, E>> value;
-  std::exception_ptr failure;
-  const auto first = co_await (detail::keep_end(std::move(work), value, failure) || clock.sleep_until(deadline));
-  if (first.index() == 1) co_return E(Errc::late);
-  if (failure) std::rethrow_exception(failure);
-  co_return std::move(*value);
+  std::optional<boost::system::result<T, E>> result;
+  auto kept = detail::keep_result(std::move(work), result);
+  const bool in_time = co_await ends_by(clock, deadline, std::move(kept));
+  if (!in_time) co_return E(Errc::late);
+  co_return std::move(*result);
 }
 
 }  // namespace collab

@@ -19,19 +19,9 @@ class Signal {
   void notify() { timer_.cancel(); }
 
   /// Returns after the next `notify()`. A notification before the call is not seen, so test the condition first.
-  Task<> wait() {
-    // the timer never fires: an aborted wait is a notification, unless we are being cancelled (the next co_await
-    // throws)
-    co_await timer_.async_wait(as_result);
-  }
-
+  Task<> wait();
   /// The same until `deadline`: false when it passed first.
-  Task<bool> wait_until(Clock& clock, TimePoint deadline) {
-    using namespace asio::experimental::awaitable_operators;
-    if (clock.now() >= deadline) co_return false;
-    const auto first = co_await (wait() || clock.sleep_until(deadline));
-    co_return first.index() == 0;
-  }
+  Task<bool> wait_until(Clock& clock, TimePoint deadline);
 
  private:
   asio::steady_timer timer_;

@@ -1,5 +1,7 @@
 #include "directory/client.hpp"
 
+#include "base/frame.hpp"
+
 #include <algorithm>
 #include <utility>
 

@@ -1,5 +1,6 @@
 #include "directory/peer_record.hpp"
 
+#include "base/frame.hpp"
 #include "base/text.hpp"
 
 #include <algorithm>

@@ -1,13 +1,17 @@
 #pragma once
 // What every node publishes about itself, under key "peer" with an empty subkey: the run's list of members.
 
-#include "base/frame.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/message.hpp"
 #include "directory/record.hpp"
 #include "net/address.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace collab::directory {
@@ -44,7 +48,7 @@ struct PeerV1 {
   std::string name;
   std::string software;
   std::uint64_t incarnation = 0;
-  MSGPACK_DEFINE_MAP(listen, reachable, directory, role, name, software, incarnation)
+  MESSAGE_MAP(listen, reachable, directory, role, name, software, incarnation)
 };
 using PeerHeader = std::variant<PeerV1>;
 

@@ -1,5 +1,6 @@
 #include "directory/reconcile.hpp"
 
+#include "base/frame.hpp"
 #include "directory/server.hpp"
 
 #include <algorithm>

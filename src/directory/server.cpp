@@ -1,5 +1,6 @@
 #include "directory/server.hpp"
 
+#include "base/frame.hpp"
 #include "base/task_group.hpp"
 #include "directory/reconcile.hpp"
 #include "directory/wire.hpp"

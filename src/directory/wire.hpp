@@ -15,9 +15,12 @@
 // they differ, the answer also carries the answerer's servers, each as its own signed record of key "peer"; the asker
 // takes them and puts those that the answerer lacks. So one contact between two halves of a swarm joins them.
 
-#include "base/frame.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/message.hpp"
 #include "directory/storage.hpp"
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -42,7 +45,7 @@ inline constexpr std::size_t kPutBytesMax = std::size_t(64) << 10U;
 struct Put {
   std::uint32_t records = 0;  ///< 1..kPutRecordsMax
   std::uint64_t servers = 0;  ///< hash of the servers the sender knows
-  MSGPACK_DEFINE_MAP(records, servers)
+  MESSAGE_MAP(records, servers)
 };
 
 /// What became of one of them.
@@ -50,7 +53,7 @@ struct Outcome {
   std::uint8_t code = 0;     ///< 0: kept, or kept already. 1: there is a newer one. Else 1 + the number of an Errc
   std::uint64_t number = 0;  ///< as in Refusal: for `busy` the milliseconds to wait
   std::string reason;        ///< for the owner's user
-  MSGPACK_DEFINE_MAP(code, number, reason)
+  MESSAGE_MAP(code, number, reason)
 };
 
 /// Payload: `newer` records that stand in the way of what was put, in the order of their outcomes (proof, signed by the
@@ -60,7 +63,7 @@ struct Stored {
   std::uint32_t newer = 0;
   std::uint32_t known = 0;
   std::uint64_t servers = 0;
-  MSGPACK_DEFINE_MAP(outcomes, newer, known, servers)
+  MESSAGE_MAP(outcomes, newer, known, servers)
 };
 
 /// "What is under this key?" Changes after (instance, since) only: the cursor of the last page from the same storer.
@@ -71,7 +74,7 @@ struct Get {
   std::uint32_t wait_ms = 0;   ///< directory.watch: how long a change may be awaited; at most 30 s
   std::uint64_t servers = 0;   ///< hash of the servers the asker knows
   bool contacts = false;       ///< send some contacts too
-  MSGPACK_DEFINE_MAP(key, instance, since, wait_ms, servers, contacts)
+  MESSAGE_MAP(key, instance, since, wait_ms, servers, contacts)
 };
 
 /// Somebody who may know the swarm. Hearsay: TLS shows whether it is him.
@@ -79,7 +82,7 @@ struct KnownPeer {
   std::array<unsigned char, 32> id{};
   std::vector<std::string> addresses;  ///< `host:port`; at most 8
   std::int64_t seen_ms = 0;            ///< Unix milliseconds
-  MSGPACK_DEFINE_MAP(id, addresses, seen_ms)
+  MESSAGE_MAP(id, addresses, seen_ms)
 };
 
 /// Payload: `records` records of the key, oldest change first; then `known` servers.
@@ -91,7 +94,7 @@ struct Page {
   std::uint32_t known = 0;
   std::uint64_t servers = 0;
   std::vector<KnownPeer> contacts;  ///< at most `kContactsMax`
-  MSGPACK_DEFINE_MAP(instance, next, more, records, known, servers, contacts)
+  MESSAGE_MAP(instance, next, more, records, known, servers, contacts)
 };
 
 /// Server -> server: "where do we differ, from bucket `first` on?"
@@ -99,7 +102,7 @@ struct Compare {
   std::uint32_t first = 0;
   SlotId after{};                      ///< in bucket `first`: only slots behind it; zero: all
   std::vector<std::uint64_t> buckets;  ///< kBuckets hashes
-  MSGPACK_DEFINE_MAP(first, after, buckets)
+  MESSAGE_MAP(first, after, buckets)
 };
 
 /// Payload: the versions in the differing buckets of first..next, sorted: slot (16) | u64 sequence | i64 expires_ms.
@@ -108,19 +111,19 @@ struct Differing {
   std::uint32_t next = 0;     ///< compare again from here; kBuckets: that was all
   SlotId after{};             ///< where bucket `next` was cut, because it is large; zero: it is not in the payload
   std::uint32_t versions = 0;
-  MSGPACK_DEFINE_MAP(buckets, next, after, versions)
+  MESSAGE_MAP(buckets, next, after, versions)
 };
 
 /// "Send me these." Payload: `slots` times a slot (16).
 struct Fetch {
   std::uint32_t slots = 0;  ///< 1..kFetchMax
-  MSGPACK_DEFINE_MAP(slots)
+  MESSAGE_MAP(slots)
 };
 
 /// Payload: `records` records: those of the slots that are still there.
 struct Fetched {
   std::uint32_t records = 0;
-  MSGPACK_DEFINE_MAP(records)
+  MESSAGE_MAP(records)
 };
 
 using Header = std::variant<Put, Stored, Get, Page, Compare, Differing, Fetch, Fetched>;

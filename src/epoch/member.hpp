@@ -7,6 +7,7 @@
 #include "base/random.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/catch_up.hpp"
+#include "epoch/member_event.hpp"
 #include "epoch/member_options.hpp"
 #include "epoch/run_epoch.hpp"
 #include "epoch/seating_keeper.hpp"
@@ -23,25 +24,6 @@
 #include <vector>
 
 namespace collab::epoch {
-
-/// What happened to the peer, told on the loop. `report` is set for `committed`.
-struct MemberEvent {
-  enum class Kind : std::uint8_t {
-    joined,        ///< in step with the swarm, takes part from here on
-    committed,     ///< an epoch ended with this peer in it
-    caught_up,     ///< an epoch ended without it; the result was fetched and applied
-    downloaded,    ///< the state was fetched whole
-    round_failed,  ///< samples kept; `text` says why
-    lost_samples,  ///< `samples` were gathered for an epoch that ended without them
-    diverged,      ///< own hash differs from the majority's; the state is fetched
-    waiting,       ///< cannot go on; `text` says why
-  };
-  Kind kind = Kind::joined;
-  std::uint64_t epoch = 0;  ///< the peer's own, after the event
-  std::uint64_t samples = 0;
-  std::string text;
-  std::optional<EpochReport> report;
-};
 
 /// What a progress line shows.
 struct MemberStatus {

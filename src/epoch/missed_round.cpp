@@ -1,6 +1,7 @@
 #include "epoch/missed_round.hpp"
 
 #include "averaging/wire.hpp"
+#include "base/frame.hpp"
 #include "crypto/fields.hpp"
 #include "matchmaking/wire.hpp"
 

@@ -15,6 +15,7 @@
 #include "recipes/recipe.hpp"
 
 #include <ATen/Parallel.h>
+#include <boost/asio/co_spawn.hpp>
 #include <fmt/format.h>
 #include <sodium.h>
 

@@ -12,7 +12,7 @@ struct Written {
   std::uint64_t up = 0;
   std::uint64_t down = 0;
   std::uint8_t role = 0;
-  MSGPACK_DEFINE_MAP(epoch, round, reachable, up, down, role)
+  MESSAGE_MAP(epoch, round, reachable, up, down, role)
 };
 using Header = std::variant<Written>;  // the frame around it brings limits and rules of evolution
 

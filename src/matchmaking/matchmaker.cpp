@@ -1,5 +1,6 @@
 #include "matchmaking/matchmaker.hpp"
 
+#include "base/frame.hpp"
 #include "base/text.hpp"
 #include "matchmaking/declaration.hpp"
 #include "matchmaking/search.hpp"

@@ -1,5 +1,7 @@
 #include "matchmaking/search.hpp"
 
+#include "base/frame.hpp"
+
 #include <utility>
 
 namespace collab::matchmaking {

@@ -6,9 +6,11 @@
 // each peer has one per (key, epoch, round), the hash place() below; whoever waits, waits for a smaller place, so
 // nobody waits in a circle.
 
-#include "base/frame.hpp"
+#include "base/error.hpp"
+#include "base/message.hpp"
 #include "matchmaking/group.hpp"
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -62,20 +64,19 @@ struct Join {
   Digest previous{};              ///< the group it committed with in the round before; zero: none
   std::uint32_t dropped = 0;      ///< the grid digit it dropped after that round: orders the sums of this one
   std::uint64_t incarnation = 0;  ///< grows with every start of the peer
-  MSGPACK_DEFINE_MAP(key, epoch, round, attempt, schema, codec_map, role, up, down, samples, previous, dropped,
-                     incarnation)
+  MESSAGE_MAP(key, epoch, round, attempt, schema, codec_map, role, up, down, samples, previous, dropped, incarnation)
 };
 
 /// Follower -> leader, after every microbatch.
 struct Samples {
   std::uint64_t total = 0;  ///< replaces what was told before
-  MSGPACK_DEFINE_MAP(total)
+  MESSAGE_MAP(total)
 };
 
 /// Leader -> follower: "you are in, stay with me".
 struct Accepted {
   std::uint32_t deadline_ms = 0;  ///< milliseconds until the leader begins with whoever is there, or gives up
-  MSGPACK_DEFINE_MAP(deadline_ms)
+  MESSAGE_MAP(deadline_ms)
 };
 
 /// "This one leads." From the peer that was asked: go there, it has a smaller place. From a peer that names itself: an
@@ -83,7 +84,7 @@ struct Accepted {
 struct Redirect {
   std::array<unsigned char, 32> leader{};
   std::uint32_t attempt = 0;  ///< the try that the sender is in: whose round of that try runs has begun without it
-  MSGPACK_DEFINE_MAP(leader, attempt)
+  MESSAGE_MAP(leader, attempt)
 };
 
 /// The answer to a Join, an invitation or a Begin.
@@ -91,14 +92,14 @@ struct Refused {
   std::uint8_t reason = 0;    ///< a RefusalReason; unknown numbers are refusals too
   std::string detail;         ///< at most kDetailBytesMax; for the log
   std::uint32_t attempt = 0;  ///< of the group that has begun, where that is the reason
-  MSGPACK_DEFINE_MAP(reason, detail, attempt)
+  MESSAGE_MAP(reason, detail, attempt)
 };
 
 /// "Do not count on me": I wait elsewhere, my search ended, or I leave the run. After a Begin, to its roster: I take
 /// part in its round, but am not free to begin the next one with you.
 struct Leave {
   bool for_good = false;  ///< leaves the run: not of the standing group any more
-  MSGPACK_DEFINE_MAP(for_good)
+  MESSAGE_MAP(for_good)
 };
 
 /// Leader -> roster: the whole group. Its id is the hash of this body, so it is not sent. Lists have one entry per
@@ -118,8 +119,8 @@ struct Begin {
   std::uint64_t weight_min = 0;
   Digest codec_map{};
   Digest schema{};
-  MSGPACK_DEFINE_MAP(epoch, round, attempt, roster, roles, order, weights, previous, incarnations, units, chunk_units,
-                     weight_min, codec_map, schema)
+  MESSAGE_MAP(epoch, round, attempt, roster, roles, order, weights, previous, incarnations, units, chunk_units,
+              weight_min, codec_map, schema)
 };
 
 using Header = std::variant<Join, Samples, Accepted, Redirect, Refused, Leave, Begin>;

@@ -1,5 +1,6 @@
 #include "monitor/wire.hpp"
 
+#include "base/frame.hpp"
 #include "base/text.hpp"
 #include "directory/record.hpp"
 

@@ -3,14 +3,17 @@
 // base/frame.hpp has the rules of evolution. Each is signed as a whole by the directory's record, so readers know who
 // says it, and that is all they know: it is shown, nothing depends on it.
 
+#include "base/bytes.hpp"
 #include "base/clock.hpp"
-#include "base/frame.hpp"
+#include "base/error.hpp"
+#include "base/message.hpp"
 #include "crypto/hash.hpp"
 #include "monitor/swarm_view.hpp"
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -41,15 +44,14 @@ struct RoundV1 {
   std::uint64_t samples = 0;   ///< behind the step; 0: unknown
   std::uint64_t up_bytes = 0;  ///< the owner's own
   std::uint64_t down_bytes = 0;
-  MSGPACK_DEFINE_MAP(epoch, round, group, committed, reason, exchange_s, commit_s, apply_s, samples, up_bytes,
-                     down_bytes)
+  MESSAGE_MAP(epoch, round, group, committed, reason, exchange_s, commit_s, apply_s, samples, up_bytes, down_bytes)
 };
 
 /// Loss on text that nobody trains on, of the parameters of `epoch`.
 struct EvaluationV1 {
   std::uint64_t epoch = 0;
   double loss = 0;
-  MSGPACK_DEFINE_MAP(epoch, loss)
+  MESSAGE_MAP(epoch, loss)
 };
 using Header = std::variant<RoundV1, EvaluationV1>;
 

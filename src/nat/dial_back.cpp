@@ -1,5 +1,6 @@
 #include "nat/dial_back.hpp"
 
+#include "base/frame.hpp"
 #include "net/secure_channel.hpp"
 
 #include <array>

@@ -5,7 +5,7 @@
 //   method          claim   request    answer
 //   nat.dial_back   join    DialBack   DialledBack
 
-#include "base/frame.hpp"
+#include "base/message.hpp"
 
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ inline constexpr std::size_t kHostBytesMax = 64;  ///< a numeric address, with i
 struct DialBack {
   std::string host;        ///< empty: the one you see; anything else has to be equal to it
   std::uint16_t port = 0;  ///< 443, or 1024 and above
-  MSGPACK_DEFINE_MAP(host, port)
+  MESSAGE_MAP(host, port)
 };
 
 enum class Verdict : std::uint8_t {
@@ -35,7 +35,7 @@ struct DialledBack {
   std::uint8_t verdict = 0;  ///< Verdict; a number that the reader does not know is no verdict
   std::string host;          ///< that was dialled
   std::uint32_t ms = 0;      ///< that it took
-  MSGPACK_DEFINE_MAP(verdict, host, ms)
+  MESSAGE_MAP(verdict, host, ms)
 };
 
 using Header = std::variant<DialBack, DialledBack>;

@@ -1,5 +1,6 @@
 #include "net/credentials.hpp"
 
+#include "base/frame.hpp"
 #include "base/task_group.hpp"
 #include "net/wire.hpp"
 

@@ -1,5 +1,7 @@
 #include "net/wire.hpp"
 
+#include "base/frame.hpp"
+
 #include <utility>
 
 namespace collab::net {
@@ -14,6 +16,11 @@ std::uint32_t load(const std::byte* at, std::size_t bytes) {
   std::uint32_t value = 0;
   for (std::size_t i = 0; i < bytes; ++i) value |= std::to_integer<std::uint32_t>(at[i]) << (8 * i);
   return value;
+}
+
+Bytes to_bytes(const msgpack::sbuffer& buffer) {
+  const auto bytes = std::as_bytes(std::span(buffer.data(), buffer.size()));
+  return Bytes(bytes.begin(), bytes.end());
 }
 
 }  // namespace
@@ -40,21 +47,43 @@ Prefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes) {
   return prefix;
 }
 
-namespace detail {
-
-Bytes to_bytes(const msgpack::sbuffer& buffer) {
-  const auto bytes = std::as_bytes(std::span(buffer.data(), buffer.size()));
-  return Bytes(bytes.begin(), bytes.end());
+template <class Head>
+Bytes encode_head(const Head& head) {
+  msgpack::sbuffer buffer;
+  msgpack::pack(buffer, head);
+  return to_bytes(buffer);
 }
 
-}  // namespace detail
+template <class Head>
+Result<Head> decode_head(std::span<const std::byte> bytes) {
+  try {
+    return frame::detail::unpack(bytes)->as<Head>();
+  } catch (const std::exception&) {  // msgpack reports bad input by throwing; it stops here
+    return Errc::bad_request;
+  }
+}
+
+template Bytes encode_head(const Hello&);
+template Result<Hello> decode_head(std::span<const std::byte>);
+template Bytes encode_head(const Refuse&);
+template Result<Refuse> decode_head(std::span<const std::byte>);
+template Bytes encode_head(const DataHead&);
+template Result<DataHead> decode_head(std::span<const std::byte>);
+template Bytes encode_head(const ResetHead&);
+template Result<ResetHead> decode_head(std::span<const std::byte>);
+template Bytes encode_head(const CreditHead&);
+template Result<CreditHead> decode_head(std::span<const std::byte>);
+template Bytes encode_head(const PingHead&);
+template Result<PingHead> decode_head(std::span<const std::byte>);
+template Bytes encode_head(const GoawayHead&);
+template Result<GoawayHead> decode_head(std::span<const std::byte>);
 
 Bytes encode_open(const OpenHead& head) {
   msgpack::sbuffer buffer;
   msgpack::packer<msgpack::sbuffer> packer(buffer);
   packer.pack_array(2).pack(head.index());
   std::visit([&](const auto& open) { packer.pack(open); }, head);
-  return detail::to_bytes(buffer);
+  return to_bytes(buffer);
 }
 
 Result<OpenHead> decode_open(std::span<const std::byte> bytes) {

@@ -16,7 +16,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "base/frame.hpp"
+#include "base/message.hpp"
 #include "crypto/hash.hpp"
 #include "net/endpoint.hpp"
 
@@ -88,8 +88,8 @@ struct Hello {
   std::vector<std::string> listen;    ///< at most 8 addresses; an unspecified host means the one you see
   std::string observed;               ///< the reader's address as the sender sees it
   std::vector<std::string> roles;     ///< at most 8
-  MSGPACK_DEFINE_MAP(version_min, version_max, features, software, time_ms, run, token, incarnation, attempt, listen,
-                     observed, roles)
+  MESSAGE_MAP(version_min, version_max, features, software, time_ms, run, token, incarnation, attempt, listen, observed,
+              roles)
 };
 
 /// Instead of a hello, or after it: why there will be no connection.
@@ -97,18 +97,18 @@ struct Refuse {
   std::string reason;        ///< version, run, clock, token, banned or busy
   std::string text;          ///< for the reader's user
   std::uint64_t number = 0;  ///< busy: milliseconds until a retry makes sense
-  MSGPACK_DEFINE_MAP(reason, text, number)
+  MESSAGE_MAP(reason, text, number)
 };
 
 /// The one method of this room, `net.renew` (claim join): a newer token for the connection that the call comes by, in
 /// place of that of the hello. Answered by Renewed, or refused as `denied`. Both in a frame of base/frame.hpp.
 struct Renew {
   std::vector<char> token;  ///< at most 512 bytes
-  MSGPACK_DEFINE_MAP(token)
+  MESSAGE_MAP(token)
 };
 struct Renewed {
   std::int64_t expires_ms = 0;  ///< of the newest token known of the caller, Unix milliseconds
-  MSGPACK_DEFINE_MAP(expires_ms)
+  MESSAGE_MAP(expires_ms)
 };
 using RenewHeader = std::variant<Renew, Renewed>;
 
@@ -120,7 +120,7 @@ struct OpenCall {
   CallId id{};                ///< random; the same again is the same question, and gets the same answer
   std::uint32_t left_ms = 0;  ///< until the asker gives up, 1 to 3,600,000
   std::uint32_t size = 0;     ///< of the whole message, when `more`
-  MSGPACK_DEFINE_MAP(method, id, left_ms, size)
+  MESSAGE_MAP(method, id, left_ms, size)
 };
 
 /// Head of `open`: the sender's part of a conversation, in one class.
@@ -128,7 +128,7 @@ struct OpenTopic {
   std::string protocol;
   Digest topic{};
   std::uint32_t size = 0;
-  MSGPACK_DEFINE_MAP(protocol, topic, size)
+  MESSAGE_MAP(protocol, topic, size)
 };
 
 using OpenHead = std::variant<OpenCall, OpenTopic>;
@@ -136,7 +136,7 @@ using OpenHead = std::variant<OpenCall, OpenTopic>;
 /// Head of `data`, on the first piece of a message that has more than one.
 struct DataHead {
   std::uint32_t size = 0;
-  MSGPACK_DEFINE_MAP(size)
+  MESSAGE_MAP(size)
 };
 
 /// Head of `reset`: the stream is over. From who was asked: a refusal. From who asked: never mind.
@@ -144,12 +144,12 @@ struct ResetHead {
   std::uint8_t code = 0;  ///< Errc
   std::string text;
   std::uint64_t number = 0;
-  MSGPACK_DEFINE_MAP(code, text, number)
+  MESSAGE_MAP(code, text, number)
 };
 
 struct CreditHead {
   std::uint32_t bytes = 0;
-  MSGPACK_DEFINE_MAP(bytes)
+  MESSAGE_MAP(bytes)
 };
 
 /// Head of `ping`; `pong` sends `sent` back.
@@ -157,39 +157,25 @@ struct PingHead {
   std::uint64_t sent = 0;     ///< the pinger's own clock
   double up_bytes_per_s = 0;  ///< what the sender measured towards the reader; 0: nothing yet
   std::int64_t time_ms = 0;   ///< the sender's swarm time; 0 to kTimeMaxMs
-  MSGPACK_DEFINE_MAP(sent, up_bytes_per_s, time_ms)
+  MESSAGE_MAP(sent, up_bytes_per_s, time_ms)
 };
 
 /// The sender leaves, or leaves this connection: no new streams, those that are open are finished.
 struct GoawayHead {
   std::string reason;  ///< leaving, duplicate, or the rule that was broken
-  MSGPACK_DEFINE_MAP(reason)
+  MESSAGE_MAP(reason)
 };
 
-namespace detail {
-Bytes to_bytes(const msgpack::sbuffer&);
-}
-
+/// `Head`: Hello and Refuse, or one of the heads above but those of `open`.
 template <class Head>
-Bytes encode_head(const Head& head) {
-  msgpack::sbuffer buffer;
-  msgpack::pack(buffer, head);
-  return detail::to_bytes(buffer);
-}
+Bytes encode_head(const Head& head);
+/// Errors: `bad_request` for anything but one whole map of this head.
+template <class Head>
+Result<Head> decode_head(std::span<const std::byte> bytes);
 
 /// An open head is told apart by its first element: [0, OpenCall] or [1, OpenTopic].
 Bytes encode_open(const OpenHead& head);
 /// Errors: `bad_request`.
 Result<OpenHead> decode_open(std::span<const std::byte> bytes);
-
-/// Errors: `bad_request` for anything but one whole map of this head.
-template <class Head>
-Result<Head> decode_head(std::span<const std::byte> bytes) {
-  try {
-    return frame::detail::unpack(bytes)->as<Head>();
-  } catch (const std::exception&) {  // msgpack reports bad input by throwing; it stops here
-    return Errc::bad_request;
-  }
-}
 
 }  // namespace collab::net

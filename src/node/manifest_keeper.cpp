@@ -1,5 +1,6 @@
 #include "node/manifest_keeper.hpp"
 
+#include "base/frame.hpp"
 #include "base/offload.hpp"
 #include "base/task_group.hpp"
 #include "crypto/fields.hpp"

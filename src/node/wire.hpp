@@ -10,7 +10,7 @@
 //   answer     text "collab/1" | text run id | 32 bytes id of the answerer | u16 port | 32 bytes key of the authority
 // The answer is hearsay: TLS shows who listens there, the manifest's signature whose run it is.
 
-#include "base/frame.hpp"
+#include "base/message.hpp"
 #include "crypto/signed.hpp"
 
 #include <cstdint>
@@ -25,13 +25,13 @@ inline constexpr std::size_t kManifestAnswerBytesMax = kSignedPayloadBytesMax + 
 /// "What is this run?"
 struct AskManifest {
   std::uint64_t have = 0;  ///< sequence of the one the asker has; 0: none
-  MSGPACK_DEFINE_MAP(have)
+  MESSAGE_MAP(have)
 };
 
 /// Payload: the signed manifest (crypto/signed.hpp), or nothing when the asker's is as new.
 struct GiveManifest {
   std::uint64_t sequence = 0;
-  MSGPACK_DEFINE_MAP(sequence)
+  MESSAGE_MAP(sequence)
 };
 
 using Header = std::variant<AskManifest, GiveManifest>;

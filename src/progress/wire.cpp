@@ -1,5 +1,7 @@
 #include "progress/wire.hpp"
 
+#include "base/frame.hpp"
+
 #include <cmath>
 #include <limits>
 

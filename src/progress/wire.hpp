@@ -2,10 +2,13 @@
 // The progress record: what every peer says of itself, under key "progress" of the directory. This file is its
 // specification; base/frame.hpp has the rules of its evolution. It is signed as a whole by the directory's record.
 
-#include "base/frame.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/message.hpp"
 #include "crypto/hash.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <variant>
 
@@ -27,8 +30,8 @@ struct ProgressV1 {
   bool taking_part = false;      ///< it gathers samples for this epoch; else it watches, or catches up
   std::uint64_t microbatch = 0;  ///< samples of its last one: they come all at once; 0: not told
   bool client = false;           ///< it cannot be dialled
-  MSGPACK_DEFINE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, loss, taking_part,
-                     microbatch, client)
+  MESSAGE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, loss, taking_part, microbatch,
+              client)
 };
 using Header = std::variant<ProgressV1>;
 

@@ -3,7 +3,7 @@
 
 #include "base/log.hpp"
 #include "crypto/hash.hpp"
-#include "epoch/member.hpp"
+#include "epoch/member_event.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,6 @@
 #include "state/store.hpp"
 
+#include "base/frame.hpp"
 #include "base/offload.hpp"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "state/wire.hpp"
 
+#include "base/frame.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <cstring>

@@ -5,11 +5,14 @@
 // Two calls serve everything that is fetched: `state.index` tells which bytes there are and the hash of each chunk,
 // `state.chunk` gives one chunk. Chunks are numbered through all sections of an index (snapshot.hpp).
 
-#include "base/frame.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/message.hpp"
 #include "crypto/hash.hpp"
 #include "state/snapshot.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -37,20 +40,20 @@ struct AskIndex {
   Digest name{};            ///< of a file
   /// How long the donor may wait until it reaches the epoch, or has the result; the call's deadline bounds it.
   std::uint32_t wait_ms = 0;
-  MSGPACK_DEFINE_MAP(kind, epoch, name, wait_ms)
+  MESSAGE_MAP(kind, epoch, name, wait_ms)
 };
 
 struct SectionHead {
   std::string name;         ///< at most kSectionNameBytesMax, distinct
   std::uint64_t bytes = 0;  ///< all sections together: at most kIndexedBytesMax
-  MSGPACK_DEFINE_MAP(name, bytes)
+  MESSAGE_MAP(name, bytes)
 };
 
 /// The answer. Payload: 32 bytes per chunk, in the order of the chunks.
 struct ShowIndex {
   std::uint64_t epoch = 0;            ///< 0 for a file
   std::vector<SectionHead> sections;  ///< 1..kSectionsMax
-  MSGPACK_DEFINE_MAP(epoch, sections)
+  MESSAGE_MAP(epoch, sections)
 };
 
 /// Joiner -> donor. Refused: `stale` (number: the donor's epoch) when it keeps nothing with this root any more; `busy`
@@ -58,13 +61,13 @@ struct ShowIndex {
 struct AskChunk {
   Digest root{};            ///< Index::root() of what was shown
   std::uint32_t chunk = 0;  ///< < Index::chunks()
-  MSGPACK_DEFINE_MAP(root, chunk)
+  MESSAGE_MAP(root, chunk)
 };
 
 /// The answer. Payload: the chunk.
 struct Chunk {
   std::uint32_t chunk = 0;
-  MSGPACK_DEFINE_MAP(chunk)
+  MESSAGE_MAP(chunk)
 };
 
 using Message = std::variant<AskIndex, ShowIndex, AskChunk, Chunk>;

@@ -5,6 +5,7 @@
 // `what` even: the bytes are a frame. Odd: they are the payload of a frame whose header is well formed, so that the
 // fuzzer need not find 32-byte group ids by itself.
 #include "averaging/participant.hpp"
+#include "base/frame.hpp"
 
 #include <array>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // Requests and answers come from strangers: any bytes decode or are refused, a server's answer to any exchange is one
 // that its reader takes, and what was taken is packed to the same bytes again.
+#include "base/frame.hpp"
 #include "directory/reconcile.hpp"
 #include "directory/wire.hpp"
 

@@ -1,5 +1,6 @@
 // Frames come from strangers: decode() takes any bytes, what it accepts encodes to the same frame again, and a search
 // survives whatever they say.
+#include "base/frame.hpp"
 #include "matchmaking/gathering.hpp"
 
 #include <cstdlib>

@@ -3,6 +3,7 @@
 // so that what lies behind the signatures is reached: u8 segment | u8 chunk | u8 senders | u8 weight | u16 bytes | the
 // payload, made to fit where the segment's 8th bit is set; again and again.
 #include "averaging/participant.hpp"
+#include "base/frame.hpp"
 #include "epoch/missed_round.hpp"
 #include "support.hpp"
 

@@ -1,4 +1,5 @@
 // Questions for dial-backs and their answers come from strangers: any bytes decode or are refused.
+#include "base/frame.hpp"
 #include "nat/wire.hpp"
 
 #include <cstdlib>

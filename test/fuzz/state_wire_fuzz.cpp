@@ -1,4 +1,5 @@
 // Any bytes as a message of the state protocol: an index is whole and within bounds, or refused; never a crash.
+#include "base/frame.hpp"
 #include "state/wire.hpp"
 
 #include <cstdlib>

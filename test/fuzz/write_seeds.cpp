@@ -1,6 +1,7 @@
 // Writes the first inputs of fuzz targets that are no plain text: `write_seeds corpus`. Each valid one also comes cut
 // in half, and with a flipped bit. What the fuzzers found later lies beside them.
 #include "averaging/participant.hpp"
+#include "base/frame.hpp"
 #include "base/text.hpp"
 #include "crypto/fields.hpp"
 #include "data/ledger.hpp"

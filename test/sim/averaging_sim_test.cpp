@@ -1,3 +1,4 @@
+#include "base/frame.hpp"
 #include "support/rounds.hpp"
 
 #include <algorithm>

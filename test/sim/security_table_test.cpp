@@ -2,6 +2,7 @@
 // reason of its own, without an answer, while an honest peer's calls all succeed. The methods come from the node.
 
 #include "averaging/all_reduce.hpp"
+#include "base/frame.hpp"
 #include "crypto/token.hpp"
 #include "matchmaking/matchmaker.hpp"
 #include "node/ban_file.hpp"

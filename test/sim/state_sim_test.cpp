@@ -1,5 +1,6 @@
 // Joiners and donors over simulated links: who lies, dies or stalls costs time, never a wrong byte.
 #include "base/file.hpp"
+#include "base/frame.hpp"
 #include "state/download.hpp"
 #include "state/store.hpp"
 #include "support/message_network.hpp"

@@ -2,6 +2,8 @@
 
 #include "averaging/participant.hpp"
 
+#include "base/frame.hpp"
+
 #include <map>
 #include <memory>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "averaging/segment_reducer.hpp"
 
+#include "base/frame.hpp"
 #include "base/random.hpp"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "averaging/weights.hpp"
 
 #include "averaging/segment_reducer.hpp"
+#include "base/frame.hpp"
 
 #include <memory>
 #include <utility>

@@ -3,6 +3,7 @@
 #include "base/task_group.hpp"
 #include "sim/simulation.hpp"
 
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_future.hpp>
 
@@ -48,12 +49,12 @@ Task<Result<int>> slow_answer(Clock& clock) {
 
 struct Ping {
   std::uint32_t number = 0;
-  MSGPACK_DEFINE_MAP(number)
+  MESSAGE_MAP(number)
 };
 struct Pong {
   std::uint32_t number = 0;
   std::string since_version_1_1 = "absent";
-  MSGPACK_DEFINE_MAP(number, since_version_1_1)
+  MESSAGE_MAP(number, since_version_1_1)
 };
 using Header = std::variant<Ping, Pong>;
 using OldHeader = std::variant<Ping, Ping>;  // a reader from before `since_version_1_1`

@@ -1,6 +1,7 @@
 #include "directory/contacts.hpp"
 
 #include "base/file.hpp"
+#include "base/frame.hpp"
 #include "directory/peer_record.hpp"
 #include "directory/wire.hpp"
 

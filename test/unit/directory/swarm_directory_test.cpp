@@ -1,5 +1,6 @@
 #include "directory/swarm_directory.hpp"
 
+#include "base/frame.hpp"
 #include "directory/introduce_peers.hpp"
 #include "directory/wire.hpp"
 #include "support/directory_node.hpp"

@@ -1,3 +1,4 @@
+#include "base/frame.hpp"
 #include "matchmaking/wire.hpp"
 #include "support/message_network.hpp"
 

@@ -1,5 +1,7 @@
 #include "monitor/report_reader.hpp"
 
+#include "base/frame.hpp"
+
 #include <cmath>
 #include <limits>
 

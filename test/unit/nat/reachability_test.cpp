@@ -1,5 +1,6 @@
 #include "nat/reachability.hpp"
 
+#include "base/frame.hpp"
 #include "base/task_group.hpp"
 #include "nat/dial_back.hpp"
 #include "nat/wire.hpp"

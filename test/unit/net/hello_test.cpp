@@ -1,5 +1,7 @@
 #include "net/hello.hpp"
 
+#include "base/frame.hpp"
+
 #include <limits>
 
 #include "support/doctest.hpp"

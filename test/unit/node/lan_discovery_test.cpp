@@ -3,6 +3,7 @@
 #include "base/task_group.hpp"
 #include "manifests.hpp"
 
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
 #include <unistd.h>

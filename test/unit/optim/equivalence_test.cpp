@@ -8,6 +8,7 @@
 #include "optim/stepper.hpp"
 #include "support/temp_folder.hpp"
 
+#include <boost/asio/co_spawn.hpp>
 #include <torch/nn.h>
 #include <torch/utils.h>
 

@@ -274,6 +274,9 @@ void Session::decide() {
                                         {"peers", shape_->members.size},
                                         {"views", report_.views},
                                         {"weight", report_.weight},
+                                        {"exchange_s", report_.exchange_s},
+                                        {"commit_s", report_.commit_s},
+                                        {"apply_s", report_.apply_s},
                                         {"seconds", seconds_since_start()}});
   participant_.release_values();
   changed_.notify();

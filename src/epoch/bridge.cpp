@@ -44,6 +44,11 @@ std::uint64_t Bridge::microbatch() const {
   return microbatch_;
 }
 
+void Bridge::quiet_until(TimePoint then) {
+  const std::lock_guard lock(mutex_);
+  quiet_until_ = then;
+}
+
 void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
   std::unique_lock lock(mutex_);
   computing_ = nullptr;
@@ -51,7 +56,7 @@ void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
   if (samples > samples_) microbatch_ = samples - samples_;
   samples_ = samples;
   samples_per_s_ = samples_per_s;
-  asio::post(loop_, [this] { moved_.notify(); });
+  if (is_heard(std::chrono::steady_clock::now())) asio::post(loop_, [this] { moved_.notify(); });
   work_off(trainer, lock);
   while (held_ && !open_) {
     changed_.wait(lock);

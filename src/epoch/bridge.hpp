@@ -48,8 +48,9 @@ class Bridge {
   double samples_per_s() const;
   /// Samples of the last microbatch; 0: none yet.
   std::uint64_t microbatch() const;
-  /// Notified after each border.
+  /// Notified after each border, but for those before `quiet_until`: every one wakes the loop, and the others' with it.
   Signal& moved() noexcept { return moved_; }
+  void quiet_until(TimePoint then);
 
  protected:
   struct Errand {
@@ -63,6 +64,8 @@ class Bridge {
   /// Does a queued errand here and now; false when the trainer is at its border and comes to it, or has left.
   virtual bool overtake(const std::shared_ptr<Errand>& errand) = 0;
   virtual void set_held(bool held) = 0;
+  /// Whether the loop hears of a border at `now`. Called with the lock held.
+  bool is_heard(TimePoint now) const { return now >= quiet_until_; }
 
   asio::any_io_executor loop_;
   Signal moved_;
@@ -70,6 +73,7 @@ class Bridge {
   std::uint64_t samples_ = 0;
   double samples_per_s_ = 0;
   std::uint64_t microbatch_ = 0;
+  TimePoint quiet_until_ = TimePoint::min();
 
  private:
   void set_reasons(unsigned reasons);

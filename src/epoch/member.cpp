@@ -19,6 +19,7 @@ using Kind = MemberEvent::Kind;
 
 constexpr Duration kResultAwaited = milliseconds(250);  // where the round may well be running
 constexpr Duration kLookTime = seconds(10);             // for asking the directory who is there
+constexpr Duration kQuietMax = milliseconds(200);
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
 constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
@@ -31,6 +32,17 @@ struct Member::Release {
   ~Release() { member.release(); }
   Release(const Release&) = delete;
   Release& operator=(const Release&) = delete;
+  Member& member;
+};
+
+/// Records that go out tell how far the trainer is then, also between two borders that the loop hears of.
+struct Member::Shown {
+  explicit Shown(Member& of) : member(of) {
+    member.context_.tracker.ask_before_publishing([this] { member.show(); });
+  }
+  ~Shown() { member.context_.tracker.ask_before_publishing(nullptr); }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
   Member& member;
 };
 
@@ -67,6 +79,7 @@ Task<> Member::run(std::uint64_t first_epoch) {
     (void)co_await seats_.look(context_.clock.now() + kLookTime);  // else the watch brings them
     co_await synchronise();
     epoch_began_ = context_.clock.now();
+    const Shown shown(*this);
     tasks.spawn("epoch.keep_showing", keep_showing());
     tasks.spawn("epoch.seats", seats_.run());
     tasks.spawn("epoch.keep_seats", keep_seats());
@@ -140,12 +153,25 @@ Task<> Member::keep_showing() {
   for (;;) {
     show();
     pause_or_go_on();
+    bridge_.quiet_until(context_.clock.now() + quiet_time());
     co_await bridge_.moved().wait();
   }
 }
 
+Duration Member::quiet_time() const {
+  const double rate = bridge_.samples_per_s();
+  const double rate_of_all = context_.tracker.samples_per_s();
+  if (rate <= 0 || rate_of_all <= 0) return Duration(0);
+  // in an epoch of a blink records of the others are of the one before: they will have done their share as we have
+  const double share = static_cast<double>(bridge_.samples()) * rate_of_all / rate;
+  const double missing = static_cast<double>(options_.target_batch) - std::max(context_.tracker.samples(), share);
+  const double borders_s = 2 * static_cast<double>(bridge_.microbatch()) / rate;  // the last ones are heard of
+  return std::min(kQuietMax, from_seconds(std::max(0.0, missing / rate_of_all - borders_s) / 2));
+}
+
 void Member::release() {
   pause_or_go_on();
+  bridge_.quiet_until(TimePoint::min());  // what is known of the batch is of the epoch before
   bridge_.release(Bridge::Reason::epoch);
 }
 
@@ -313,9 +339,7 @@ void Member::committed(EpochReport report) {
     }
   }
   context_.store.advance(epoch_);
-  if (report.proof) {
-    context_.store.keep_result(report.epoch, std::make_shared<const Bytes>(encode(*report.proof)));
-  }
+  if (report.proof) context_.store.keep_result(report.epoch, kept(report.proof));
   tell_epoch(report, context_.metrics, context_.log);
   if (context_.leases != nullptr) {
     context_.metrics.set("collab_units_unleased", static_cast<double>(context_.leases->unleased()));
@@ -366,7 +390,7 @@ void Member::arrived(const Arrival& arrival) {
   epoch_ = arrival.epoch;
   parameters_ = arrival.parameters;
   if (arrival.by != Arrival::By::nothing) context_.store.advance(epoch_);
-  if (arrival.by == Arrival::By::round) missed(*arrival.round);
+  if (arrival.by == Arrival::By::round) missed(arrival.round);
   if (arrival.by == Arrival::By::state) restored(arrival);
   if (arrival.by == Arrival::By::nothing && !arrival.round)
     tell(Kind::waiting, "a state that was fetched does not fit the model or the optimizer here");
@@ -376,11 +400,11 @@ void Member::arrived(const Arrival& arrival) {
   tell(Kind::lost_samples, fmt::format("{} samples were of an epoch that is over", lost), lost);
 }
 
-void Member::missed(const averaging::CommittedRound& round) {
+void Member::missed(std::shared_ptr<const averaging::CommittedRound> round) {
   failures_ = 0;
   full_since_.reset();
-  group_ = round.group().id;
-  context_.store.keep_result(epoch_ - 1, std::make_shared<const Bytes>(encode(round)));
+  group_ = round->group().id;
+  context_.store.keep_result(epoch_ - 1, kept(std::move(round)));
   context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
   context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}});
   if (in_step_) show();

@@ -78,11 +78,12 @@ class Member {
 
  private:
   struct Release;
+  struct Shown;
 
   Task<> keep_showing();
   Task<> synchronise();
   void arrived(const Arrival& arrival);
-  void missed(const averaging::CommittedRound& round);
+  void missed(std::shared_ptr<const averaging::CommittedRound> round);
   void restored(const Arrival& arrival);
   Task<> keep_seats();
   void look_at_seats();
@@ -98,6 +99,8 @@ class Member {
   void tell_bandwidth();
   void settle(const data::Ledger& ledger, const Gathered& lost);
   void show();
+  /// How long borders may pass unheard: while the batch is far from full, nobody does anything about one more.
+  Duration quiet_time() const;
   /// Nobody's weight may pass a bound: who has nearly so much computes no further until some of it is used. Nor does a
   /// peer that has no place on the grid yet.
   bool may_compute() const;

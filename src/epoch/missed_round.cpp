@@ -24,6 +24,13 @@ Bytes encode(const averaging::CommittedRound& round) {
   return writer.finish();
 }
 
+state::KeptResult kept(std::shared_ptr<const averaging::CommittedRound> round) {
+  state::KeptResult result;
+  for (const Frame& average : round->frames()) result.size += average->size();
+  result.encode = [round = std::move(round)] { return encode(*round); };
+  return result;
+}
+
 Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<const std::byte> bytes,
                                                                       std::uint64_t epoch, const Digest& schema,
                                                                       const CodecMap& codecs) {

@@ -4,6 +4,7 @@
 #include "averaging/committed_round.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "state/result_keeper.hpp"
 
 #include <memory>
 #include <span>
@@ -12,6 +13,8 @@ namespace collab::epoch {
 
 /// Begin, proof and every Average, each preceded by its length.
 Bytes encode(const averaging::CommittedRound& round);
+/// The same for who asks.
+state::KeptResult kept(std::shared_ptr<const averaging::CommittedRound> round);
 /// From anyone's hands. Verifies that a quorum of the group signed exactly these bytes, and that it is the round of
 /// `epoch` among peers with this schema. Errors: `bad_request`, `denied`.
 Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<const std::byte> bytes,

@@ -97,6 +97,7 @@ Task<> Tracker::publish() {
   while (!left_) {
     // news at most every period_min, so that epochs of a blink do not flood the directory
     const Duration wait = period();
+    if (ask_) ask_();
     own_.period_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(to_ms(wait), to_ms(options_.period_min)));
     own_.unix_ms = needs_.clock.unix_ms();
     urgent_ = false;

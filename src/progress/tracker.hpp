@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace collab::progress {
@@ -60,6 +61,9 @@ class Tracker {
   /// the rest when it is due.
   /// `unix_ms` and `period_ms` are filled in here.
   void show(Record own);
+  /// `ask` is called before a record goes out and calls `show`: what is told is so then, however long nothing was
+  /// shown. Empty: nobody is asked.
+  void ask_before_publishing(std::function<void()> ask) { ask_ = std::move(ask); }
   const Record& own() const noexcept { return own_; }
 
   /// This peer gathers no more. It stays for those who take part and are behind it, until they have caught up, somebody
@@ -139,6 +143,7 @@ class Tracker {
   std::set<PeerId> doubted_;              // whose last record was not believed whole
   bool read_any_ = false;
   std::map<std::uint64_t, Digest> history_;
+  std::function<void()> ask_;
   Record own_;
   bool shown_ = false;
   bool urgent_ = false;

@@ -68,7 +68,7 @@ Task<> ClockBridge::microbatch() {
   samples_per_s_ = rate_.samples_per_s();
   microbatch_ = samples;
   if (leases_ != nullptr) leases_->speed(samples_per_s_);
-  moved_.notify();
+  if (is_heard(clock_.now())) moved_.notify();
 }
 
 void ClockBridge::begin() {

@@ -29,9 +29,10 @@ std::shared_ptr<const Offer> offer_snapshot(std::shared_ptr<const Snapshot> snap
   return offer;
 }
 
-std::shared_ptr<const Offer> offer_result(std::uint64_t epoch, std::shared_ptr<const Bytes> result) {
-  const std::span<const std::byte> bytes(*result);
-  return one_section(epoch, "result", bytes, std::move(result));
+std::shared_ptr<const Offer> offer_result(std::uint64_t epoch, Bytes result) {
+  auto owner = std::make_shared<const Bytes>(std::move(result));
+  const std::span<const std::byte> bytes(*owner);
+  return one_section(epoch, "result", bytes, std::move(owner));
 }
 
 std::shared_ptr<const Offer> offer_file(const std::filesystem::path& file) {

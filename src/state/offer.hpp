@@ -24,7 +24,7 @@ struct Offer {
 
 /// These hash every byte: about 1 s per GB, so they run on `workers`.
 std::shared_ptr<const Offer> offer_snapshot(std::shared_ptr<const Snapshot> snapshot);
-std::shared_ptr<const Offer> offer_result(std::uint64_t epoch, std::shared_ptr<const Bytes> result);
+std::shared_ptr<const Offer> offer_result(std::uint64_t epoch, Bytes result);
 /// The file is mapped, not read: it must not be shortened while it is offered (files of a run are replaced by rename,
 /// which leaves the mapping alone). Throws `Failure(machine)` when it cannot be mapped.
 std::shared_ptr<const Offer> offer_file(const std::filesystem::path& file);

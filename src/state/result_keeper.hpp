@@ -4,29 +4,35 @@
 #include "base/bytes.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <memory>
 
 namespace collab::state {
 
-/// Opaque bytes by epoch. Thread safety: none; belongs to the node's loop.
+/// Becomes bytes when somebody asks for it: a copy of all of it, and hardly anybody ever asks.
+struct KeptResult {
+  std::size_t size = 0;           ///< of what it holds in memory
+  std::function<Bytes()> encode;  ///< owns all that it needs; called on any thread
+};
+
+/// Opaque results by epoch. Thread safety: none; belongs to the node's loop.
 class ResultKeeper {
  public:
   static constexpr std::size_t kEpochsMin = 2;  ///< kept whatever their size
 
-  explicit ResultKeeper(std::size_t bytes_max = std::size_t(64) << 20U) : bytes_max_(bytes_max) {}
+  explicit ResultKeeper(std::size_t bytes_max = std::size_t(16) << 20U) : bytes_max_(bytes_max) {}
 
   /// The last word about an epoch counts. Older ones go while all together are over `bytes_max`.
-  void keep(std::uint64_t epoch, std::shared_ptr<const Bytes> result);
-  /// Null when it is not kept.
-  std::shared_ptr<const Bytes> find(std::uint64_t epoch) const;
+  void keep(std::uint64_t epoch, KeptResult result);
+  /// Null when it is not kept. Valid until the next `keep`.
+  const KeptResult* find(std::uint64_t epoch) const;
   std::size_t epochs() const noexcept { return results_.size(); }
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
   std::size_t bytes_max_;
   std::size_t bytes_ = 0;
-  std::map<std::uint64_t, std::shared_ptr<const Bytes>> results_;
+  std::map<std::uint64_t, KeptResult> results_;
 };
 
 }  // namespace collab::state

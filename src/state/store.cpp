@@ -60,7 +60,7 @@ void Store::advance(std::uint64_t epoch) {
   changed_.notify();
 }
 
-void Store::keep_result(std::uint64_t epoch, std::shared_ptr<const Bytes> result) {
+void Store::keep_result(std::uint64_t epoch, KeptResult result) {
   results_.keep(epoch, std::move(result));
   std::erase_if(kept_, [&](const auto& entry) {
     const bool over =
@@ -236,9 +236,9 @@ Task<> Store::grant(std::shared_ptr<Wish> wish) {
 
 Task<boost::system::result<std::shared_ptr<const Offer>, Refusal>> Store::make(Key key) {
   if (key.kind == Kind::result) {
-    auto result = results_.find(key.epoch);
-    if (!result) co_return Refusal(Errc::stale, "that epoch is over", epoch_);
-    const auto work = [epoch = key.epoch, result = std::move(result)] { return offer_result(epoch, result); };
+    const KeptResult* result = results_.find(key.epoch);
+    if (result == nullptr) co_return Refusal(Errc::stale, "that epoch is over", epoch_);
+    const auto work = [epoch = key.epoch, encode = result->encode] { return offer_result(epoch, encode()); };
     co_return co_await offload(workers_, work);
   }
   if (auto refused = make_room()) co_return *refused;

@@ -23,15 +23,15 @@ struct StoreOptions {
   Duration lease = std::chrono::seconds(30);     ///< a snapshot is kept so long after its last chunk was fetched
   std::size_t snapshots_max = 2;                 ///< kept at a time; then the oldest goes, unless it is being fetched
   std::size_t snapshot_bytes_max = 64U << 20U;   ///< more snapshots may be kept while all of them have fewer bytes
-  std::size_t result_bytes_max = 64U << 20U;     ///< of the last results, but at least 2 epochs
+  std::size_t result_bytes_max = 16U << 20U;     ///< of the last results, but at least 2 epochs
   std::size_t files_max = 16;                    ///< of the run
   Duration wait_max = std::chrono::seconds(60);  ///< for an epoch that is not reached yet
   std::size_t wishes_max = 16;                   ///< things not ready yet that somebody waits for
 };
 
 /// Registers `state.index` and `state.chunk`. A snapshot is taken only when somebody asks, once per epoch, and hashed
-/// on `workers`. Memory: `snapshots_max` states or `snapshot_bytes_max`, and the results.
-/// Thread safety: none; belongs to the node's loop. Outlives the endpoint's service of its two methods.
+/// on `workers`. Memory: `snapshots_max` states or `snapshot_bytes_max`, and the results, twice those that were asked
+/// for. Thread safety: none; belongs to the node's loop. Outlives the endpoint's service of its two methods.
 class Store {
  public:
   /// A copy of the state at the begin of `epoch`; another epoch or a refusal when training has moved on. Called from
@@ -50,7 +50,7 @@ class Store {
   std::uint64_t epoch() const noexcept { return epoch_; }
 
   /// `result`: what the round of `epoch` committed.
-  void keep_result(std::uint64_t epoch, std::shared_ptr<const Bytes> result);
+  void keep_result(std::uint64_t epoch, KeptResult result);
   const ResultKeeper& results() const noexcept { return results_; }
 
   /// Offers a file of the run under `name`, for as long as the store lives; hashes it on `workers` first.

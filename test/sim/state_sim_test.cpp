@@ -356,11 +356,12 @@ TEST_CASE(
   Swarm swarm(11);
   std::vector<Store*> stores;
   for (unsigned i = 0; i < 3; ++i) stores.push_back(&swarm.add_donor(i, 8));
-  const auto right = std::make_shared<const Bytes>(3 * kChunkBytes + 5, std::byte(7));
-  const auto wrong = std::make_shared<const Bytes>(3 * kChunkBytes + 5, std::byte(8));
-  stores[0]->keep_result(7, right);
-  stores[1]->keep_result(7, wrong);
-  stores[2]->keep_result(7, wrong);
+  const Bytes right(3 * kChunkBytes + 5, std::byte(7));
+  const Bytes wrong(3 * kChunkBytes + 5, std::byte(8));
+  const auto kept = [](const Bytes& bytes) { return KeptResult{bytes.size(), [bytes] { return bytes; }}; };
+  stores[0]->keep_result(7, kept(right));
+  stores[1]->keep_result(7, kept(wrong));
+  stores[2]->keep_result(7, kept(wrong));
   swarm.run([&](TaskGroup&) -> Task<> {
     WantedResult one;
     one.epoch = 7;
@@ -369,7 +370,7 @@ TEST_CASE(
     auto first = download_result(swarm.context(100), one, swarm.donors());
     const auto got = co_await std::move(first);
     REQUIRE(got.has_value());
-    CHECK(*got == *right);
+    CHECK(*got == right);
     one.epoch = 5;
     auto second = download_result(swarm.context(100), one, swarm.donors());
     const auto old = co_await std::move(second);

@@ -4,6 +4,7 @@
 #include "epoch/gradient_accumulator.hpp"
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 
 #include <functional>
 #include <future>
@@ -166,6 +167,38 @@ TEST_CASE("bridge: a trainer that waits for two reasons goes on when both are go
   };
   world.run(on_loop, on_trainer);
   CHECK(samples == 3);
+}
+
+TEST_CASE("bridge: the loop is not woken by borders in quiet times, and by the first after them") {
+  TwoThreads world;
+  std::uint64_t heard_at = 0;
+  world.bridge.quiet_until(TimePoint::max());
+  const auto on_loop = [&]() -> Task<> {
+    co_await world.bridge.moved().wait();
+    heard_at = world.bridge.samples();
+  };
+  const auto loop_has_run = [&] {
+    for (int i = 0; i < 3; ++i) {  // a wake-up may be posted once more on its way
+      std::promise<void> passed;
+      asio::post(world.io, [&] { passed.set_value(); });
+      passed.get_future().wait();
+    }
+  };
+  const auto on_trainer = [&] {
+    loop_has_run();  // it waits now
+    for (int i = 0; i < 2; ++i) {
+      world.trainer.add(1);
+      world.bridge.border(world.trainer, 1);
+      loop_has_run();
+    }
+    CHECK(world.bridge.samples() == 2);
+    world.bridge.quiet_until(TimePoint::min());
+    world.trainer.add(1);
+    world.bridge.border(world.trainer, 1);
+    world.bridge.leave();
+  };
+  world.run(on_loop, on_trainer);
+  CHECK(heard_at == 3);
 }
 
 TEST_CASE("bridge: nothing is taken from a trainer that has left") {

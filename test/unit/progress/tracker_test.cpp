@@ -233,6 +233,28 @@ TEST_CASE("tracker: who shows nothing sees the swarm's epoch and samples, and no
   swarm.world.run(scenario());
 }
 
+TEST_CASE("tracker: a record tells what is so when it goes out, however long nothing was shown") {
+  Swarm swarm({0});
+  Trainer quiet(swarm.world, swarm.board, 2, 1s);
+  quiet.own.taking_part = true;
+  quiet.own.samples_per_s = 20;
+  quiet.tracker.show(quiet.own);
+  quiet.tracker.ask_before_publishing([&] {
+    quiet.own.samples = static_cast<std::uint64_t>(20 * swarm.now());
+    quiet.tracker.show(quiet.own);
+  });
+  swarm.tasks.spawn("track", quiet.tracker.run());
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(30);
+    CHECK(swarm.peers[0]->refused() == 0);
+    CHECK(swarm.peers[0]->tracker.samples() == doctest::Approx(30 * (20 + swarm.samples_per_s)).epsilon(0.02));
+    CHECK(swarm.peers[0]->tracker.samples_max(test::peer(2)) >= 600);
+    quiet.tracker.ask_before_publishing(nullptr);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: a peer publishes at most two records a second, also when the epoch is about to end") {
   Swarm swarm({0});
   std::size_t seen = 0;

@@ -73,7 +73,7 @@ TEST_CASE("snapshot: the root changes with the epoch, a name, the order and any 
 
 TEST_CASE("result keeper: old results go when the budget is spent, two stay whatever their size") {
   ResultKeeper keeper(100);
-  const auto result = [](std::size_t bytes) { return std::make_shared<const Bytes>(bytes); };
+  const auto result = [](std::size_t bytes) { return KeptResult{bytes, [] { return Bytes(); }}; };
   for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) keeper.keep(epoch, result(30));
   CHECK(keeper.epochs() == 3);
   CHECK(keeper.find(2) == nullptr);

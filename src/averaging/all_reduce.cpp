@@ -14,7 +14,7 @@
 namespace collab::averaging {
 namespace {
 
-constexpr int kFramesInARow = 8;                         // then the senders get a turn
+constexpr int kFramesInARow = 2;                         // then the senders get a turn
 constexpr Duration kFarewell = std::chrono::seconds(2);  // a failed round's last messages
 
 EncodeOptions encode_options(const char* use, const matchmaking::Group& group, const PeerId* sender, bool stochastic) {
@@ -39,7 +39,7 @@ std::vector<PeerId> ids_of(const matchmaking::Group& group) {
 class Session {
  public:
   Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, Weights weights, Work work,
-          const AllReduceOptions& options, asio::any_io_executor executor);
+          const AllReduceOptions& options, std::unique_ptr<net::Conversation> talk, asio::any_io_executor executor);
 
   Task<> run(TaskGroup& sends);
   /// Until the round is decided for this peer.
@@ -97,7 +97,8 @@ class Session {
 };
 
 Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<float> values, Weights weights,
-                 Work work, const AllReduceOptions& options, asio::any_io_executor executor)
+                 Work work, const AllReduceOptions& options, std::unique_ptr<net::Conversation> talk,
+                 asio::any_io_executor executor)
     : context_(context),
       options_(options),
       shape_(std::move(shape)),
@@ -106,7 +107,7 @@ Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<
       started_(context.clock.now()),
       next_check_(started_ + options.suspicion.period),
       suspicion_(shape_->members.size, participant_.self(), started_, options.suspicion),
-      talk_(context.net.converse(wire::kProtocol, shape_->group.id, ids_of(shape_->group))),
+      talk_(std::move(talk)),
       lanes_(*talk_, context.clock, executor, ids_of(shape_->group), participant_.self(),
              {[this](Rank to) { return participant_.next_part(to); }, [this](Rank peer) { refused(peer); },
               [this](Rank peer) { suspicion_.departed(peer); }}),
@@ -163,6 +164,8 @@ Task<> Session::run(TaskGroup& sends) {
   lanes_.start(sends, deadline_ + options_.serve_max);
   participant_.start();
   flush();
+  // our parts are on their way before those that came early are reduced: the others wait for nothing else
+  co_await context_.clock.sleep_until(context_.clock.now());
   for (int in_a_row = 0; !served();) {
     const auto envelope = co_await talk_->receive(next_check_);
     if (envelope) receive(*envelope);
@@ -360,9 +363,13 @@ net::Method round_protocol() {
   return method;
 }
 
+std::unique_ptr<net::Conversation> open_round(const Context& context, const matchmaking::Group& group) {
+  return context.net.converse(wire::kProtocol, group.id, ids_of(group));
+}
+
 Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,
                                  std::span<float> values, Weights weights, Work work, AllReduceOptions options,
-                                 RoundReport& report) {
+                                 RoundReport& report, std::unique_ptr<net::Conversation> talk) {
   report = {};
   report.group = group.id;
   report.epoch = group.epoch;
@@ -386,8 +393,9 @@ Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& grou
   if (weights.none()) work = {};
 
   const auto executor = co_await asio::this_coro::executor;
+  if (!talk) talk = open_round(context, (*shape)->group);
   auto session = std::make_shared<Session>(context, std::move(*shape), values, std::move(weights), std::move(work),
-                                           options, executor);
+                                           options, std::move(talk), executor);
   context.tasks.spawn("averaging.round", serve(session));
   const Detach detach(*session);
   co_await session->wait();

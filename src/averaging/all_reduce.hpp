@@ -54,6 +54,10 @@ struct Outcome {
   std::shared_ptr<const CommittedRound> proof;
 };
 
+/// The group's conversation about its round, open before the own values are there: what faster groupmates send
+/// meanwhile is let in, as much as one window holds, and is here when it is needed. For all_reduce().
+std::unique_ptr<net::Conversation> open_round(const Context& context, const matchmaking::Group& group);
+
 /// Replaces `values` by the group's weighted average, all of them or none.
 ///
 /// `values`: float32, as many as the codec map says, equally on all peers; untouched until the round has committed, and
@@ -65,9 +69,10 @@ struct Outcome {
 /// the vector: the encoded result, and parts of our segments that wait for slower senders. Own values that are not
 /// finite: takes part with weight 0. Errors, all with `values` unchanged: `late` the group gave up or the deadline
 /// passed; `stale` the others committed without this peer (fetch the result); `bad_request` the group or what is behind
-/// the values does not fit; `gone` nobody is reachable. `report` is filled in either case.
+/// the values does not fit; `gone` nobody is reachable. `report` is filled in either case. `talk`: of open_round(), or
+/// null.
 Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,
                                  std::span<float> values, Weights weights, Work work, AllReduceOptions options,
-                                 RoundReport& report);
+                                 RoundReport& report, std::unique_ptr<net::Conversation> talk = nullptr);
 
 }  // namespace collab::averaging

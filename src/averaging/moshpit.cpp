@@ -179,6 +179,7 @@ Task<Result<Group>> Moshpit::find(std::uint32_t round, const Progress& progress)
 
 Task<Result<Group>> Moshpit::begin(Pass pass) {
   first_.reset();
+  first_talk_.reset();
   pass_.reset();
   if (!fits(pass)) co_return Errc::bad_request;
   pass_ = std::move(pass);
@@ -186,7 +187,10 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
   PassReport nothing_yet;
   const Progress start{{}, {}, {}, {}, {}, nothing_yet};
   auto group = co_await find(1, start);
-  if (group) first_ = *group;
+  if (group) {
+    first_ = *group;
+    first_talk_ = open_round(context_, *group);
+  }
   co_return group;
 }
 
@@ -199,8 +203,9 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     co_return group.error();
   }
   RoundReport& report = progress.report.rounds.emplace_back();
+  auto talk = std::move(first_talk_);  // of later rounds none
   auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, progress.work,
-                                     options_.all_reduce, report);
+                                     options_.all_reduce, report, std::move(talk));
   if (!outcome) {
     progress.only_receive();
     co_return outcome.error();

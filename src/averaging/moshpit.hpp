@@ -133,6 +133,7 @@ class Moshpit {
   std::vector<std::unique_ptr<matchmaking::Matchmaker>> matchmakers_;  // by round
   std::optional<Pass> pass_;
   std::optional<matchmaking::Group> first_;
+  std::unique_ptr<net::Conversation> first_talk_;  // from begin() to the first round
 };
 
 }  // namespace collab::averaging

@@ -1,7 +1,9 @@
 #include "base/clock.hpp"
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
 #include <exception>
@@ -26,6 +28,10 @@ std::int64_t RealClock::unix_ms() const {
 }
 
 Task<> RealClock::sleep_until(TimePoint when) {
+  if (when <= now()) {  // a turn for others needs no timer
+    co_await asio::post(executor_, asio::use_awaitable);
+    co_return;
+  }
   asio::steady_timer timer(executor_, when);
   const auto [error] = co_await timer.async_wait(as_result);
   if (error) throw boost::system::system_error(error);

@@ -7,14 +7,25 @@
 namespace collab::epoch {
 namespace {
 
-/// Blocks of constant length and pointers that cannot overlap: the loop becomes vector instructions. `sum` and `values`
-/// do not overlap.
+constexpr std::size_t kBlock = 256;
+
+// Blocks of constant length and pointers that cannot overlap: the loops become vector instructions.
+
+/// `sum` and `values` do not overlap.
 void add_scaled(const float* __restrict values, float weight, float* __restrict sum, std::size_t size) noexcept {
-  constexpr std::size_t kBlock = 256;
   std::size_t i = 0;
   for (; i + kBlock <= size; i += kBlock)
     for (std::size_t k = i; k < i + kBlock; ++k) sum[k] += weight * values[k];
   for (; i < size; ++i) sum[i] += weight * values[i];
+}
+
+/// Leaves zeros. `sum` and `mean` do not overlap.
+void take_mean(float* __restrict sum, float weight, float* __restrict mean, std::size_t size) noexcept {
+  std::size_t i = 0;
+  for (; i + kBlock <= size; i += kBlock)
+    for (std::size_t k = i; k < i + kBlock; ++k) mean[k] = sum[k] / weight;
+  for (; i < size; ++i) mean[i] = sum[i] / weight;
+  std::fill_n(sum, size, 0.0F);
 }
 
 }  // namespace
@@ -36,7 +47,7 @@ bool GradientAccumulator::add(std::span<const FlatPiece> mean_gradient, const Ga
 Gathered GradientAccumulator::hand_over(std::span<float> mean_gradient) {
   assert(mean_gradient.size() == sum_.size());
   const auto weight = static_cast<float>(std::max<std::uint64_t>(behind_.samples, 1));
-  for (std::size_t i = 0; i < sum_.size(); ++i) mean_gradient[i] = std::exchange(sum_[i], 0.0F) / weight;
+  take_mean(sum_.data(), weight, mean_gradient.data(), sum_.size());
   return std::exchange(behind_, {});
 }
 

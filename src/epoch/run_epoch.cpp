@@ -7,6 +7,7 @@
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <fmt/format.h>
 
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -199,12 +200,13 @@ void left_out(bool overlapped, EpochReport& report) {
 
 /// `counted`: the units that the round was made of; likewise below.
 Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, matchmaking::Group group,
-                                std::shared_ptr<Contribution> mine, Work& counted, EpochReport& report) {
+                                std::unique_ptr<net::Conversation> talk, std::shared_ptr<Contribution> mine,
+                                Work& counted, EpochReport& report) {
   Work work = named(*mine, report);
   averaging::AllReduceOptions all_reduce = options.all_reduce;
   all_reduce.done = mine->done;
   auto outcome = co_await averaging::all_reduce(node.averaging, group, node.codecs, mine->values, report.own_weight,
-                                                std::move(work), std::move(all_reduce), report.round);
+                                                std::move(work), std::move(all_reduce), report.round, std::move(talk));
   if (!outcome) co_return outcome.error();
   report.weight = report.round.weight;
   const averaging::PeerReport& self = report.round.peers[group.rank_of(node.averaging.identity.id()).value()];
@@ -249,6 +251,8 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   mine->values.resize(options.values);
   const bool in_company = options.pass || group->roster.size() > 1;  // else nobody waits for us
   const TimePoint cut_at = in_company ? stands + options.cut_wait : TimePoint::max();
+  std::unique_ptr<net::Conversation> talk;  // what groupmates hand over sooner comes while our microbatch ends
+  if (in_company && !options.pass) talk = averaging::open_round(node.averaging, *group);
   if (!only_receives) {
     const auto handed = co_await hand_over(node, mine, cut_at, options.pass.has_value());
     if (!handed) co_return handed.error();
@@ -259,8 +263,9 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   Work counted = mine->behind.work;
   if (in_company) {
     if (group) report.own_weight = own_weight(node, *group, *mine, report);
-    auto averaging = options.pass ? average_on_grid(node, mine, counted, report)
-                                  : average_in_group(node, options, std::move(*group), mine, counted, report);
+    auto averaging = options.pass
+                         ? average_on_grid(node, mine, counted, report)
+                         : average_in_group(node, options, std::move(*group), std::move(talk), mine, counted, report);
     const auto committed = co_await std::move(averaging);
     if (!committed) {
       if (!only_receives) co_await give_back(node, mine);

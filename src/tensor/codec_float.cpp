@@ -1,5 +1,7 @@
 #include "tensor/codec_float.hpp"
 
+#include "tensor/view.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -15,11 +17,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "values are copied as they lie in memory");
 
-// Kernels work on a fixed number of values through local arrays: g++ -O2 makes vector code of loops whose count it
-// knows and whose arrays cannot overlap, and of no others.
+// Kernels work on a fixed number of values behind pointers that cannot overlap: g++ -O2 makes vector code of such loops
+// and of no others. Encoded values lie anywhere, so kernels without instructions for that go through a local array.
 constexpr std::size_t kLane = 256;
 using Floats = std::array<float, kLane>;
 using Halves = std::array<std::uint16_t, kLane>;
+constexpr std::size_t kLaneBytes = sizeof(Halves);
 
 // Signed, because SSE2 compares signed integers only; the sign bit of a magnitude is 0.
 inline std::int32_t magnitude(float value) {
@@ -29,7 +32,7 @@ inline std::int32_t sign_of_half(float value) {
   return static_cast<std::int32_t>((std::bit_cast<std::uint32_t>(value) >> 16U) & 0x8000U);
 }
 
-bool finite(const Floats& values) {
+bool finite(const float* values) {
   std::int32_t overflow = 0;  // the sign bit appears when an exponent is all ones
   for (std::size_t i = 0; i < kLane; ++i)
     overflow |= static_cast<std::int32_t>(static_cast<std::uint32_t>(magnitude(values[i])) + 0x00800000U);
@@ -39,9 +42,10 @@ bool finite(const Floats& values) {
 struct Float16 {
   static constexpr std::string_view kName = "float16";
 
-  static void encode(const Floats& in, Halves& out) {
+  static void encode(const float* __restrict in, std::byte* __restrict to) {
     constexpr std::int32_t largest = 0x477fe000;          // 65504
     constexpr std::int32_t smallest_normal = 0x38800000;  // 2^-14
+    Halves out;
     for (std::size_t i = 0; i < kLane; ++i) {
       const std::int32_t bits = magnitude(in[i]);
       const std::int32_t held = bits < largest ? bits : largest;
@@ -51,9 +55,12 @@ struct Float16 {
           std::bit_cast<std::int32_t>(std::bit_cast<float>(held) + 0.5F) - std::bit_cast<std::int32_t>(0.5F);
       out[i] = static_cast<std::uint16_t>((held < smallest_normal ? subnormal : normal) | sign_of_half(in[i]));
     }
+    std::memcpy(to, out.data(), kLaneBytes);
   }
 
-  static bool decode(const Halves& in, Floats& out) {
+  static bool decode(const std::byte* __restrict from, float* __restrict out) {
+    Halves in;
+    std::memcpy(in.data(), from, kLaneBytes);
     std::int32_t overflow = 0;
     for (std::size_t i = 0; i < kLane; ++i) {
       const std::int32_t half = in[i];
@@ -76,18 +83,21 @@ struct Float16 {
 #if defined(__x86_64__)
 /// The processor's own conversion. It rounds to nearest even whatever its modes are, and keeps subnormals.
 struct NativeFloat16 : Float16 {
-  __attribute__((target("avx,f16c"))) static void encode(const Floats& in, Halves& out) {
+  __attribute__((target("avx,f16c"))) static void encode(const float* __restrict in, std::byte* __restrict to) {
     const __m256 largest = _mm256_set1_ps(65504);
     const __m256 least = _mm256_set1_ps(-65504);
     for (std::size_t i = 0; i < kLane; i += 8) {
-      const __m256 held = _mm256_max_ps(_mm256_min_ps(_mm256_loadu_ps(&in[i]), largest), least);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(&out[i]), _mm256_cvtps_ph(held, _MM_FROUND_TO_NEAREST_INT));
+      const __m256 held = _mm256_max_ps(_mm256_min_ps(_mm256_loadu_ps(in + i), largest), least);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i * sizeof(std::uint16_t)),
+                       _mm256_cvtps_ph(held, _MM_FROUND_TO_NEAREST_INT));
     }
   }
 
-  __attribute__((target("avx,f16c"))) static bool decode(const Halves& in, Floats& out) {
-    for (std::size_t i = 0; i < kLane; i += 8)
-      _mm256_storeu_ps(&out[i], _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&in[i]))));
+  __attribute__((target("avx,f16c"))) static bool decode(const std::byte* __restrict from, float* __restrict out) {
+    for (std::size_t i = 0; i < kLane; i += 8) {
+      const auto* halves = reinterpret_cast<const __m128i*>(from + i * sizeof(std::uint16_t));
+      _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(halves)));
+    }
     return finite(out);
   }
 
@@ -107,16 +117,20 @@ struct NativeFloat16 : Float16 {
 struct BFloat16 {
   static constexpr std::string_view kName = "bfloat16";
 
-  static void encode(const Floats& in, Halves& out) {
+  static void encode(const float* __restrict in, std::byte* __restrict to) {
     constexpr std::int32_t largest = 0x7f7f0000;
+    Halves out;
     for (std::size_t i = 0; i < kLane; ++i) {
       const std::int32_t bits = magnitude(in[i]);
       const std::int32_t held = bits < largest ? bits : largest;
       out[i] = static_cast<std::uint16_t>(((held + 0x7fff + ((held >> 16) & 1)) >> 16) | sign_of_half(in[i]));
     }
+    std::memcpy(to, out.data(), kLaneBytes);
   }
 
-  static bool decode(const Halves& in, Floats& out) {
+  static bool decode(const std::byte* __restrict from, float* __restrict out) {
+    Halves in;
+    std::memcpy(in.data(), from, kLaneBytes);
     std::int32_t overflow = 0;
     for (std::size_t i = 0; i < kLane; ++i) {
       const std::int32_t half = in[i];
@@ -138,28 +152,34 @@ class HalfCodec final : public Codec {
   Result<> encode(std::span<const float> values, std::size_t offset, EncodeOptions /*options*/,
                   std::span<std::byte> out) const override {
     assert(out.size() == encoded_bytes({offset, values.size()}));
-    Floats in{};
-    Halves halves;
-    for (std::size_t i = 0; i < values.size(); i += kLane) {
-      const std::size_t count = std::min(kLane, values.size() - i);
-      std::memcpy(in.data(), &values[i], count * sizeof(float));
-      if (!finite(in)) return Errc::bad_request;
-      Format::encode(in, halves);
-      std::memcpy(&out[i * sizeof(std::uint16_t)], halves.data(), count * sizeof(std::uint16_t));
+    const std::size_t lanes = values.size() / kLane;
+    for (std::size_t i = 0; i < lanes; ++i) {
+      if (!finite(&values[i * kLane])) return Errc::bad_request;
+      Format::encode(&values[i * kLane], &out[i * kLaneBytes]);
     }
+    const auto rest = values.subspan(lanes * kLane);
+    if (rest.empty()) return {};
+    Floats in{};
+    std::copy(rest.begin(), rest.end(), in.begin());
+    if (!finite(in.data())) return Errc::bad_request;
+    std::array<std::byte, kLaneBytes> encoded;
+    Format::encode(in.data(), encoded.data());
+    std::copy_n(encoded.begin(), rest.size() * sizeof(std::uint16_t), &out[lanes * kLaneBytes]);
     return {};
   }
 
   Result<> decode(std::span<const std::byte> bytes, std::size_t offset, std::span<float> out) const override {
     if (bytes.size() != encoded_bytes({offset, out.size()})) return Errc::bad_request;
-    Halves halves{};
+    const std::size_t lanes = out.size() / kLane;
+    for (std::size_t i = 0; i < lanes; ++i)
+      if (!Format::decode(&bytes[i * kLaneBytes], &out[i * kLane])) return Errc::bad_request;
+    const auto rest = bytes.subspan(lanes * kLaneBytes);
+    if (rest.empty()) return {};
+    std::array<std::byte, kLaneBytes> encoded{};
+    std::copy(rest.begin(), rest.end(), encoded.begin());
     Floats values;
-    for (std::size_t i = 0; i < out.size(); i += kLane) {
-      const std::size_t count = std::min(kLane, out.size() - i);
-      std::memcpy(halves.data(), &bytes[i * sizeof(std::uint16_t)], count * sizeof(std::uint16_t));
-      if (!Format::decode(halves, values)) return Errc::bad_request;
-      std::memcpy(&out[i], values.data(), count * sizeof(float));
-    }
+    if (!Format::decode(encoded.data(), values.data())) return Errc::bad_request;
+    std::copy_n(values.begin(), rest.size() / sizeof(std::uint16_t), &out[lanes * kLane]);
     return {};
   }
 
@@ -176,27 +196,18 @@ class Float32Codec final : public Codec {
   Result<> encode(std::span<const float> values, std::size_t offset, EncodeOptions /*options*/,
                   std::span<std::byte> out) const override {
     assert(out.size() == encoded_bytes({offset, values.size()}));
-    return copy(std::as_bytes(values), out);
+    if (!all_finite(values)) return Errc::bad_request;
+    if (!values.empty()) std::memcpy(out.data(), values.data(), out.size());
+    return {};
   }
 
   Result<> decode(std::span<const std::byte> bytes, std::size_t offset, std::span<float> out) const override {
     if (bytes.size() != encoded_bytes({offset, out.size()})) return Errc::bad_request;
-    return copy(bytes, std::as_writable_bytes(out));
+    if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+    return all_finite(out) ? Result<>() : Errc::bad_request;
   }
 
   double error_bound(double /*value_max*/, bool /*stochastic*/) const noexcept override { return 0; }
-
- private:
-  static Result<> copy(std::span<const std::byte> from, std::span<std::byte> to) {
-    Floats lane{};
-    for (std::size_t i = 0; i < from.size(); i += sizeof(lane)) {
-      const std::size_t count = std::min(sizeof(lane), from.size() - i);
-      std::memcpy(lane.data(), &from[i], count);
-      if (!finite(lane)) return Errc::bad_request;
-      std::memcpy(&to[i], lane.data(), count);
-    }
-    return {};
-  }
 };
 
 }  // namespace

@@ -269,6 +269,7 @@ void Moshpit::sit_out() {
 }
 
 Task<> Moshpit::leave() {
+  first_talk_.reset();
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     for (const auto& matchmaker : matchmakers_) tasks.spawn("averaging.leave", matchmaker->leave());
     co_await tasks.join();

@@ -26,13 +26,14 @@ struct Contribution {
   std::uint64_t lost = 0;  ///< on the way back
 };
 
-/// Keeps searches up to date while they look for a group: samples at every border, peers as they come and go.
+/// Keeps searches up to date while they look for a group: samples at every border that is heard of, and once a second
+/// what passed unheard before a long microbatch, and who came or went.
 Task<> feed(EpochContext node, std::uint64_t epoch) {
   for (;;) {
     node.matchmaker.samples(epoch, node.bridge.samples());
     node.matchmaker.current_peers(node.tracker.current_peers());
     node.moshpit.samples(epoch, node.bridge.samples());
-    co_await node.bridge.moved().wait();
+    co_await node.bridge.moved().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "support/doctest.hpp"
 
@@ -49,6 +51,34 @@ TEST_CASE("epoch sim: a step has its target batch, and at most one microbatch of
         if (fact.epoch >= kFirstEpochs) CHECK(fact.weight <= options.target_batch + peers * options.microbatch);
       }
     }
+  }
+}
+
+TEST_CASE("epoch sim: what a faster groupmate hands over is here when the own microbatch ends") {
+  // a part has 1 MiB, of which 256 KiB come to who has not opened the round; microbatches of a second end in no order
+  SwarmOptions options = small(1, 2, 6);
+  options.values = std::size_t(1) << 20U;
+  options.target_batch = 96;
+  options.microbatch = 16;
+  options.rates = {16, 13};
+  options.links.latency_min = options.links.latency_max = 100ms;
+  std::map<std::string, double> last_joiner_s;  // by epoch: the round took it least
+  Swarm swarm(options);
+  swarm.trace([&](const TraceLine& line) {
+    if (line.event != "averaging.round") return;
+    const auto number = [&](const std::string& field) {
+      const std::size_t at = line.text.find(field + "=") + field.size() + 1;
+      return std::string(line.text.substr(at, line.text.find(' ', at) - at));
+    };
+    const double seconds = std::stod(number("seconds"));
+    const auto first = last_joiner_s.try_emplace(number("epoch"), seconds).first;
+    first->second = std::min(first->second, seconds);
+  });
+  check_held(swarm.run());
+  CHECK(last_joiner_s.size() == 6);
+  for (const auto& [epoch, seconds] : last_joiner_s) {
+    CAPTURE(epoch);
+    CHECK(seconds < 0.77);  // 0.79 when the rest of the parts comes after the round was opened
   }
 }
 

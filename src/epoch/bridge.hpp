@@ -48,8 +48,9 @@ class Bridge {
   double samples_per_s() const;
   /// Samples of the last microbatch; 0: none yet.
   std::uint64_t microbatch() const;
-  /// Notified after each border, but for those before `quiet_until`: every one wakes the loop, and the others' with it.
+  /// Notified after each border that is not in a quiet time.
   Signal& moved() noexcept { return moved_; }
+  /// Borders before `then` wake nobody: each costs this loop a turn, and with what it tells the loops of the others.
   void quiet_until(TimePoint then);
 
  protected:

@@ -13,7 +13,7 @@ namespace collab::epoch {
 
 /// Begin, proof and every Average, each preceded by its length.
 Bytes encode(const averaging::CommittedRound& round);
-/// The same for who asks.
+/// Holds the round, and makes these bytes of it when somebody asks.
 state::KeptResult kept(std::shared_ptr<const averaging::CommittedRound> round);
 /// From anyone's hands. Verifies that a quorum of the group signed exactly these bytes, and that it is the round of
 /// `epoch` among peers with this schema. Errors: `bad_request`, `denied`.

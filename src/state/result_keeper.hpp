@@ -20,7 +20,7 @@ class ResultKeeper {
  public:
   static constexpr std::size_t kEpochsMin = 2;  ///< kept whatever their size
 
-  explicit ResultKeeper(std::size_t bytes_max = std::size_t(16) << 20U) : bytes_max_(bytes_max) {}
+  explicit ResultKeeper(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
   /// The last word about an epoch counts. Older ones go while all together are over `bytes_max`.
   void keep(std::uint64_t epoch, KeptResult result);

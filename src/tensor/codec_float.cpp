@@ -32,13 +32,6 @@ inline std::int32_t sign_of_half(float value) {
   return static_cast<std::int32_t>((std::bit_cast<std::uint32_t>(value) >> 16U) & 0x8000U);
 }
 
-bool finite(const float* values) {
-  std::int32_t overflow = 0;  // the sign bit appears when an exponent is all ones
-  for (std::size_t i = 0; i < kLane; ++i)
-    overflow |= static_cast<std::int32_t>(static_cast<std::uint32_t>(magnitude(values[i])) + 0x00800000U);
-  return overflow >= 0;
-}
-
 struct Float16 {
   static constexpr std::string_view kName = "float16";
 
@@ -98,7 +91,7 @@ struct NativeFloat16 : Float16 {
       const auto* halves = reinterpret_cast<const __m128i*>(from + i * sizeof(std::uint16_t));
       _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(halves)));
     }
-    return finite(out);
+    return all_finite({out, kLane});
   }
 
   static bool look() {
@@ -152,16 +145,13 @@ class HalfCodec final : public Codec {
   Result<> encode(std::span<const float> values, std::size_t offset, EncodeOptions /*options*/,
                   std::span<std::byte> out) const override {
     assert(out.size() == encoded_bytes({offset, values.size()}));
+    if (!all_finite(values)) return Errc::bad_request;
     const std::size_t lanes = values.size() / kLane;
-    for (std::size_t i = 0; i < lanes; ++i) {
-      if (!finite(&values[i * kLane])) return Errc::bad_request;
-      Format::encode(&values[i * kLane], &out[i * kLaneBytes]);
-    }
+    for (std::size_t i = 0; i < lanes; ++i) Format::encode(&values[i * kLane], &out[i * kLaneBytes]);
     const auto rest = values.subspan(lanes * kLane);
     if (rest.empty()) return {};
     Floats in{};
     std::copy(rest.begin(), rest.end(), in.begin());
-    if (!finite(in.data())) return Errc::bad_request;
     std::array<std::byte, kLaneBytes> encoded;
     Format::encode(in.data(), encoded.data());
     std::copy_n(encoded.begin(), rest.size() * sizeof(std::uint16_t), &out[lanes * kLaneBytes]);

@@ -109,6 +109,10 @@ bool SeatingKeeper::fits(const Seating& wanted) const {
 void SeatingKeeper::look_at(const Now& now) {
   epoch_ = now.epoch;
   forget_old();
+  if (now.present.empty()) {  // the last ones are leaving
+    misfits_ = 0;
+    return;
+  }
   // more than half of all peers do not fit into one group
   const Seating* present = in_force(epoch_);
   const bool one_group = present == nullptr || present->one_group();

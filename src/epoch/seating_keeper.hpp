@@ -50,7 +50,7 @@ class SeatingKeeper {
     std::uint64_t epoch = 0;
     bool stuck = false;           ///< its batch has long been full, and still no pass was complete
     Duration last_epoch{};        ///< how long the one before took; zero: unknown
-    std::vector<PeerId> present;  ///< who takes part, this peer included
+    std::vector<PeerId> present;  ///< who takes part: this peer too, unless it leaves
     bool my_turn = false;         ///< of all who are present, one has it in each epoch
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our

@@ -158,6 +158,21 @@ TEST_CASE("epoch sim: who leaves stays for a groupmate that is behind, so that i
   }
 }
 
+TEST_CASE("epoch sim: who leaves while it pauses after a failed round leaves, though nobody else is there any more") {
+  std::uint64_t failed = 0;
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 2, 0);
+    options.length = 20s;
+    options.aborted_rounds = 10;
+    options.links.latency_min = options.links.latency_max = 200ms;  // a good-bye takes its time
+    const Duration at = 12s + seed * 130ms;
+    options.faults.events = {timed(at, FaultKind::leave, 0, 60s), timed(at + 700ms, FaultKind::leave, 1, 60s)};
+    failed += run_and_check(options).rounds_failed;
+  }
+  CHECK(failed > 0);
+}
+
 TEST_CASE("epoch sim: killed or frozen in the middle of a round, a peer holds nobody up and comes back by itself") {
   for (const Phase phase : {Phase::begin, Phase::scatter, Phase::reduce, Phase::gather, Phase::hold, Phase::commit}) {
     for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {

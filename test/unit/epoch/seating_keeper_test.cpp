@@ -133,6 +133,17 @@ TEST_CASE("seating keeper: when passes fail because of who is gone, the seating 
   for (std::size_t i = 0; i < 9; ++i) CHECK(peers.keepers[i]->in_force(5)->seats.size() == 9);
 }
 
+TEST_CASE("seating keeper: when the last ones leave nobody is seated, and nothing is written") {
+  Peers peers(12);
+  for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);
+  const auto before = *peers.keepers[0]->in_force(5);
+  for (int look = 0; look < 3; ++look) {
+    peers.keepers[0]->look_at({5, look > 0, 1s, {}, true});
+    peers.settle();
+  }
+  CHECK(*peers.keepers[0]->in_force(5) == before);
+}
+
 TEST_CASE("seating keeper: of two writers for one epoch all follow the same one") {
   Peers peers(12);
   peers.epoch(1);

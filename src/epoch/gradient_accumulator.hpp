@@ -17,13 +17,13 @@ class GradientAccumulator {
   explicit GradientAccumulator(std::size_t values) : sum_(values, 0.0F) {}
 
   std::size_t values() const noexcept { return sum_.size(); }
-  /// Adds the mean gradient of `behind.samples` > 0 samples: one pass over each piece where it lies, no copy. False,
-  /// and nothing is added, when a value is NaN or infinite.
+  /// Adds the mean gradient of `behind.samples` > 0 samples: one pass over each piece where it lies, no copy. False
+  /// when a value is NaN or infinite, or a sum would be: what was added by then is taken back, up to a rounding.
   bool add(std::span<const FlatPiece> mean_gradient, const Gathered& behind);
   /// Writes the mean gradient per sample and forgets it; zeros when there is none. Returns what is behind it.
   Gathered hand_over(std::span<float> mean_gradient);
-  /// Puts back what was handed over, beside what has been added since. Returns the samples lost: all of them, and
-  /// nothing is added, when their sum had left the range of float32.
+  /// Puts back what was handed over, beside what has been added since. Returns the samples lost: all of them, as with
+  /// `add`, when the two together leave the range of float32.
   std::uint64_t give_back(std::span<const float> mean_gradient, const Gathered& behind);
   /// Forgets everything; returns what is lost.
   Gathered drop();
@@ -32,7 +32,9 @@ class GradientAccumulator {
   const Work& work() const noexcept { return behind_.work; }
 
  private:
-  std::vector<float> sum_;
+  void take_back(std::span<const FlatPiece> pieces, float weight);
+
+  std::vector<float> sum_;  // finite, always
   Gathered behind_;
 };
 

@@ -25,8 +25,8 @@ class Trainer {
   /// Writes the mean gradient per sample gathered since the last hand-over and forgets it. Returns what is behind it;
   /// no samples: `values` are zeros.
   virtual Gathered hand_over(std::span<float> values) = 0;
-  /// Undoes a hand-over: the round failed and every sample is kept. Returns the samples lost: all of them when a value
-  /// is not finite, for then the sum had left the range of float32 before.
+  /// Undoes a hand-over: the round failed and every sample is kept. Returns the samples lost: all of them when with what
+  /// was gathered since they add up to more than float32 holds.
   virtual std::uint64_t give_back(std::span<const float> values, const Gathered& behind) = 0;
   /// Forgets what was gathered: the epoch it belongs to is over without it. Returns what is lost.
   virtual Gathered drop() = 0;

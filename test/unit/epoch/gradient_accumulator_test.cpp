@@ -27,18 +27,42 @@ TEST_CASE("gradient accumulator: what a failed round gives back stands beside wh
   CHECK(sum.samples() == 0);
 }
 
-TEST_CASE("gradient accumulator: a sum that left the range of float32 is not taken back, and its samples are lost") {
+TEST_CASE("gradient accumulator: a sum that would leave the range of float32 is refused, and what was there stays") {
+  constexpr float kHuge = std::numeric_limits<float>::max();
   GradientAccumulator sum(1);
-  const std::vector<float> huge = {std::numeric_limits<float>::max()};
+  const std::vector<float> huge = {kHuge};
   const FlatPiece piece{0, huge};
-  REQUIRE(sum.add({&piece, 1}, {1, Work()}));
-  REQUIRE(sum.add({&piece, 1}, {1, Work()}));  // each is finite, their sum is not
+  REQUIRE(sum.add({&piece, 1}, {1, Work({10, 1})}));
+  CHECK_FALSE(sum.add({&piece, 1}, {1, Work({11, 1})}));  // each is finite, their sum is not
+  CHECK(sum.samples() == 1);
   std::vector<float> taken(1);
-  CHECK(sum.hand_over(taken).samples == 2);
-  CHECK(sum.give_back(taken, {2, Work()}) == 2);
-  CHECK(sum.samples() == 0);
-  CHECK(sum.hand_over(taken).samples == 0);
-  CHECK(taken == std::vector<float>{0});
+  const Gathered one = sum.hand_over(taken);
+  CHECK(one.work == Work({10, 1}));
+  CHECK(taken == huge);
+  REQUIRE(sum.add({&piece, 1}, {1, Work({12, 1})}));
+  CHECK(sum.give_back(taken, one) == 1);  // there is no room for it beside what was added since
+  CHECK(sum.hand_over(taken).work == Work({12, 1}));
+  CHECK(taken == huge);
+}
+
+TEST_CASE("gradient accumulator: a gradient that is not finite somewhere leaves nothing of itself anywhere") {
+  constexpr std::size_t kValues = 3000;  // of the last piece: blocks, and a rest
+  const std::vector<float> ones(kValues, 1);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    for (const std::size_t at : {std::size_t(0), std::size_t(255), std::size_t(256), std::size_t(2999)}) {
+      CAPTURE(at);
+      GradientAccumulator sum(2 * kValues);
+      std::vector<float> spoilt(kValues, 0.5F);
+      spoilt[at] = bad;
+      const std::vector<FlatPiece> good = {{0, ones}, {kValues, ones}};
+      const std::vector<FlatPiece> half_bad = {{0, ones}, {kValues, spoilt}};
+      REQUIRE(sum.add(good, {2, Work()}));
+      CHECK_FALSE(sum.add(half_bad, {4, Work()}));
+      std::vector<float> mean(2 * kValues);
+      CHECK(sum.hand_over(mean).samples == 2);
+      CHECK(mean == std::vector<float>(2 * kValues, 1));
+    }
+  }
 }
 
 }  // namespace collab::epoch

@@ -50,13 +50,8 @@ void Bridge::quiet_until(TimePoint then) {
 }
 
 void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
+  if (arrive(trainer, samples_per_s)) tell();
   std::unique_lock lock(mutex_);
-  computing_ = nullptr;
-  const std::uint64_t samples = trainer.samples();
-  if (samples > samples_) microbatch_ = samples - samples_;
-  samples_ = samples;
-  samples_per_s_ = samples_per_s;
-  if (is_heard(std::chrono::steady_clock::now())) asio::post(loop_, [this] { moved_.notify(); });
   work_off(trainer, lock);
   while (held_ && !open_) {
     changed_.wait(lock);
@@ -65,11 +60,26 @@ void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
   if (!left_) computing_ = &trainer;
 }
 
-bool ThreadBridge::wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline) {
-  std::unique_lock lock(mutex_);
+/// Whether the loop is to hear of it.
+bool ThreadBridge::arrive(const Trainer& trainer, double samples_per_s) {
+  const std::lock_guard lock(mutex_);
   computing_ = nullptr;
-  samples_per_s_ = 0;
+  const std::uint64_t samples = trainer.samples();
+  if (samples > samples_) microbatch_ = samples - samples_;
+  samples_ = samples;
+  samples_per_s_ = samples_per_s;
+  return is_heard(std::chrono::steady_clock::now());
+}
+
+/// Never with the lock: the loop may take our core at once, and would only wait for it.
+void ThreadBridge::tell() {
   asio::post(loop_, [this] { moved_.notify(); });
+}
+
+bool ThreadBridge::wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline) {
+  (void)arrive(trainer, 0);
+  tell();
+  std::unique_lock lock(mutex_);
   bool in_time = true;
   bool is_ready = false;
   while (in_time && !is_ready) {
@@ -93,21 +103,25 @@ void ThreadBridge::leave() {
 }
 
 void ThreadBridge::open() {
-  const std::lock_guard lock(mutex_);
-  open_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+  }
   changed_.notify_all();
 }
 
 void ThreadBridge::enqueue(std::shared_ptr<Errand> errand) {
+  bool left = false;
   {
     const std::lock_guard lock(mutex_);
-    if (!left_) {
-      errands_.push_back(std::move(errand));
-      changed_.notify_all();
-      return;
-    }
+    left = left_;
+    if (!left) errands_.push_back(errand);
   }
-  finish(std::move(errand), /*lost=*/true);
+  if (left) {
+    finish(std::move(errand), /*lost=*/true);
+  } else {
+    changed_.notify_all();
+  }
 }
 
 bool ThreadBridge::overtake(const std::shared_ptr<Errand>& errand) {
@@ -123,8 +137,10 @@ bool ThreadBridge::overtake(const std::shared_ptr<Errand>& errand) {
 }
 
 void ThreadBridge::set_held(bool held) {
-  const std::lock_guard lock(mutex_);
-  held_ = held;
+  {
+    const std::lock_guard lock(mutex_);
+    held_ = held;
+  }
   changed_.notify_all();
 }
 

@@ -104,6 +104,8 @@ class ThreadBridge final : public Bridge {
   void enqueue(std::shared_ptr<Errand> errand) override;
   bool overtake(const std::shared_ptr<Errand>& errand) override;
   void set_held(bool held) override;
+  bool arrive(const Trainer& trainer, double samples_per_s);
+  void tell();
   void finish(std::shared_ptr<Errand> errand, bool lost);
   /// Does everything queued. Called with the lock held, which it gives up while working.
   void work_off(Trainer& trainer, std::unique_lock<std::mutex>& lock);

@@ -385,7 +385,7 @@ Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& grou
   if (!shape) co_return shape.error();
   if (!fits_part(work, work_ranges_max((*shape)->members))) co_return Errc::bad_request;
   if (group.round == 1 && !believable(work, member.weight_max)) co_return Errc::bad_request;
-  if (!weights.none() && !all_finite(values)) {
+  if (!weights.none() && !options.values_are_finite && !all_finite(values)) {
     context.log.warn("averaging.own_values_not_finite", {{"epoch", group.epoch}, {"round", group.round}});
     weights = 0;
   }

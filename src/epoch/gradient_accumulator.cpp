@@ -51,19 +51,18 @@ std::size_t add_while_finite(const float* values, float weight, float* sum, std:
   return add_blocks(values, weight, sum, size);
 }
 
-/// Leaves zeros. `sum` and `mean` do not overlap.
-void take_mean(float* __restrict sum, float weight, float* __restrict mean, std::size_t size) noexcept {
+void divide(float* values, float by, std::size_t size) noexcept {
   std::size_t i = 0;
   for (; i + kBlock <= size; i += kBlock)
-    for (std::size_t k = i; k < i + kBlock; ++k) mean[k] = sum[k] / weight;
-  for (; i < size; ++i) mean[i] = sum[i] / weight;
-  std::fill_n(sum, size, 0.0F);
+    for (std::size_t k = i; k < i + kBlock; ++k) values[k] /= by;
+  for (; i < size; ++i) values[i] /= by;
 }
 
 }  // namespace
 
 bool GradientAccumulator::add(std::span<const FlatPiece> mean_gradient, const Gathered& behind) {
   assert(behind.samples > 0);
+  if (behind_.samples == 0) std::fill(sum_.begin(), sum_.end(), 0.0F);
   const auto weight = static_cast<float>(behind.samples);
   for (std::size_t i = 0; i < mean_gradient.size(); ++i) {
     const FlatPiece& piece = mean_gradient[i];
@@ -88,10 +87,14 @@ void GradientAccumulator::take_back(std::span<const FlatPiece> pieces, float wei
   }
 }
 
-Gathered GradientAccumulator::hand_over(std::span<float> mean_gradient) {
+Gathered GradientAccumulator::hand_over(std::vector<float>& mean_gradient) {
   assert(mean_gradient.size() == sum_.size());
-  const auto weight = static_cast<float>(std::max<std::uint64_t>(behind_.samples, 1));
-  take_mean(sum_.data(), weight, mean_gradient.data(), sum_.size());
+  if (behind_.samples > 0) {
+    divide(sum_.data(), static_cast<float>(behind_.samples), sum_.size());
+    sum_.swap(mean_gradient);
+  } else {
+    std::fill(mean_gradient.begin(), mean_gradient.end(), 0.0F);
+  }
   return std::exchange(behind_, {});
 }
 
@@ -102,7 +105,6 @@ std::uint64_t GradientAccumulator::give_back(std::span<const float> mean_gradien
 }
 
 Gathered GradientAccumulator::drop() {
-  if (behind_.samples > 0) std::fill(sum_.begin(), sum_.end(), 0.0F);
   return std::exchange(behind_, {});
 }
 

@@ -14,14 +14,15 @@ namespace collab::epoch {
 /// Memory: one flat vector. Thread safety: none; the trainer's.
 class GradientAccumulator {
  public:
-  explicit GradientAccumulator(std::size_t values) : sum_(values, 0.0F) {}
+  explicit GradientAccumulator(std::size_t values) : sum_(values) {}
 
   std::size_t values() const noexcept { return sum_.size(); }
   /// Adds the mean gradient of `behind.samples` > 0 samples: one pass over each piece where it lies, no copy. False
   /// when a value is NaN or infinite, or a sum would be: what was added by then is taken back, up to a rounding.
   bool add(std::span<const FlatPiece> mean_gradient, const Gathered& behind);
-  /// Writes the mean gradient per sample and forgets it; zeros when there is none. Returns what is behind it.
-  Gathered hand_over(std::span<float> mean_gradient);
+  /// Gives the mean gradient per sample and forgets it; zeros when there is none. Returns what is behind it.
+  /// `mean_gradient`: of any content and the same length; it stays here for what is added next, so nothing is copied.
+  Gathered hand_over(std::vector<float>& mean_gradient);
   /// Puts back what was handed over, beside what has been added since. Returns the samples lost: all of them, as with
   /// `add`, when the two together leave the range of float32.
   std::uint64_t give_back(std::span<const float> mean_gradient, const Gathered& behind);
@@ -34,7 +35,7 @@ class GradientAccumulator {
  private:
   void take_back(std::span<const FlatPiece> pieces, float weight);
 
-  std::vector<float> sum_;  // finite, always
+  std::vector<float> sum_;  // finite; without samples it is anything
   Gathered behind_;
 };
 

@@ -69,6 +69,7 @@ SeatingOptions seating_options(const MemberOptions& options) {
 averaging::AllReduceOptions all_reduce_options(const MemberOptions& options) {
   averaging::AllReduceOptions out = options.all_reduce;
   out.suspicion.hand_over = options.cut_wait;
+  out.values_are_finite = true;  // Trainer::hand_over gives no others
   return out;
 }
 

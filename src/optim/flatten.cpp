@@ -4,7 +4,10 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
 
 #include <set>
@@ -26,10 +29,10 @@ std::span<float> span_of(const at::Tensor& flat) {
   return {flat.mutable_data_ptr<float>(), static_cast<std::size_t>(flat.numel())};
 }
 
-/// Whether the values of `found` can be read as those of `view`, which is contiguous.
-bool lies_as(const at::Tensor& found, const at::Tensor& view) {
-  return found.layout() == at::kStrided && found.device() == view.device() &&
-         found.scalar_type() == view.scalar_type() && found.sizes() == view.sizes() && found.is_contiguous();
+/// Whether the values of `found` can be read as those of a gradient of `tensor`, which is contiguous.
+bool lies_as(const at::Tensor& found, const at::Tensor& tensor) {
+  return found.layout() == at::kStrided && found.device() == tensor.device() &&
+         found.scalar_type() == tensor.scalar_type() && found.sizes() == tensor.sizes() && found.is_contiguous();
 }
 
 void check(const std::vector<NamedTensor>& tensors) {
@@ -62,30 +65,33 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> tensors) {
   const at::NoGradGuard no_grad;
   const auto on_device = tensors_.front().options().requires_grad(false);
   device_values_ = at::empty({size}, on_device);
-  device_gradients_ = at::zeros({size}, on_device);
   for_each_view(tensors_, device_values_, [&](std::size_t i, const at::Tensor& view) {
     view.copy_(tensors_[i]);
     tensors_[i].set_data(view);
   });
-  if (!on_device.device().is_cpu()) {
-    for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
-      if (tensors_[i].grad().defined()) view.copy_(tensors_[i].grad());
-      tensors_[i].mutable_grad() = view;
-    });
-  }
-  if (device_values_.device().is_cpu()) {
+  if (on_device.device().is_cpu()) {
     host_values_ = device_values_;
-    host_gradients_ = device_gradients_;
     masters_ = tensors_;
     return;
   }
+  make_room_for_gradients();
+  for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
+    if (tensors_[i].grad().defined()) view.copy_(tensors_[i].grad());
+    tensors_[i].mutable_grad() = view;
+  });
   const auto pinned = on_device.device(at::kCPU).pinned_memory(true);
   host_values_ = at::empty({size}, pinned);
-  host_gradients_ = at::zeros({size}, pinned);
   host_values_.copy_(device_values_);
   for_each_view(tensors_, host_values_,
                 [&](std::size_t, const at::Tensor& view) { masters_.push_back(view.detach().requires_grad_()); });
-  attach_gradients();
+}
+
+void FlatParameters::make_room_for_gradients() {
+  if (device_gradients_.defined()) return;
+  device_gradients_ = at::zeros_like(device_values_);
+  host_gradients_ =
+      on_host() ? device_gradients_
+                : at::zeros({device_values_.numel()}, device_values_.options().device(at::kCPU).pinned_memory(true));
 }
 
 std::span<float> FlatParameters::parameters() const {
@@ -97,6 +103,7 @@ std::span<float> FlatParameters::gradients() const {
 
 void FlatParameters::collect_gradients() {
   const at::NoGradGuard no_grad;
+  make_room_for_gradients();
   for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
     const at::Tensor found = tensors_[i].grad();
     if (found.defined() && found.is_alias_of(view)) return;
@@ -117,13 +124,13 @@ std::vector<FlatPiece> FlatParameters::gradient_pieces() {
   const at::NoGradGuard no_grad;
   std::vector<FlatPiece> pieces;
   std::size_t offset = 0;
-  for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
-    if (tensors_[i].grad().defined()) {
-      if (!lies_as(tensors_[i].grad(), view)) tensors_[i].mutable_grad() = view.copy_(tensors_[i].grad());
-      pieces.push_back({offset, span_of(tensors_[i].grad())});
+  for (const at::Tensor& tensor : tensors_) {
+    if (tensor.grad().defined()) {
+      if (!lies_as(tensor.grad(), tensor)) tensor.mutable_grad() = at::empty_like(tensor).copy_(tensor.grad());
+      pieces.push_back({offset, span_of(tensor.grad())});
     }
-    offset += static_cast<std::size_t>(view.numel());
-  });
+    offset += static_cast<std::size_t>(tensor.numel());
+  }
   return pieces;
 }
 
@@ -138,9 +145,13 @@ void FlatParameters::clear_gradients() {
   device_gradients_.zero_();
 }
 
-void FlatParameters::attach_gradients() {
-  for_each_view(masters_, host_gradients_,
-                [&](std::size_t i, const at::Tensor& view) { masters_[i].mutable_grad() = view; });
+void FlatParameters::attach_gradients(std::span<float> gradients) {
+  const at::Tensor flat = at::from_blob(gradients.data(), {static_cast<std::int64_t>(gradients.size())}, at::kFloat);
+  for_each_view(masters_, flat, [&](std::size_t i, const at::Tensor& view) { masters_[i].mutable_grad() = view; });
+}
+
+void FlatParameters::detach_gradients() {
+  for (const at::Tensor& master : masters_) master.mutable_grad() = at::Tensor();
 }
 
 void FlatParameters::publish_parameters() {

@@ -38,7 +38,7 @@ class FlatParameters {
 
   const Schema& schema() const noexcept { return schema_; }
   std::span<float> parameters() const;
-  std::span<float> gradients() const;
+  std::span<float> gradients() const;  ///< as of the last `collect_gradients`
 
   /// Masters with their `.grad`, one per entry of the schema: what an optimizer steps. On the CPU the model's own.
   const std::vector<at::Tensor>& masters() const noexcept { return masters_; }
@@ -50,19 +50,21 @@ class FlatParameters {
   void collect_gradients();
   /// As `zero_grad()` does it: `.grad` is none, or zeros on another device.
   void clear_gradients();
-  /// Makes the `.grad` of `masters()` views of `gradients()`, whose values are then the caller's to write.
-  void attach_gradients();
+  /// Makes the `.grad` of `masters()` views of `gradients`, one value for each parameter, until `detach_gradients`.
+  void attach_gradients(std::span<float> gradients);
+  void detach_gradients();
   /// Shows the model what was written to `parameters()`.
   void publish_parameters();
 
  private:
   bool on_host() const { return host_values_.is_same(device_values_); }
+  void make_room_for_gradients();
 
   std::vector<at::Tensor> tensors_;  ///< the model's
   std::vector<at::Tensor> masters_;
   Schema schema_;
   at::Tensor host_values_, host_gradients_;      ///< flat
-  at::Tensor device_values_, device_gradients_;  ///< the same two on the CPU
+  at::Tensor device_values_, device_gradients_;  ///< the same two on the CPU, where gradients come with the first need
 };
 
 }  // namespace collab::optim

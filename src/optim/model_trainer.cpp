@@ -37,7 +37,7 @@ std::uint64_t ModelTrainer::samples() const {
   return gathered_.samples();
 }
 
-Gathered ModelTrainer::hand_over(std::span<float> values) {
+Gathered ModelTrainer::hand_over(std::vector<float>& values) {
   const std::lock_guard lock(mutex_);
   return gathered_.hand_over(values);
 }
@@ -54,7 +54,7 @@ Gathered ModelTrainer::drop() {
   return gathered_.drop();
 }
 
-Result<> ModelTrainer::step(std::span<const float> averaged, std::uint64_t epoch) {
+Result<> ModelTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
   const StepReport report = stepper_.step(averaged, epoch);
   const std::lock_guard lock(mutex_);
   loss_sum_ = 0;

@@ -28,10 +28,10 @@ class ModelTrainer final : public epoch::Trainer {
 
   std::size_t values() const override { return gathered_.values(); }
   std::uint64_t samples() const override;
-  Gathered hand_over(std::span<float> values) override;
+  Gathered hand_over(std::vector<float>& values) override;
   std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override;
   Gathered drop() override;
-  Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
+  Result<> step(std::span<float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
   double loss() const override;
 

@@ -35,26 +35,24 @@ Stepper::Stepper(std::vector<NamedTensor> tensors, const OptimizerFactory& facto
 
 Stepper::~Stepper() = default;
 
-StepReport Stepper::step(std::span<const float> averaged, std::uint64_t epoch) {
-  const auto gradients = flat_.gradients();
-  assert(averaged.size() == gradients.size());
+StepReport Stepper::step(std::span<float> averaged, std::uint64_t epoch) {
+  assert(averaged.size() == schema().values());
   if (epoch % options_.backup_every == 0) take_snapshot();
-  flat_.attach_gradients();
-  std::copy(averaged.begin(), averaged.end(), gradients.begin());
+  flat_.clear_gradients();
 
   StepReport report;
-  report.gradient_norm = clip_norm(gradients, options_.grad_norm_max);
+  report.gradient_norm = clip_norm(averaged, options_.grad_norm_max);
   if (!std::isfinite(report.gradient_norm)) {
     report.outcome = StepOutcome::skipped;
-    flat_.clear_gradients();
     count_bad_step("the averaged gradient is not finite");
     return report;
   }
   auto& group = optimizer_->param_groups().front().options();
   if (options_.schedule) group.set_lr(options_.schedule(epoch));
   report.learning_rate = group.get_lr();
+  flat_.attach_gradients(averaged);
   optimizer_->step();
-  flat_.clear_gradients();
+  flat_.detach_gradients();
 
   if (all_finite(flat_.parameters())) {
     bad_steps_ = 0;

@@ -66,7 +66,7 @@ void SimTrainer::reboot(bool blank) {
   epoch_ = 0;
 }
 
-Gathered SimTrainer::hand_over(std::span<float> values) {
+Gathered SimTrainer::hand_over(std::vector<float>& values) {
   handed_over_ = std::exchange(gathered_, {});
   Gathered behind = accumulator_.hand_over(values);
   witness_.handed_over({peer_, epoch_, behind.samples, values, handed_over_, parameter_hash()});
@@ -102,7 +102,7 @@ void SimTrainer::move(std::span<const float> gradient) {
   }
 }
 
-Result<> SimTrainer::step(std::span<const float> averaged, std::uint64_t epoch) {
+Result<> SimTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
   if (!all_finite(averaged)) return Errc::bad_request;
   const Digest before = parameter_hash();
   move(averaged);

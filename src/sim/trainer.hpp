@@ -39,10 +39,10 @@ class SimTrainer final : public epoch::Trainer {
 
   std::size_t values() const override { return parameters_.size(); }
   std::uint64_t samples() const override { return accumulator_.samples(); }
-  Gathered hand_over(std::span<float> values) override;
+  Gathered hand_over(std::vector<float>& values) override;
   std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override;
   Gathered drop() override;
-  Result<> step(std::span<const float> averaged, std::uint64_t epoch) override;
+  Result<> step(std::span<float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
   double loss() const override { return problem_.loss(parameters_); }
 

@@ -33,7 +33,7 @@ class Gatherer final : public Trainer {
     const std::lock_guard lock(mutex_);
     return gathered_.samples();
   }
-  Gathered hand_over(std::span<float> values) override {
+  Gathered hand_over(std::vector<float>& values) override {
     const std::lock_guard lock(mutex_);
     return gathered_.hand_over(values);
   }
@@ -45,7 +45,7 @@ class Gatherer final : public Trainer {
     const std::lock_guard lock(mutex_);
     return gathered_.drop();
   }
-  Result<> step(std::span<const float>, std::uint64_t) override { return Result<>(); }
+  Result<> step(std::span<float>, std::uint64_t) override { return Result<>(); }
   Digest parameter_hash() const override { return {}; }
   double loss() const override { return std::numeric_limits<double>::quiet_NaN(); }
 

@@ -27,6 +27,25 @@ TEST_CASE("gradient accumulator: what a failed round gives back stands beside wh
   CHECK(sum.samples() == 0);
 }
 
+TEST_CASE("gradient accumulator: what is handed in for a mean is no part of the next one") {
+  GradientAccumulator sum(2);
+  const std::vector<float> ones = {1, 1};
+  const FlatPiece second{1, std::span(ones).first(1)};  // of the first nothing is known: zero
+  REQUIRE(sum.add({&second, 1}, {4, Work()}));
+  std::vector<float> mean = {7, 7};
+  CHECK(sum.hand_over(mean).samples == 4);
+  CHECK(mean == std::vector<float>{0, 1});
+  mean = {7, 7};
+  CHECK(sum.hand_over(mean).samples == 0);
+  CHECK(mean == std::vector<float>{0, 0});
+  REQUIRE(sum.add({&second, 1}, {4, Work()}));
+  CHECK(sum.drop().samples == 4);
+  REQUIRE(sum.add({&second, 1}, {1, Work()}));
+  mean = {7, 7};
+  CHECK(sum.hand_over(mean).samples == 1);
+  CHECK(mean == std::vector<float>{0, 1});
+}
+
 TEST_CASE("gradient accumulator: a sum that would leave the range of float32 is refused, and what was there stays") {
   constexpr float kHuge = std::numeric_limits<float>::max();
   GradientAccumulator sum(1);

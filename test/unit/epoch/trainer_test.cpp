@@ -15,10 +15,10 @@ class OneNumber final : public Trainer {
 
   std::size_t values() const override { return 1; }
   std::uint64_t samples() const override { return 0; }
-  Gathered hand_over(std::span<float>) override { return {}; }
+  Gathered hand_over(std::vector<float>&) override { return {}; }
   std::uint64_t give_back(std::span<const float>, const Gathered&) override { return 0; }
   Gathered drop() override { return {}; }
-  Result<> step(std::span<const float>, std::uint64_t) override { return Result<>(); }
+  Result<> step(std::span<float>, std::uint64_t) override { return Result<>(); }
   Digest parameter_hash() const override { return {}; }
   double loss() const override { return std::numeric_limits<double>::quiet_NaN(); }
 

@@ -194,7 +194,7 @@ TEST_CASE("albert: thirty epochs of LAMB teach it something that holds for text 
   for (std::uint64_t epoch = 0; epoch < 30; ++epoch) {
     job.gradients(units(epoch * 16, 16));
     stepper.collect_gradients();
-    const std::vector<float> averaged(stepper.gradients().begin(), stepper.gradients().end());
+    std::vector<float> averaged(stepper.gradients().begin(), stepper.gradients().end());
     CHECK(stepper.step(averaged, epoch).outcome == optim::StepOutcome::stepped);
   }
   const auto after = job.evaluate();

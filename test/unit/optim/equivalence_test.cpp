@@ -188,7 +188,7 @@ Trace alone(std::uint64_t epochs) {
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
     trace.losses.push_back(toy.gradients(epoch * kBatch, kBatch));
     stepper.collect_gradients();
-    const std::vector<float> gradients(stepper.gradients().begin(), stepper.gradients().end());
+    std::vector<float> gradients(stepper.gradients().begin(), stepper.gradients().end());
     stepper.clear_gradients();
     stepper.step(gradients, epoch);
   }

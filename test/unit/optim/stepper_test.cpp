@@ -36,6 +36,10 @@ std::vector<float> flat_state(const Stepper& stepper) {
 }
 
 const std::vector<float> kGradient = {0.1F, -0.2F, 0.3F, -0.4F, 0.5F, -0.6F, 0.7F, -0.8F};
+
+StepReport step(Stepper& stepper, std::vector<float> averaged, std::uint64_t epoch) {
+  return stepper.step(averaged, epoch);
+}
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
@@ -99,8 +103,8 @@ TEST_CASE("stepper: equal averages keep two peers equal, and the schedule decide
   const StepperOptions options{.schedule = [](std::uint64_t epoch) { return 0.01 * static_cast<double>(epoch + 1); }};
   Stepper one(small_model(), lamb({}), options), two(small_model(), lamb({}), options);
   for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
-    const auto report = one.step(kGradient, epoch);
-    two.step(kGradient, epoch);
+    const auto report = step(one, kGradient, epoch);
+    step(two, kGradient, epoch);
     CHECK(report.outcome == StepOutcome::stepped);
     CHECK(report.learning_rate == doctest::Approx(0.01 * static_cast<double>(epoch + 1)));
     CHECK(report.gradient_norm == doctest::Approx(std::sqrt(2.04)));
@@ -116,7 +120,7 @@ TEST_CASE("stepper: the averaged gradient is clipped, so its length beyond the b
   Stepper one(small_model(), sgd, options), two(small_model(), sgd, options);
   auto longer = kGradient;
   for (float& value : longer) value *= 8;
-  one.step(kGradient, 0);
+  step(one, kGradient, 0);
   two.step(longer, 0);
   for (std::size_t i = 0; i < 8; ++i) CHECK(one.parameters()[i] == doctest::Approx(two.parameters()[i]));
 }
@@ -129,20 +133,20 @@ TEST_CASE("stepper: a joiner that loads the state goes on with equal bits, whate
   for (const auto& [name, factory] : factories) {
     CAPTURE(name);
     Stepper old(small_model(), factory, {});
-    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) old.step(kGradient, epoch);
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) step(old, kGradient, epoch);
     Stepper joiner(small_model(), factory, {});
     CHECK(joiner.state_schema() == old.state_schema());
     REQUIRE(joiner.load_state(flat_state(old), old.steps()));
     CHECK(joiner.steps() == old.steps());
-    old.step(kGradient, 3);
-    joiner.step(kGradient, 3);
+    step(old, kGradient, 3);
+    step(joiner, kGradient, 3);
     CHECK(flat_state(joiner) == flat_state(old));
   }
 }
 
 TEST_CASE("stepper: state of another length or with a NaN is refused and changes nothing") {
   Stepper stepper(small_model(), lamb({}), {});
-  stepper.step(kGradient, 0);
+  step(stepper, kGradient, 0);
   const auto before = flat_state(stepper);
   auto bad = before;
   bad[3] = kNan;
@@ -155,33 +159,46 @@ TEST_CASE("stepper: state of another length or with a NaN is refused and changes
 
 TEST_CASE("stepper: a gradient that is not finite changes nothing; three in a row stop the training") {
   Stepper stepper(small_model(), lamb({}), {});
-  stepper.step(kGradient, 0);
+  step(stepper, kGradient, 0);
   const auto before = flat_state(stepper);
   auto bad = kGradient;
   bad[2] = kNan;
-  CHECK(stepper.step(bad, 1).outcome == StepOutcome::skipped);
-  CHECK(stepper.step(bad, 2).outcome == StepOutcome::skipped);
+  CHECK(step(stepper, bad, 1).outcome == StepOutcome::skipped);
+  CHECK(step(stepper, bad, 2).outcome == StepOutcome::skipped);
   CHECK(flat_state(stepper) == before);
-  CHECK(stepper.step(kGradient, 3).outcome == StepOutcome::stepped);  // counted anew from here
-  stepper.step(bad, 4);
-  stepper.step(bad, 5);
-  CHECK_THROWS_AS(stepper.step(bad, 6), Failure);
+  CHECK(step(stepper, kGradient, 3).outcome == StepOutcome::stepped);  // counted anew from here
+  step(stepper, bad, 4);
+  step(stepper, bad, 5);
+  CHECK_THROWS_AS(step(stepper, bad, 6), Failure);
+}
+
+TEST_CASE("stepper: the step reads the average where it lies, and leaves none of it behind") {
+  const auto model = small_model();
+  Stepper stepper(model, lamb({}), {});
+  auto averaged = kGradient;
+  CHECK(stepper.step(averaged, 0).outcome == StepOutcome::stepped);
+  for (const auto& [name, tensor] : model) CHECK_FALSE(tensor.grad().defined());
+  Stepper other(small_model(), lamb({}), {});
+  model[0].second.sum().backward();  // what nobody took out is no part of a step
+  step(stepper, kGradient, 1);
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) step(other, kGradient, epoch);
+  CHECK(flat_state(stepper) == flat_state(other));
 }
 
 TEST_CASE("stepper: parameters that overflow go back to the snapshot, moments and count of steps with them") {
   bool explode = false;
   const StepperOptions options{.schedule = [&](std::uint64_t) { return explode ? 1e38 : 0.01; }, .backup_every = 4};
   Stepper stepper(small_model(), use<torch::optim::AdamW>(torch::optim::AdamWOptions(0.01).weight_decay(10)), options);
-  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) stepper.step(kGradient, epoch);
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) step(stepper, kGradient, epoch);
   const auto snapshot = flat_state(stepper);  // what epoch 4 starts from
-  stepper.step(kGradient, 4);
+  step(stepper, kGradient, 4);
   explode = true;
-  const auto report = stepper.step(kGradient, 5);
+  const auto report = step(stepper, kGradient, 5);
   CHECK(report.outcome == StepOutcome::restored);
   CHECK(flat_state(stepper) == snapshot);
   CHECK(stepper.steps() == 4);
   explode = false;
-  CHECK(stepper.step(kGradient, 6).outcome == StepOutcome::stepped);
+  CHECK(step(stepper, kGradient, 6).outcome == StepOutcome::stepped);
 }
 
 TEST_CASE("stepper: an optimizer whose state a joiner could not get is refused") {

@@ -8,6 +8,7 @@
 #include "support.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace {
 
@@ -15,19 +16,29 @@ using namespace collab;
 using namespace collab::state;
 using fuzz::require;
 
-constexpr std::size_t kSectionBytesMax = 2 * kChunkBytes + 1000;
+constexpr std::size_t kSectionBytesMax = kChunkBytes + 1000;
 
+/// Copies of copies: byte by byte, with a check behind each, this and the comparison would be most of an input's time.
 Bytes repeat(std::span<const std::byte> pattern, std::size_t times) {
-  Bytes bytes;
+  if (pattern.empty() || pattern.size() > kSectionBytesMax) return {};
   // a short pattern would never fill a chunk
-  for (std::size_t i = 0; i < times * 64 && bytes.size() + pattern.size() <= kSectionBytesMax; ++i)
-    bytes.insert(bytes.end(), pattern.begin(), pattern.end());
+  Bytes bytes(std::min(times * 64, kSectionBytesMax / pattern.size()) * pattern.size());
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::byte* from = done == 0 ? pattern.data() : bytes.data();
+    const std::size_t size = std::min(done == 0 ? pattern.size() : done, bytes.size() - done);
+    std::memcpy(bytes.data() + done, from, size);
+    done += size;
+  }
   return bytes;
+}
+
+bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 Snapshot wanted(fuzz::Input& input) {
   Snapshot snapshot;
-  const std::size_t sections = 1 + input.number<std::uint8_t>() % 3U;
+  const std::size_t sections = 1 + input.number<std::uint8_t>() % 2U;
   for (std::size_t i = 0; i < sections; ++i) {
     const auto times = input.number<std::uint8_t>();
     snapshot.sections.push_back({std::string(1, static_cast<char>('a' + i)), repeat(input.piece(), times)});
@@ -71,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto true_bytes = offered->chunk(place);
     const auto on_disk = std::span(left).subspan(before, place.bytes);
     before += place.bytes;
-    require(here[chunk] == std::ranges::equal(on_disk, true_bytes));
+    require(here[chunk] == same(on_disk, true_bytes));
     Bytes wrong(true_bytes.begin(), true_bytes.end());
     wrong.back() ^= std::byte(1);
     require(!shelf.put(place, wrong));
@@ -80,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Snapshot fetched = shelf.take();
   require(fetched.sections.size() == snapshot.sections.size());
   for (std::size_t i = 0; i < snapshot.sections.size(); ++i)
-    require(fetched.sections[i].bytes == snapshot.sections[i].bytes);
+    require(same(fetched.sections[i].bytes, snapshot.sections[i].bytes));
   require(std::filesystem::is_empty(folder.path()));
   return 0;
 }

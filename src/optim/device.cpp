@@ -8,6 +8,7 @@
 #include <cassert>
 #include <dlfcn.h>
 #include <filesystem>
+#include <malloc.h>
 #include <string>
 
 namespace collab::optim {
@@ -20,10 +21,18 @@ std::string why_no_cuda() {
   return {};
 }
 
+/// The next microbatch needs what this one frees. Given back to the kernel in between, the pages are made and zeroed
+/// anew each time: up to 3 % of a step, and more in one process than in its twin.
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
 }  // namespace
 
 Device set_up_device(DeviceWish wish, int threads) {
   assert(threads > 0);
+  keep_freed_memory();
   at::set_num_threads(threads);
   if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
   Device chosen;

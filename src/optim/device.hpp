@@ -19,9 +19,9 @@ struct Device {
   std::string problem;  ///< why not CUDA; empty: it computes, or there is no card, or it was not wished for
 };
 
-/// Sets libtorch's threads, then looks for CUDA by loading its libraries, which nothing else does: a program that stays
-/// on the CPU never pays for them. Call it once per process, first thing. `threads`: at least 1; peers that share a
-/// machine take one each.
+/// Sets libtorch's threads, has the process keep freed memory for its next use, then looks for CUDA by loading its
+/// libraries, which nothing else does: a program that stays on the CPU never pays for them. Call it once per process,
+/// first thing. `threads`: at least 1; peers that share a machine take one each.
 /// Throws `Failure(machine)` when `wish` is `cuda` and it does not work, naming what is missing.
 Device set_up_device(DeviceWish wish, int threads);
 

@@ -17,7 +17,7 @@ constexpr Ranks bit(std::size_t rank) noexcept {
   return Ranks(1) << rank;
 }
 constexpr bool contains(Ranks ranks, std::size_t rank) noexcept {
-  return (ranks >> rank & 1U) != 0;
+  return rank < 64 && (ranks >> rank & 1U) != 0;
 }
 /// The lowest of them; `ranks` is not empty.
 constexpr Rank first(Ranks ranks) noexcept {

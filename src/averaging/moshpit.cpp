@@ -222,7 +222,10 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
   progress.outcome.work = outcome->proof ? outcome->proof->work().all() : Work();
   progress.outcome.rounds.push_back(std::move(*outcome));
   progress.outcome.weight = report.weight;
-  if (!whole(*group, report)) {
+  // an owner that lies can have an average of nobody committed: there is nothing to bring to the next round
+  const auto of_nobody = [](const WeightRun& run) { return run.weight == 0; };
+  const bool empty = std::any_of(report.weight_runs.begin(), report.weight_runs.end(), of_nobody);
+  if (empty || !whole(*group, report)) {
     progress.only_receive();
     co_return Errc::stale;
   }

@@ -12,7 +12,7 @@ Result<Work> Work::of(std::span<const WorkRange> ranges, std::size_t ranges_max)
   if (ranges.size() > ranges_max) return Errc::bad_request;
   const WorkRange* before = nullptr;
   for (const WorkRange& range : ranges) {
-    if (range.count == 0 || range.first > std::numeric_limits<std::uint64_t>::max() - range.count)
+    if (range.count == 0 || range.count > kWorkEndMax || range.first > kWorkEndMax - range.count)
       return Errc::bad_request;
     if (before != nullptr && range.first <= before->end()) return Errc::bad_request;
     before = &range;

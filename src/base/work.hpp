@@ -24,6 +24,9 @@ struct WorkRange {
 /// How many ranges one contribution or one lease may name: more is a peer that collects crumbs.
 inline constexpr std::size_t kWorkRangesMax = 64;
 
+/// No run gets there, and whoever looks ahead from there does not overflow.
+inline constexpr std::uint64_t kWorkEndMax = std::uint64_t(1) << 62U;
+
 /// A set of units. Its ranges are its only form: ascending, none empty, none touching the next, so equal sets are equal
 /// in every byte they are written to. Every operation costs at most the number of ranges of its operands.
 class Work {
@@ -32,7 +35,8 @@ class Work {
   /// `range.end()` does not overflow; it may be empty.
   explicit Work(WorkRange range) { add(range); }
 
-  /// From anybody's hands. Errors: `bad_request` unless it is at most `ranges_max` ranges in the form above.
+  /// From anybody's hands. Errors: `bad_request` unless it is at most `ranges_max` ranges in the form above, up to
+  /// kWorkEndMax.
   static Result<Work> of(std::span<const WorkRange> ranges, std::size_t ranges_max);
 
   const std::vector<WorkRange>& ranges() const noexcept { return ranges_; }

@@ -187,6 +187,9 @@ Task<> Leases::claim_some() {
   Work lease = of_pass(held_, pass);
   lease.subtract(others.all);
   lease.add(runs);
+  // others may have torn what we hold to pieces: then a storer at least knows of what is claimed
+  const bool fits = lease.ranges().size() <= kWorkRangesMax && lease.count() <= directory::kLeaseUnitsMax;
+  if (!fits) lease = runs;
   Bytes value = directory::encode_lease(lease);
   const TimePoint deadline = now + options_.claim_timeout;
   claiming_since_ = now;

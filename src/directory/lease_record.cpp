@@ -2,6 +2,7 @@
 
 #include "crypto/fields.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <vector>
 
@@ -16,9 +17,15 @@ bool is_lease_key(std::string_view key) noexcept {
 }
 
 Bytes encode_lease(const Work& work) {
-  assert(!work.empty() && work.ranges().size() <= kWorkRangesMax && work.count() <= kLeaseUnitsMax);
+  assert(!work.empty());
   FieldWriter writer;
-  for (const WorkRange& range : work.ranges()) writer.add(range.first).add(static_cast<std::uint32_t>(range.count));
+  std::uint64_t room = kLeaseUnitsMax;
+  const auto& ranges = work.ranges();
+  for (std::size_t i = 0; i < std::min(ranges.size(), kWorkRangesMax) && room > 0; ++i) {
+    const std::uint64_t units = std::min(ranges[i].count, room);
+    writer.add(ranges[i].first).add(static_cast<std::uint32_t>(units));
+    room -= units;
+  }
   return writer.finish();
 }
 

@@ -18,7 +18,8 @@ inline constexpr std::uint64_t kLeaseUnitsMax = 65'536;
 std::string lease_key(std::uint64_t pass);
 bool is_lease_key(std::string_view key) noexcept;
 
-/// `work`: 1..kWorkRangesMax ranges, at most `kLeaseUnitsMax` units. Fits a record's value.
+/// Fits a record's value: of more than kWorkRangesMax ranges or kLeaseUnitsMax units the first ones, for a lease is
+/// advice. `work` is not empty.
 Bytes encode_lease(const Work& work);
 /// From any bytes. Errors: `bad_request` for anything that `encode_lease` does not make.
 Result<Work> decode_lease(std::span<const std::byte> value);

@@ -21,7 +21,10 @@ class Follower {
   /// What anybody is sent who may lead.
   wire::Join join(std::uint64_t own_samples) const;
   /// Turns to nobody.
-  void forget() { leader_.reset(); }
+  void forget() {
+    leader_.reset();
+    accepted_ = false;
+  }
 
   const std::optional<PeerId>& leader() const noexcept { return leader_; }
   bool accepted() const noexcept { return accepted_; }

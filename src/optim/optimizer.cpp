@@ -107,6 +107,9 @@ void Optimizer::Inner::check_going_on() const {
 }
 
 void Optimizer::Inner::start_member() {
+  if (parts.member != nullptr || parts.auxiliary != nullptr)
+    throw Failure(ExitCode::usage, "a Collaboration takes part with one Optimizer or Auxiliary",
+                  "a Collaboration with a home of its own for each");
   bridge.emplace(parts.runtime.loop());
   epoch::MemberOptions member_options = this->member_options();
   parts.runtime.on_loop([&] {
@@ -266,6 +269,7 @@ void Optimizer::zero_grad() {
 
 StepResult Optimizer::wait(Duration patience) {
   inner_->check_going_on();
+  if (!inner_->bridge) throw Failure(ExitCode::usage, "wait() before the run was joined", "join() or step() before it");
   const std::uint64_t before = epoch();
   const auto stepped = [this, before] { return epoch() != before; };
   const TimePoint start = inner_->parts.runtime.clock().now();

@@ -25,7 +25,8 @@ Stepper::Stepper(torch::nn::Module& module, const OptimizerFactory& factory, Ste
 
 Stepper::Stepper(std::vector<NamedTensor> tensors, const OptimizerFactory& factory, StepperOptions options)
     : flat_(std::move(tensors)), options_(std::move(options)), optimizer_(factory(one_group(flat_.masters()))) {
-  assert(options_.backup_every > 0 && options_.bad_steps_max > 0);
+  if (options_.backup_every == 0 || options_.bad_steps_max == 0)
+    throw Failure(ExitCode::usage, "backup_every and bad_steps_max are at least 1", "leave them as they are");
   moments_.emplace(*optimizer_, flat_.schema(), flat_.masters());
   state_schema_ = flat_.schema();
   const auto& moments = moments_->schema().tensors;

@@ -265,6 +265,13 @@ TEST_CASE("result: the work of a segment is named once, by those who are in it, 
   REQUIRE(add(foreign, average(0, {{1, Work({0, 1})}})));
   REQUIRE(add(foreign, average(1, {})));
   CHECK(add(foreign, average(2, {})).error() == Errc::bad_request);  // rank 1 sent nothing
+  for (const Rank nobody : {Rank(2), Rank(64), Rank(255)}) {         // 64: whose bit would be rank 0's
+    CAPTURE(nobody);
+    SegmentResult of_nobody(*shape, 0);
+    REQUIRE(add(of_nobody, average(0, {{nobody, Work({0, 1})}})));
+    REQUIRE(add(of_nobody, average(1, {})));
+    CHECK(add(of_nobody, average(2, {})).error() == Errc::bad_request);
+  }
   wire::Average twice = average(0, mine);
   twice.work.push_back(twice.work.front());
   CHECK(add(foreign, twice).error() == Errc::bad_request);
@@ -348,7 +355,7 @@ TEST_CASE("wire: the work of the largest group in the most crumbs fits a header"
   WorkOfSenders work;
   for (Rank rank = 0; rank < matchmaking::kGroupSizeMax; ++rank)
     for (std::uint64_t i = 0; i < kWorkRangesMax; ++i)
-      work[rank].add({(std::uint64_t(1) << 63U) + (i << 33U), ~std::uint32_t(0)});
+      work[rank].add({(std::uint64_t(1) << 61U) + (i << 33U), ~std::uint32_t(0)});
   wire::Average average;
   average.senders = ~Ranks(0);
   average.weight = ~std::uint64_t(0);

@@ -72,9 +72,11 @@ TEST_CASE("work: from outside only the one form is taken, and not too much of it
   CHECK(Work::of(Ranges{{4, 2}, {0, 1}}, 9).error() == Errc::bad_request);
   CHECK(Work::of(Ranges{{0, 3}, {2, 2}}, 9).error() == Errc::bad_request);
   CHECK(Work::of(Ranges{{7, 0}}, 9).error() == Errc::bad_request);
+  CHECK(Work::of(Ranges{{kWorkEndMax - 1, 1}}, 9).has_value());
+  CHECK(Work::of(Ranges{{kWorkEndMax - 1, 2}}, 9).error() == Errc::bad_request);
   const auto most = std::numeric_limits<std::uint64_t>::max();
-  CHECK(Work::of(Ranges{{most - 1, 1}}, 9).has_value());
-  CHECK(Work::of(Ranges{{most - 1, 2}}, 9).error() == Errc::bad_request);
+  for (const WorkRange& far : {WorkRange{0, most}, WorkRange{most, 1}, WorkRange{most - 1, 1}})
+    CHECK(Work::of(Ranges{far}, 9).error() == Errc::bad_request);
 }
 
 TEST_CASE("work: with too many ranges the smallest gaps are filled, the lower of equal ones first") {

@@ -205,6 +205,34 @@ TEST_CASE("leases: what a dead peer held is leased again, and who leaves gives i
   workers.world.run(scenario());
 }
 
+TEST_CASE("leases: what others have torn to more pieces than a record names is still computed") {
+  Workers workers(1);
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(workers.world.executor(), rethrow);
+    Leases& leases = *workers.leases[0];
+    tasks.spawn("leases", leases.run());
+    leases.advance(workers.ledger);
+    for (int i = 0; i < 4; ++i) {
+      (void)leases.take(256);  // never computed: wanted, and far ahead
+      co_await workers.sleep(1s);
+    }
+    const Work held = leases.held();
+    REQUIRE(held.count() > 6 * kWorkRangesMax);
+    Work done;  // two of three
+    for (const WorkRange& range : held.ranges())
+      for (std::uint64_t unit = range.first; unit < range.end(); ++unit)
+        if (unit % 3 != 0) done.add({unit, 1});
+    workers.ledger.add(done);
+    leases.advance(workers.ledger);
+    CHECK(leases.held().ranges().size() > kWorkRangesMax);
+    leases.give_back(held);
+    co_await workers.sleep(1s);
+    CHECK_FALSE(leases.take(64).empty());
+    co_await tasks.stop();
+  };
+  workers.world.run(scenario());
+}
+
 TEST_CASE("leases: cut off from the storers, work goes on by hash and is told") {
   Workers workers(3);
   const auto scenario = [&]() -> Task<> {

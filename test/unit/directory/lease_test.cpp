@@ -53,6 +53,10 @@ TEST_CASE("lease record: it survives the trip, and nothing else is a lease") {
     const auto shorter = decode_lease(std::span(bytes).first(size));
     CHECK(shorter.has_value() == (size > 0 && size % 12 == 0));
   }
+  Work torn = work;
+  for (std::uint64_t i = 0; i < 6; ++i) torn.add({1'000'000 + 1000 * i, 1});
+  CHECK(decode_lease(encode_lease(torn)).value() == work);  // the first ones
+  CHECK(decode_lease(encode_lease(Work({5, 2 * kLeaseUnitsMax}))).value() == Work({5, kLeaseUnitsMax}));
   Bytes greedy = encode_lease(Work({0, kLeaseUnitsMax}));
   CHECK(decode_lease(greedy).has_value());
   greedy[8] = std::byte(1);

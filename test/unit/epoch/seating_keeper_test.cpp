@@ -133,6 +133,20 @@ TEST_CASE("seating keeper: when passes fail because of who is gone, the seating 
   for (std::size_t i = 0; i < 9; ++i) CHECK(peers.keepers[i]->in_force(5)->seats.size() == 9);
 }
 
+TEST_CASE("seating keeper: who has made a key with another's seat takes that seat, and ends nobody") {
+  Peers peers(12);
+  PeerId twin = peer(3);
+  twin.key[31] = 1;
+  std::vector<PeerId> seen = peers.ids;
+  seen.push_back(twin);
+  for (std::uint64_t epoch = 1; epoch < 4; ++epoch) {
+    for (std::size_t i = 0; i < 12; ++i) peers.keepers[i]->look_at({epoch, false, 1s, seen, epoch % 12 == i});
+    peers.settle();
+  }
+  REQUIRE(peers.keepers[0]->in_force(5) != nullptr);
+  CHECK(peers.keepers[0]->in_force(5)->seats.size() == 12);
+}
+
 TEST_CASE("seating keeper: when the last ones leave nobody is seated, and nothing is written") {
   Peers peers(12);
   for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);

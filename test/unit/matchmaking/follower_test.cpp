@@ -46,6 +46,17 @@ TEST_CASE("follower: a leader that is dead, frozen or does not answer is struck,
   CHECK(at(1010ms) == Next::strike);
 }
 
+TEST_CASE("follower: who turns to nobody has been accepted by nobody") {
+  const Terms terms = terms_of(2);
+  Follower follower(terms);
+  (void)follower.ask(peer(1), 0, kStart);
+  follower.on_accepted(wire::Accepted{3000}, kStart);
+  CHECK(follower.accepted());
+  follower.forget();
+  CHECK_FALSE(follower.accepted());
+  CHECK_FALSE(follower.leader());
+}
+
 TEST_CASE("follower: a leader that accepted must begin by its deadline, and is struck when it falls silent") {
   const Terms terms = terms_of(2);
   FakeLinks world;

@@ -67,7 +67,7 @@ Work Leases::choose(std::uint64_t wanted, Work taken) const {
     Work lease = of_pass(held_, pass(run));
     lease.add(chosen);
     lease.add(run);
-    if (lease.ranges().size() > kWorkRangesMax || lease.count() > directory::kLeaseUnitsMax) break;
+    if (!directory::fits_lease(lease)) break;
     chosen.add(run);
     taken.add(run);
   }
@@ -188,8 +188,7 @@ Task<> Leases::claim_some() {
   lease.subtract(others.all);
   lease.add(runs);
   // others may have torn what we hold to pieces: then a storer at least knows of what is claimed
-  const bool fits = lease.ranges().size() <= kWorkRangesMax && lease.count() <= directory::kLeaseUnitsMax;
-  if (!fits) lease = runs;
+  if (!directory::fits_lease(lease)) lease = runs;
   Bytes value = directory::encode_lease(lease);
   const TimePoint deadline = now + options_.claim_timeout;
   claiming_since_ = now;

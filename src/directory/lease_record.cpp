@@ -16,6 +16,10 @@ bool is_lease_key(std::string_view key) noexcept {
   return key.starts_with(kLeasePrefix);
 }
 
+bool fits_lease(const Work& work) noexcept {
+  return work.ranges().size() <= kWorkRangesMax && work.count() <= kLeaseUnitsMax;
+}
+
 Bytes encode_lease(const Work& work) {
   assert(!work.empty());
   FieldWriter writer;
@@ -42,7 +46,7 @@ Result<Work> decode_lease(std::span<const std::byte> value) {
   }
   if (const auto whole = reader.finish(); !whole) return whole.error();
   auto work = Work::of(ranges, kWorkRangesMax);
-  if (work && work->count() > kLeaseUnitsMax) return Errc::bad_request;
+  if (work && !fits_lease(*work)) return Errc::bad_request;
   return work;
 }
 

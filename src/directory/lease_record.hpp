@@ -18,8 +18,9 @@ inline constexpr std::uint64_t kLeaseUnitsMax = 65'536;
 std::string lease_key(std::uint64_t pass);
 bool is_lease_key(std::string_view key) noexcept;
 
-/// Fits a record's value: of more than kWorkRangesMax ranges or kLeaseUnitsMax units the first ones, for a lease is
-/// advice. `work` is not empty.
+/// Whether one record can name all of it: kWorkRangesMax ranges, kLeaseUnitsMax units.
+bool fits_lease(const Work& work) noexcept;
+/// Of what does not fit the first ranges, for a lease is advice. `work` is not empty. Fits a record's value.
 Bytes encode_lease(const Work& work);
 /// From any bytes. Errors: `bad_request` for anything that `encode_lease` does not make.
 Result<Work> decode_lease(std::span<const std::byte> value);

@@ -96,7 +96,7 @@ Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present) const {
   }
   for (const PeerId& peer : present) wanted.seats.push_back(matchmaking::seat_of(peer));
   std::sort(wanted.seats.begin(), wanted.seats.end());
-  // who makes a key with the seat of another's has made sure that neither can be told from the other
+  // a seat is the begin of a key: with much work somebody can make one that has another's
   wanted.seats.erase(std::unique(wanted.seats.begin(), wanted.seats.end()), wanted.seats.end());
   if (wanted.seats.size() > matchmaking::kSeatsMax) wanted.seats.resize(matchmaking::kSeatsMax);
   return wanted;

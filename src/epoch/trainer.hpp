@@ -26,12 +26,13 @@ class Trainer {
   /// Gives the mean gradient per sample gathered since the last hand-over, finite, and forgets it. Returns what is
   /// behind it; no samples: `values` are zeros. `values`: of any content and the right length, for what follows.
   virtual Gathered hand_over(std::vector<float>& values) = 0;
-  /// Undoes a hand-over: the round failed and every sample is kept. Returns the samples lost: all of them when with what
-  /// was gathered since they add up to more than float32 holds.
+  /// Undoes a hand-over: the round failed and every sample is kept. Returns the samples lost: all of them when, with
+  /// what was gathered since, they add up to more than float32 holds.
   virtual std::uint64_t give_back(std::span<const float> values, const Gathered& behind) = 0;
   /// Forgets what was gathered: the epoch it belongs to is over without it. Returns what is lost.
   virtual Gathered drop() = 0;
-  /// The optimizer step of `epoch`. `averaged` is its workspace: meaningless afterwards. Parameters belong to epoch + 1 afterwards.
+  /// The optimizer step of `epoch`; parameters belong to epoch + 1 afterwards. `averaged` is its workspace: meaningless
+  /// afterwards.
   /// Errors: `bad_request` when the step made a parameter NaN or infinite: parameters are then as before it.
   virtual Result<> step(std::span<float> averaged, std::uint64_t epoch) = 0;
   /// state::parameter_hash of the parameters.

@@ -55,8 +55,8 @@ class Stepper {
   void collect_gradients() { flat_.collect_gradients(); }
 
   /// One optimizer step with `averaged`, whose length is the schema's, as the gradients: what is in them must have been
-  /// taken out before, and they are none afterwards. It is workspace, so that nothing is copied: meaningless afterwards.
-  /// Throws `Failure(training_stopped)` after `bad_steps_max` bad steps in a row.
+  /// taken out before, and they are none afterwards. Nothing is copied: `averaged` is workspace, meaningless
+  /// afterwards. Throws `Failure(training_stopped)` after `bad_steps_max` bad steps in a row.
   StepReport step(std::span<float> averaged, std::uint64_t epoch);
 
   /// What a joiner needs: parameters, then moments. Views of them, one per tensor, for reading only: they change with

@@ -57,6 +57,7 @@ Follower::Next Follower::on_time(const Links& links, TimePoint now, std::string_
 std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& begin) {
   const Wanted& wanted = terms.wanted;
   if (begin.epoch != wanted.epoch || begin.round != wanted.round) return RefusalReason::other_round;
+  if (begin.topic != topic(terms.options.key, wanted.epoch, wanted.round)) return RefusalReason::other_round;
   if (begin.schema != terms.options.schema) return RefusalReason::schema_differs;
   if (begin.codec_map != terms.options.codec_map) return RefusalReason::codec_map_differs;
   auto group = wire::from_wire(begin);

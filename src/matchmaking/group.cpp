@@ -46,7 +46,7 @@ std::optional<std::size_t> Group::rank_of(const PeerId& peer) const {
 
 GroupId compute_id(const Group& group) {
   Hasher hasher("collab group");
-  hasher.add(group.epoch).add(std::uint64_t(group.round)).add(std::uint64_t(group.attempt));
+  hasher.add(group.topic).add(group.epoch).add(std::uint64_t(group.round)).add(std::uint64_t(group.attempt));
   hasher.add(std::uint64_t(group.chunk_units)).add(group.weight_min).add(group.codec_map).add(group.schema);
   hasher.add(std::uint64_t(group.roster.size()));
   for (const Member& member : group.roster) {

@@ -35,7 +35,8 @@ using GroupId = Digest;
 /// The peers and the plan of one round. Equal on every groupmate, or their ids differ: nobody can be shown two rosters
 /// or two plans.
 struct Group {
-  GroupId id{};  ///< hash of everything below
+  GroupId id{};    ///< hash of everything below
+  Digest topic{};  ///< of the conversation in which it was formed: the key it was searched under
   std::uint64_t epoch = 0;
   std::uint32_t round = 1;    ///< 1.. within the epoch
   std::uint32_t attempt = 0;  ///< counts the tries of one (epoch, round), so a failed group is never met again

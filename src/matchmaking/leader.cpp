@@ -117,6 +117,7 @@ std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_o
   const Plan plan = terms_.options.plan(roster);
   assert(plan.units.size() == roster.size());
   Group group;
+  group.topic = topic(terms_.options.key, terms_.wanted.epoch, terms_.wanted.round);
   group.epoch = terms_.wanted.epoch;
   group.round = terms_.wanted.round;
   group.attempt = attempt_;

@@ -44,6 +44,7 @@ namespace wire {
 
 Begin to_wire(const Group& group) {
   Begin begin;
+  begin.topic = group.topic;
   begin.epoch = group.epoch;
   begin.round = group.round;
   begin.attempt = group.attempt;
@@ -70,6 +71,7 @@ Result<Group> from_wire(const Begin& begin) {
   if (n == 0 || n > kGroupSizeMax || !even) return Errc::bad_request;
 
   Group group;
+  group.topic = begin.topic;
   group.epoch = begin.epoch;
   group.round = begin.round;
   group.attempt = begin.attempt;

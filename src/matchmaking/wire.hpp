@@ -105,6 +105,7 @@ struct Leave {
 /// Leader -> roster: the whole group. Its id is the hash of this body, so it is not sent. Lists have one entry per
 /// rank.
 struct Begin {
+  Digest topic{};  ///< the conversation's
   std::uint64_t epoch = 0;
   std::uint32_t round = 1;
   std::uint32_t attempt = 0;
@@ -119,7 +120,7 @@ struct Begin {
   std::uint64_t weight_min = 0;
   Digest codec_map{};
   Digest schema{};
-  MESSAGE_MAP(epoch, round, attempt, roster, roles, order, weights, previous, incarnations, units, chunk_units,
+  MESSAGE_MAP(topic, epoch, round, attempt, roster, roles, order, weights, previous, incarnations, units, chunk_units,
               weight_min, codec_map, schema)
 };
 

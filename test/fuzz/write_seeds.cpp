@@ -11,6 +11,7 @@
 #include "epoch/missed_round.hpp"
 #include "matchmaking/declaration.hpp"
 #include "matchmaking/seating.hpp"
+#include "matchmaking/wire.hpp"
 #include "monitor/wire.hpp"
 #include "node/lan_discovery.hpp"
 #include "node/manifest.hpp"
@@ -108,6 +109,18 @@ void write_matchmaking() {
   write("declaration", "node", encode(declaration));
   declaration.role = matchmaking::Role::client;
   write_one("declaration", "reachable-client", encode(declaration));
+
+  matchmaking::Group group;  // one that the peer of matchmaking_wire_fuzz takes
+  group.topic = matchmaking::topic("", group.epoch, group.round);
+  for (const std::uint8_t number : {std::uint8_t(7), std::uint8_t(9)}) {
+    matchmaking::Member member;
+    member.id.key.fill(number);
+    member.weight_max = 1;
+    member.units = group.roster.empty() ? 1 : 0;
+    group.roster.push_back(member);
+  }
+  const auto begin = matchmaking::wire::to_wire(matchmaking::seal(std::move(group)));
+  write_one("matchmaking_wire", "begin", *frame::encode(matchmaking::wire::Header(begin)));
 
   matchmaking::Seating seating;
   seating.from = 12;

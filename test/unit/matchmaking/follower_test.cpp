@@ -99,6 +99,7 @@ TEST_CASE("follower: each reason to refuse a Begin") {
   };
   CHECK(answer([](wire::Begin& b) { b.epoch = 6; }) == RefusalReason::other_round);
   CHECK(answer([](wire::Begin& b) { b.round = 2; }) == RefusalReason::other_round);
+  CHECK(answer([](wire::Begin& b) { b.topic[4] = 4; }) == RefusalReason::other_round);
   CHECK(answer([](wire::Begin& b) { b.schema[4] = 4; }) == RefusalReason::schema_differs);
   CHECK(answer([](wire::Begin& b) { b.codec_map[4] = 4; }) == RefusalReason::codec_map_differs);
   CHECK(answer([](wire::Begin& b) { b.units[0] += 1; }) == RefusalReason::bad_plan);

@@ -151,6 +151,7 @@ TEST_CASE("gathering: a bad plan strikes its leader for all tries of the round")
   One follower(kPlaces[2], knowing({kPlaces[0], kPlaces[1]}));
   wire::Begin begin;
   begin.epoch = 5;
+  begin.topic = topic(terms_of(0).options.key, begin.epoch, begin.round);
   begin.schema[0] = 1;
   begin.codec_map[0] = 2;
   follower.hears(kPlaces[0], begin);

@@ -87,6 +87,7 @@ TEST_CASE("group: its id covers every field") {
     return compute_id(group);
   };
   std::set<GroupId> ids{good().id};
+  ids.insert(id_after([](Group& g) { g.topic[0] = 1; }));
   ids.insert(id_after([](Group& g) { g.epoch = 4; }));
   ids.insert(id_after([](Group& g) { g.round = 2; }));
   ids.insert(id_after([](Group& g) { g.attempt = 1; }));
@@ -101,7 +102,8 @@ TEST_CASE("group: its id covers every field") {
   ids.insert(id_after([](Group& g) { g.roster[0].previous[0] = 1; }));
   ids.insert(id_after([](Group& g) { g.roster[0].units = 1; }));
   ids.insert(id_after([](Group& g) { std::swap(g.roster[0].order, g.roster[1].order); }));
-  CHECK(ids.size() == 15);
+  ids.insert(id_after([](Group& g) { g.roster[0].incarnation = 1; }));
+  CHECK(ids.size() == 17);
 }
 
 TEST_CASE("matchmaking wire: a group of 64 survives the trip with its id") {

@@ -1,6 +1,10 @@
 #include "optim/model_trainer.hpp"
 
+#include "base/error.hpp"
 #include "crypto/fields.hpp"
+#include "data/ledger.hpp"
+
+#include <fmt/format.h>
 
 #include <cmath>
 #include <cstring>
@@ -13,6 +17,8 @@ namespace {
 constexpr const char* kParameters = "parameters";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kSchedule = "schedule";
+constexpr std::uint64_t kBesidesBytesMax = std::uint64_t(1) << 20U;  // schedule and ledger
+static_assert(data::kLedgerBytesMax < kBesidesBytesMax / 2);
 
 void append(Bytes& bytes, std::span<const float> values) {
   const auto raw = std::as_bytes(values);
@@ -20,6 +26,16 @@ void append(Bytes& bytes, std::span<const float> values) {
 }
 
 }  // namespace
+
+void check_size(const Schema& state) {
+  constexpr std::uint64_t kBytesMax = state::kIndexedBytesMax - kBesidesBytesMax;
+  if (state.values() <= kBytesMax / sizeof(float)) return;
+  const double gib = static_cast<double>(state.values()) * sizeof(float) / (1U << 30U);
+  throw Failure(ExitCode::usage,
+                fmt::format("parameters and moments take {:.1f} GiB: a joiner can be given less than {} GiB", gib,
+                            state::kIndexedBytesMax >> 30U),
+                "a smaller model, or an optimizer with fewer moments");
+}
 
 bool ModelTrainer::add_microbatch(const Gathered& behind, double loss) {
   const std::lock_guard lock(mutex_);

@@ -11,6 +11,9 @@
 
 namespace collab::optim {
 
+/// Throws `Failure(usage)` when parameters and moments of `state` are more than a joiner can be given.
+void check_size(const Schema& state);
+
 /// Trainer thread only, but for what epoch::Trainer allows beside a microbatch. Memory: one flat vector beside the
 /// stepper's.
 class ModelTrainer final : public epoch::Trainer {

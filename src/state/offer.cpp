@@ -1,6 +1,9 @@
 #include "state/offer.hpp"
 
+#include "base/error.hpp"
 #include "state/mapped_file.hpp"
+
+#include <fmt/format.h>
 
 #include <utility>
 
@@ -38,6 +41,12 @@ std::shared_ptr<const Offer> offer_result(std::uint64_t epoch, Bytes result) {
 std::shared_ptr<const Offer> offer_file(const std::filesystem::path& file) {
   auto mapped = std::make_shared<const MappedFile>(file);
   const auto bytes = mapped->bytes();
+  if (bytes.size() > kIndexedBytesMax) {
+    throw Failure(ExitCode::usage,
+                  fmt::format("{} has {:.1f} GiB: peers can be given files of {} GiB", file.string(),
+                              static_cast<double>(bytes.size()) / (1U << 30U), kIndexedBytesMax >> 30U),
+                  "less text for the run, or peers that bring their own (--data)");
+  }
   return one_section(0, "file", bytes, std::move(mapped));
 }
 

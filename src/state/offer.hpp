@@ -26,7 +26,8 @@ struct Offer {
 std::shared_ptr<const Offer> offer_snapshot(std::shared_ptr<const Snapshot> snapshot);
 std::shared_ptr<const Offer> offer_result(std::uint64_t epoch, Bytes result);
 /// The file is mapped, not read: it must not be shortened while it is offered (files of a run are replaced by rename,
-/// which leaves the mapping alone). Throws `Failure(machine)` when it cannot be mapped.
+/// which leaves the mapping alone). Throws `Failure(machine)` when it cannot be mapped, `Failure(usage)` when it has
+/// more than kIndexedBytesMax.
 std::shared_ptr<const Offer> offer_file(const std::filesystem::path& file);
 
 }  // namespace collab::state

@@ -246,6 +246,7 @@ Task<boost::system::result<std::shared_ptr<const Offer>, Refusal>> Store::make(K
   if (!snapshot) co_return Refusal(snapshot.error() == Errc::stale ? Errc::stale : Errc::gone, "", epoch_);
   const std::uint64_t taken = (*snapshot)->epoch;
   if (taken != key.epoch) co_return Refusal(Errc::stale, "that epoch is over", std::max(taken, epoch_));
+  if ((*snapshot)->bytes() > kIndexedBytesMax) co_return Refusal(Errc::gone, "larger than an index can name");
   const auto work = [snapshot = std::move(*snapshot)] { return offer_snapshot(snapshot); };
   co_return co_await offload(workers_, work);
 }

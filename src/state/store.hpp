@@ -54,7 +54,8 @@ class Store {
   const ResultKeeper& results() const noexcept { return results_; }
 
   /// Offers a file of the run under `name`, for as long as the store lives; hashes it on `workers` first.
-  /// Throws `Failure(machine)` when it cannot be read. Errors: `busy` when there are `files_max` already.
+  /// Throws `Failure` when it cannot be read, or is larger than kIndexedBytesMax. Errors: `busy` when there are
+  /// `files_max` already.
   Task<Result<>> add_file(Digest name, std::filesystem::path file);
 
   std::size_t snapshots_kept() const noexcept;

@@ -1,6 +1,7 @@
 #include "optim/stepper.hpp"
 
 #include "base/error.hpp"
+#include "optim/model_trainer.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -43,6 +44,25 @@ StepReport step(Stepper& stepper, std::vector<float> averaged, std::uint64_t epo
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
+
+TEST_CASE("model_trainer: a state that no joiner could be given is refused, with what would help") {
+  TensorInfo all;
+  all.shape = {(std::int64_t(1) << 30) - (std::int64_t(1) << 18)};  // with schedule and ledger just 4 GiB
+  Schema state;
+  state.tensors.push_back(all);
+  check_size(state);
+  state.tensors.front().shape.front() += 1;
+  CHECK_THROWS_WITH_AS(check_size(state), doctest::Contains("4.0 GiB"), Failure);
+}
+
+TEST_CASE("stepper: nothing can be counted to zero") {
+  StepperOptions options;
+  options.backup_every = 0;
+  CHECK_THROWS_AS(Stepper(small_model(), use<torch::optim::SGD>(torch::optim::SGDOptions(0.1)), options), Failure);
+  options = {};
+  options.bad_steps_max = 0;
+  CHECK_THROWS_AS(Stepper(small_model(), use<torch::optim::SGD>(torch::optim::SGDOptions(0.1)), options), Failure);
+}
 
 TEST_CASE("flatten: parameters are views, and gradients are read where backward put them") {
   auto model = small_model();

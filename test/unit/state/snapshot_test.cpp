@@ -1,8 +1,12 @@
 #include "state/snapshot.hpp"
 
+#include "base/error.hpp"
+#include "state/offer.hpp"
 #include "state/result_keeper.hpp"
+#include "support/temp_folder.hpp"
 
 #include <cstring>
+#include <fstream>
 #include <numeric>
 
 #include "support/doctest.hpp"
@@ -25,6 +29,14 @@ Snapshot example() {
 }
 
 }  // namespace
+
+TEST_CASE("offer: a file that no index can name is refused before anybody asks for it") {
+  const test::TempFolder folder;
+  const auto file = folder.path() / "prepared";
+  std::ofstream(file).put('a');
+  std::filesystem::resize_file(file, kIndexedBytesMax + 1);  // sparse: takes no place
+  CHECK_THROWS_WITH_AS((void)offer_file(file), doctest::Contains("4.0 GiB"), Failure);
+}
 
 TEST_CASE("snapshot: the hash of the parameters is that of their section") {
   std::vector<float> parameters(100'000);

@@ -50,6 +50,7 @@ Auxiliary::~Auxiliary() {
     inner_->parts.auxiliary = nullptr;
     co_await inner_->tasks->stop();
     co_await inner_->auxiliary->stop();
+    co_await inner_->parts.visited();
     inner_->auxiliary.reset();
     inner_->tasks.reset();
   };

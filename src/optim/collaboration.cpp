@@ -54,6 +54,7 @@ Collaboration::Parts::Parts(RunOptions run_options)
     std::filesystem::create_directories(std::filesystem::path(options.log.file).parent_path());
   log = Log(options.log);
   runtime.on_loop([&] {
+    visit_over = std::make_unique<Signal>(runtime.loop());
     stopping = std::make_unique<Signal>(runtime.loop());
     const node::NodeNeeds needs{
         runtime.loop(), runtime.workers(), runtime.clock(), network, Random(seed).derive("node"), log, metrics};
@@ -69,6 +70,7 @@ Collaboration::Parts::~Parts() {
     tracker.reset();
     node.reset();
     stopping.reset();
+    visit_over.reset();
   });
 }
 
@@ -122,7 +124,23 @@ void Collaboration::Parts::assemble() {
                                          [this](std::uint64_t epoch) { return snapshot(epoch); });
 }
 
+/// While a task is in the optimizer's objects, the optimizer may end on its own thread, but they must not.
+struct Collaboration::Parts::Visit {
+  explicit Visit(Parts& of) : parts(of) { ++parts.visits; }
+  ~Visit() {
+    if (--parts.visits == 0) parts.visit_over->notify();
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  Parts& parts;
+};
+
+Task<> Collaboration::Parts::visited() {
+  while (visits > 0) co_await visit_over->wait();
+}
+
 Task<Result<std::shared_ptr<const state::Snapshot>>> Collaboration::Parts::snapshot(std::uint64_t epoch) {
+  const Visit visit(*this);
   if (member != nullptr) co_return co_await member->snapshot(epoch);
   if (!last_state) co_return Errc::gone;
   if (epoch != last_state->epoch) co_return epoch < last_state->epoch ? Errc::stale : Errc::late;
@@ -168,9 +186,14 @@ double Collaboration::Parts::moved(const char* direction) const {
   return sum;
 }
 
-Task<> Collaboration::Parts::leave(TimePoint laggards_until) {
+Task<> Collaboration::Parts::leave_rounds() {
+  const Visit visit(*this);
   if (member != nullptr) co_await member->leave();
   if (auxiliary != nullptr) co_await auxiliary->leave();
+}
+
+Task<> Collaboration::Parts::leave(TimePoint laggards_until) {
+  co_await leave_rounds();
   co_await tracker->leave(laggards_until);
   co_await node->leave();
 }
@@ -207,6 +230,11 @@ void Collaboration::Parts::deliver_events() {
   for (const Event& event : news) to(event);
 }
 
+void Collaboration::Parts::tell_trainer_of_leaving() {
+  const std::lock_guard lock(mutex);
+  if (on_leave) on_leave();
+}
+
 Collaboration::Collaboration(RunOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
 
 Collaboration::~Collaboration() {
@@ -216,6 +244,8 @@ Collaboration::~Collaboration() {
 void Collaboration::start(std::function<bool(const std::string&)> waiting) {
   Parts& parts = *parts_;
   if (parts.started) return;
+  if (parts.gave_up)
+    throw Failure(ExitCode::usage, "this Collaboration was told to give up its run", "a new Collaboration");
   const TimePoint deadline = parts.runtime.clock().now() + parts.options.join_patience;
   using Joined = boost::system::result<node::Manifest, Refusal>;
   const auto join = [&parts, deadline]() -> Task<Joined> { co_return co_await parts.node->join(deadline); };
@@ -226,6 +256,7 @@ void Collaboration::start(std::function<bool(const std::string&)> waiting) {
     if (!waiting || waiting({})) continue;
     parts.runtime.on_loop([&] { cancel.emit(asio::cancellation_type::terminal); });
     joined.wait();
+    parts.gave_up = true;
     throw Failure(ExitCode::done, "stopped while looking for the run", "the same command goes on");
   }
   Joined manifest = joined.get();
@@ -251,7 +282,7 @@ const node::Manifest& Collaboration::manifest() const {
 void Collaboration::leave() {
   Parts& parts = *parts_;
   if (!parts.started || parts.left.exchange(true)) return;
-  if (parts.on_leave) parts.on_leave();
+  parts.tell_trainer_of_leaving();
   const TimePoint now = parts.runtime.clock().now();
   const TimePoint deadline = std::max(parts.leave_by.value_or(now + parts.options.leave_wait), now + kGoodByeMin);
   const auto leave = [&parts, deadline]() -> Task<Result<>> {

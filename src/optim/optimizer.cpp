@@ -110,8 +110,15 @@ void Optimizer::Inner::start_member() {
   if (parts.member != nullptr || parts.auxiliary != nullptr)
     throw Failure(ExitCode::usage, "a Collaboration takes part with one Optimizer or Auxiliary",
                   "a Collaboration with a home of its own for each");
-  bridge.emplace(parts.runtime.loop());
   epoch::MemberOptions member_options = this->member_options();
+  bridge.emplace(parts.runtime.loop());
+  {
+    const std::lock_guard lock(parts.mutex);
+    parts.on_leave = [this] {
+      bridge->leave();
+      bridge->open();
+    };
+  }
   parts.runtime.on_loop([&] {
     const bool dials_only = parts.options.client || parts.node->reachability().state() == nat::State::outbound_only;
     member_options.role = dials_only ? matchmaking::Role::client : matchmaking::Role::node;
@@ -120,10 +127,6 @@ void Optimizer::Inner::start_member() {
     };
     tasks = std::make_unique<TaskGroup>(parts.runtime.loop(), on_failure);
     parts.on_failure = [this] { bridge->open(); };
-    parts.on_leave = [this] {
-      bridge->leave();
-      bridge->open();
-    };
     data::LeaseOptions lease_options;
     if (options.units_per_pass > 0) lease_options.units_per_pass = options.units_per_pass;
     const auto peers = [this] {
@@ -162,15 +165,19 @@ void Optimizer::Inner::stop_member() {
   if (joined) parts.runtime.on_loop([&] { behind = parts.tracker->somebody_is_behind(); });
   std::shared_ptr<const state::Snapshot> last;
   if (behind) last = std::make_shared<const state::Snapshot>(trainer.snapshot(trainer.epoch()));
+  {
+    const std::lock_guard lock(parts.mutex);
+    parts.on_leave = nullptr;
+  }
   bridge->leave();
   bridge->open();
   const auto stop = [this, last]() -> Task<> {
     parts.member = nullptr;
     parts.last_state = last;
     parts.on_failure = nullptr;
-    parts.on_leave = nullptr;
     co_await tasks->stop();
     co_await member->stop();  // a member that was cancelled has not told its matchmaker
+    co_await parts.visited();
     member.reset();
     leases.reset();
     tasks.reset();
@@ -209,6 +216,7 @@ Optimizer::Optimizer(Collaboration& run, torch::nn::Module& module, const Optimi
 Optimizer::Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const OptimizerFactory& factory,
                      OptimizerOptions options) {
   auto stepper = std::make_unique<Stepper>(std::move(tensors), factory, options.stepper);
+  check_size(stepper->state_schema());
   if (!run.started()) run.start();
   inner_ = std::make_unique<Inner>(run, std::move(stepper), std::move(options));
   (void)inner_->member_options();  // so that what does not fit is said here

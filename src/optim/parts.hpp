@@ -32,6 +32,8 @@ node::NodeOptions node_options_of(const RunOptions& options);
 
 /// Objects of the loop are made and destroyed on the loop, in the order of their declaration and in reverse.
 struct Collaboration::Parts {
+  struct Visit;
+
   explicit Parts(RunOptions run_options);
   ~Parts();
   Parts(const Parts&) = delete;
@@ -43,6 +45,9 @@ struct Collaboration::Parts {
   Task<> serve();
   /// `laggards_until`: so long it stays for those who are behind.
   Task<> leave(TimePoint laggards_until);
+  Task<> leave_rounds();
+  /// Once `member` and `auxiliary` are null: waits until nobody is in them any more.
+  Task<> visited();
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
 
   // any thread
@@ -56,6 +61,8 @@ struct Collaboration::Parts {
   void measure_rates(Progress& progress);
   /// Calls the user's callback with what has happened. On the trainer's thread.
   void deliver_events();
+  /// Nothing is asked of the trainer from now on.
+  void tell_trainer_of_leaving();
   const Identity& identity() const noexcept { return node->identity(); }
 
   RunOptions options;
@@ -74,18 +81,20 @@ struct Collaboration::Parts {
   std::unique_ptr<node::Node> node;
   std::unique_ptr<progress::Tracker> tracker;
   std::unique_ptr<state::Store> store;
-  epoch::Member* member = nullptr;                    ///< the optimizer's; null before and after
+  epoch::Member* member = nullptr;                    ///< the optimizer's; null before and after. See Visit
   std::shared_ptr<const state::Snapshot> last_state;  ///< for who was behind when the optimizer ended; null: nobody
   epoch::Auxiliary* auxiliary = nullptr;              ///< of a peer that only reduces; null before and after
+  unsigned visits = 0;  ///< tasks of this object that are in `member` or `auxiliary`: those stay until they are out
+  std::unique_ptr<Signal> visit_over;
   std::unique_ptr<Signal> stopping;
   bool stop = false;
   std::function<void()> on_failure;  ///< the optimizer's: lets the trainer go on
-  std::function<void()> on_leave;    ///< the optimizer's: nothing is asked of the trainer any more; any thread
 
   // on the user's threads
   std::optional<node::Manifest> manifest;
   std::future<void> served;
   bool started = false;
+  bool gave_up = false;  ///< looking for the run, because the user said so
   std::atomic<bool> left = false;
   std::optional<TimePoint> leave_by;  ///< set by whoever begins to leave before leave()
   std::mutex mutex;                   ///< of what follows
@@ -97,6 +106,7 @@ struct Collaboration::Parts {
     double down_bytes_per_s = 0;
   };
   Rates rates;
+  std::function<void()> on_leave;  ///< the optimizer's: nothing is asked of the trainer any more
   std::exception_ptr failure;
   std::deque<Event> events;
   std::function<void(const Event&)> callback;

@@ -4,11 +4,12 @@
 Usage: loop_test.py COORDINATOR OWN_LOOP. The coordinator of such a run knows no tensors: only the state of those who
 train can tell that a program has another model or another optimizer. The end of the run it knows, and tells.
 """
-import sys, tempfile
+import os, signal, sys, tempfile
 
 from programs import Programs, wait
 
 COORDINATOR, OWN_LOOP = sys.argv[1:]
+os.environ['MALLOC_PERTURB_'] = '165'  # who reads memory that is free sees that at once
 FOREVER = 10**9
 MISFIT = "the swarm's state does not fit the model or the optimizer here. Try: the program the run was begun with"
 
@@ -28,7 +29,7 @@ class Run:
 
 def another_model_or_optimizer(programs):
     run = Run(programs)
-    first = run.join('first', 'adamw', 4, FOREVER)
+    first = run.join('first', 'adamw', 4, FOREVER, 'slow')
     wait('somebody trains', 30, lambda: run.epoch() >= 3 or first.ended())
     assert not first.ended(), first.log()
     strangers = {5: run.join('other-optimizer', 'sgd', 4, FOREVER),
@@ -49,7 +50,32 @@ def the_run_ends_before_the_loop(programs):
     assert run.join('late', 'adamw', 4, 2).finish(60) == 'epoch 2'  # a run that nobody holds any more begins again
 
 
-TESTS = another_model_or_optimizer, the_run_ends_before_the_loop
+def left_from_another_thread(programs):
+    run = Run(programs)
+    first = run.join('first', 'adamw', 4, FOREVER, 'slow')
+    wait('somebody trains', 30, lambda: run.epoch() >= 3 or first.ended())
+    leaver = run.join('leaver', 'adamw', 4, FOREVER, 'leave-aside')
+    wait('they are in a group', 40, lambda: 'in a group' in leaver.lines or leaver.ended())
+    first.process.send_signal(signal.SIGSTOP)  # who leaves waits for it to hear the good-bye, and the loop is over first
+    (programs.folder / 'leaver/home/leave').touch()
+    assert 'this peer has left the run' in leaver.finish(40), leaver.log()
+    first.process.send_signal(signal.SIGCONT)
+    reached = run.epoch()
+    wait('the run goes on', 30, lambda: run.epoch() > reached or first.ended())
+    assert not first.ended(), first.log()
+
+
+def what_no_loop_should_call(programs):
+    run = Run(programs)
+    for how, why in {'wait-first': 'wait() before the run was joined',
+                     'twice': 'a Collaboration takes part with one Optimizer or Auxiliary'}.items():
+        loop = run.join(how, 'adamw', 4, FOREVER, how)
+        wait('it ends', 40, loop.ended)
+        assert loop.process.returncode == 2 and why in loop.log(), loop.log()
+
+
+TESTS = (another_model_or_optimizer, the_run_ends_before_the_loop, left_from_another_thread,
+         what_no_loop_should_call)
 for test in TESTS:
     with tempfile.TemporaryDirectory() as folder, Programs(folder) as programs:
         test(programs)

@@ -1,5 +1,7 @@
-// own_loop KIND WIDTH EPOCHS RUN ADDRESS HOME [uncaught]: a loop whose model and optimizer are its own choice, also
-// where the run has chosen otherwise. `uncaught`: in a program that catches nothing. For loop_test.py.
+// own_loop KIND WIDTH EPOCHS RUN ADDRESS HOME [HOW]: a loop whose model and optimizer are its own choice, also where
+// the run has chosen otherwise. It tells when it is in a group. HOW: `uncaught` in a program that catches nothing;
+// `slow`, as models are; `leave-aside`, slow, and from another thread once HOME/leave is there; `twice` with a second
+// optimizer; `wait-first` before anything else. For loop_test.py.
 
 #include "cli/program.hpp"
 #include "collab.hpp"
@@ -8,11 +10,16 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
+
+using namespace std::chrono_literals;
 
 collab::OptimizerFactory optimizer_named(const std::string& kind) {
   if (kind == "adamw") return collab::use<torch::optim::AdamW>(torch::optim::AdamWOptions(1e-3));
@@ -26,11 +33,32 @@ int train(const std::vector<std::string>& words) {
   run_options.bootstrap = {words.at(4)};
   run_options.home = words.at(5);
   collab::Collaboration run(run_options);
+  std::jthread leaver;
   collab::Optimizer optimizer(run, *model, optimizer_named(words.at(0)));
+  const std::string& how = words.back();
+  const bool aside = how == "leave-aside";
+  if (aside) {
+    leaver = std::jthread([&run] {
+      while (!std::filesystem::exists(run.home() / "leave")) std::this_thread::sleep_for(5ms);
+      run.leave();
+    });
+  }
+  if (how == "wait-first") optimizer.wait(1s);
+  if (how == "twice") {
+    optimizer.join();
+    collab::Optimizer(run, *model, optimizer_named(words.at(0))).join();
+  }
+  bool told = false;
   try {
     while (optimizer.epoch() < std::stoul(words.at(2))) {
       model->forward(torch::ones({8, std::stol(words.at(1))})).mean().backward();
+      if (how == "slow" || aside) std::this_thread::sleep_for(20ms);
       optimizer.step(8);
+      const auto& report = optimizer.last_report();
+      if (!told && report && report->group) {
+        told = true;
+        std::cout << "in a group" << std::endl;
+      }
     }
   } catch (const collab::Stopped& stopped) {
     std::cout << stopped.what() << std::endl;

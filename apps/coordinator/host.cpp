@@ -20,7 +20,8 @@ namespace collab::coordinator {
 namespace {
 
 constexpr Duration kLookPeriod = std::chrono::seconds(1);
-constexpr Duration kKeeperRetryMin = std::chrono::seconds(10);  // after a checkpoint that could not be kept; doubles
+constexpr Duration kReadPause = std::chrono::milliseconds(100);  // people see no more than ten changes a second
+constexpr Duration kKeeperRetryMin = std::chrono::seconds(10);   // after a checkpoint that could not be kept; doubles
 constexpr Duration kKeeperRetryMax = std::chrono::minutes(10);
 constexpr Duration kDownloadTime = std::chrono::hours(1);
 constexpr std::size_t kTokenizerBytesMax = std::size_t(64) << 20U;
@@ -113,6 +114,7 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     const auto expelled = [&of = node_->endpoint()](const PeerId& peer) { return of.expelled(peer); };
     progress::TrackerOptions tracker;
     tracker.target_batch = manifest_.target_batch;
+    tracker.read_pause = kReadPause;
     tracker_ = std::make_unique<progress::Tracker>(
         progress::Tracker::Needs{node_->directory(), runtime_.clock(), log_, random_.derive("tracker"), runtime_.loop(),
                                  node_->self(), &metrics_, expelled},

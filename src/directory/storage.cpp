@@ -77,7 +77,7 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
     const Version there = version_of(slot, record.record);
     if (newer(here, there)) return {Outcome::older};
     conflict = here == there;
-    if (conflict && encode(old->record) == encode(record)) {
+    if (conflict && old->encoded == encode(record)) {
       if (source != Source::put || old->granted == old->leased) return {Outcome::unchanged};
       // handed on before its owner came: being here is not being granted
       if (claims_anothers(record.record, now_ms)) return refuse(Refusal(Errc::denied, kLeased));
@@ -86,8 +86,9 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
     }
   }
 
-  const std::size_t bytes = encode(record).size();
-  if (const auto room = check_quotas(record, bytes, old, now_ms, source, origin); !room) return refuse(room.error());
+  Bytes encoded = encode(record);
+  if (const auto room = check_quotas(record, encoded.size(), old, now_ms, source, origin); !room)
+    return refuse(room.error());
   if (const auto said = check_authorship(record, options_.rules); !said) return refuse(said.error());
   // only a record that its owner really made uses up the owner's quota
   if (source != Source::read) owner(record.record.owner, now_ms).tokens -= 1;
@@ -103,7 +104,7 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
   Offered offered{Outcome::stored};
   offered.visible = visible != was_visible || (visible && !same_value);
   const std::string key = record.record.key;
-  store(slot, std::move(record), bytes, origin, claim.value_or(Claim()));
+  store(slot, std::move(record), std::move(encoded), origin, claim.value_or(Claim()));
   if (offered.visible) shelves_.at(key).visible_version = changes_;
   return offered;
 }
@@ -111,7 +112,9 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
 Verdict Storage::check_quotas(const SignedRecord& record, std::size_t bytes, const Entry* replaced, std::int64_t now_ms,
                               Source source, const std::string& origin) {
   const std::size_t more_records = replaced == nullptr ? 1 : 0;
-  const auto grown = [&](std::size_t used) { return used + bytes - (replaced == nullptr ? 0 : replaced->bytes); };
+  const auto grown = [&](std::size_t used) {
+    return used + bytes - (replaced == nullptr ? 0 : replaced->encoded.size());
+  };
   if (entries_.size() + more_records > options_.records_max || grown(bytes_) > options_.bytes_max) {
     return Refusal(Errc::busy, "the storer is full", 10'000);
   }
@@ -151,14 +154,13 @@ Storage::Owner& Storage::owner(const PeerId& id, std::int64_t now_ms) {
   return owner;
 }
 
-void Storage::store(const SlotId& slot, SignedRecord record, std::size_t bytes, const std::string& origin,
-                    Claim claim) {
+void Storage::store(const SlotId& slot, SignedRecord record, Bytes encoded, const std::string& origin, Claim claim) {
   std::int64_t forget_ms = forget_after(record.record.expires_ms);
   if (const auto old = entries_.find(slot); old != entries_.end()) {
     forget_ms = std::max(forget_ms, old->second.forget_ms);
     erase(old);
   }
-  Entry made{std::move(record), bytes, ++changes_, forget_ms, origin, std::move(claim.leased), {}};
+  Entry made{std::move(record), std::move(encoded), ++changes_, forget_ms, origin, std::move(claim.leased), {}};
   made.granted = made.leased;
   made.granted.subtract(claim.taken);
   const auto entry = entries_.emplace(slot, std::move(made)).first;
@@ -208,9 +210,9 @@ void Storage::erase(Entries::iterator entry) {
 void Storage::count(const Entry& entry, int sign) {
   const auto add = [&](Usage& usage) {
     usage.records += static_cast<std::size_t>(sign);
-    usage.bytes += static_cast<std::size_t>(sign) * entry.bytes;  // modulo 2^64, so -1 subtracts
+    usage.bytes += static_cast<std::size_t>(sign) * entry.encoded.size();  // modulo 2^64, so -1 subtracts
   };
-  bytes_ += static_cast<std::size_t>(sign) * entry.bytes;
+  bytes_ += static_cast<std::size_t>(sign) * entry.encoded.size();
   add(owners_[entry.record.record.owner].usage);
   if (entry.origin.empty()) return;
   Usage& network = origins_[entry.origin];
@@ -236,11 +238,13 @@ Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::in
   const auto& changes = shelf->second.by_change;
   for (auto next = changes.upper_bound(since); next != changes.end(); ++next) {
     const Entry& entry = next->second->second;
-    bytes += entry.bytes;
+    bytes += entry.encoded.size();
     page.more = bytes > bytes_max && !page.records.empty();
     if (page.more) break;
     page.next = next->first;
-    if (forget_after(entry.record.record.expires_ms) >= now_ms) page.records.push_back(&entry.record);
+    if (forget_after(entry.record.record.expires_ms) < now_ms) continue;
+    page.records.push_back(&entry.record);
+    page.encoded.push_back(entry.encoded);
   }
   return page;
 }

@@ -41,7 +41,7 @@ class Storage {
   struct Options {
     RecordRules rules;
     std::size_t records_max = 40'000;
-    std::size_t bytes_max = std::size_t(48) << 20U;  ///< encoded records; about as much again for indices
+    std::size_t bytes_max = std::size_t(48) << 20U;  ///< encoded records; twice as much again for what is in them
     std::size_t owner_records_max = 64;
     std::size_t owner_bytes_max = std::size_t(256) << 10U;
     double owner_records_per_s = 5;   ///< that are put by others; not what this node reads
@@ -71,9 +71,10 @@ class Storage {
     SignedRecord kept, dropped;
   };
   struct Page {
-    std::vector<const SignedRecord*> records;  ///< oldest change first; valid until the next change of the storage
-    std::uint64_t next = 0;                    ///< ask again from here
-    bool more = false;                         ///< at once, because the page is full
+    std::vector<const SignedRecord*> records;              ///< oldest change first; like the bytes of each,
+    std::vector<std::span<const std::byte>> encoded = {};  ///< valid until the next change of the storage
+    std::uint64_t next = 0;                                ///< ask again from here
+    bool more = false;                                     ///< at once, because the page is full
   };
 
   explicit Storage(Options options) : options_(std::move(options)) {}
@@ -116,7 +117,7 @@ class Storage {
  private:
   struct Entry {
     SignedRecord record;
-    std::size_t bytes = 0;
+    Bytes encoded;  // it is read far more often than written
     std::uint64_t change = 0;
     std::int64_t forget_ms = 0;
     std::string origin;
@@ -149,7 +150,7 @@ class Storage {
     Work taken;
   };
   std::optional<Claim> claim_of(const Record& lease, std::int64_t now_ms) const;
-  void store(const SlotId&, SignedRecord record, std::size_t bytes, const std::string& origin, Claim claim);
+  void store(const SlotId&, SignedRecord record, Bytes encoded, const std::string& origin, Claim claim);
   void erase(Entries::iterator);
   void count(const Entry&, int sign);
   bool keep_evidence(const SignedRecord& old, const SignedRecord& fresh);

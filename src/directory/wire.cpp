@@ -24,6 +24,12 @@ Bytes pack_records(std::span<const SignedRecord* const> records) {
   return fields.finish();
 }
 
+Bytes pack_records(std::span<const std::span<const std::byte>> encoded) {
+  FieldWriter fields;
+  for (const auto record : encoded) fields.add_blob(record);
+  return fields.finish();
+}
+
 Bytes pack_versions(std::span<const Version> versions) {
   FieldWriter fields;
   for (const Version& version : versions) {

@@ -130,6 +130,8 @@ using Header = std::variant<Put, Stored, Get, Page, Compare, Differing, Fetch, F
 
 /// What stands in the payloads.
 Bytes pack_records(std::span<const SignedRecord* const> records);
+/// The same of what is encoded already.
+Bytes pack_records(std::span<const std::span<const std::byte>> encoded);
 Bytes pack_versions(std::span<const Version> versions);
 Bytes pack_slots(std::span<const SlotId> slots);
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kMethodBytesMax = 64;
 constexpr std::uint64_t kRetryMs = 100;
+constexpr Duration kForgetPeriod = std::chrono::seconds(1);  // it looks at every answer of everybody
 
 std::uint64_t to_ms(Duration duration) {
   return static_cast<std::uint64_t>(
@@ -204,7 +205,7 @@ void CallServer::remember(const PeerId& from, const CallId& id, Answer answer) {
     Asker& whose = askers_.at(oldest.from);
     drop_bytes(whose, whose.answers.at(oldest.id));
   }
-  forget_some(asker, options_.remembered_max, TimePoint::min());
+  if (asker.order.size() > options_.remembered_max) forget_some(asker, options_.remembered_max, TimePoint::min());
 }
 
 /// From now on it is answered as `stale`.
@@ -273,11 +274,13 @@ void CallServer::tick(TimePoint now) {
     on_closed(*streams, key.stream, StreamEnd::done, why);
   }
   std::vector<TaskGroup::TaskId> overdue;
+  const bool forget = now - forgot_ >= kForgetPeriod;
+  if (forget) forgot_ = now;
   for (auto next = askers_.begin(); next != askers_.end();) {
     Asker& asker = next->second;
     for (const auto& [id, known] : asker.answers)
       if (!known.answer && known.deadline <= now) overdue.push_back(known.task);
-    forget_some(asker, options_.remembered_max, now - options_.remembered_for);
+    if (forget) forget_some(asker, options_.remembered_max, now - options_.remembered_for);
     const bool rested =
         std::all_of(asker.rates.begin(), asker.rates.end(), [&](auto& rate) { return rate.second.full(now); });
     const bool done = asker.order.empty() && asker.in_flight == 0 && rested;

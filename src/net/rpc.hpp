@@ -134,6 +134,7 @@ class CallServer final : public StreamUser {
   std::map<std::uint64_t, Kept> kept_;  ///< oldest first
   std::uint64_t next_kept_ = 1;
   std::size_t kept_bytes_ = 0;
+  TimePoint forgot_{};
 };
 
 /// Asks. A call whose connection breaks is asked again, with the same id, on the next.

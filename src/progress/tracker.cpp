@@ -122,6 +122,9 @@ Duration Tracker::period() {
 Task<> Tracker::follow() {
   for (;;) {
     read_records(watch_->records());
+    // every reading is of all of them, and the news of a large swarm are many a second
+    if (options_.read_pause > Duration::zero())
+      co_await needs_.clock.sleep_until(needs_.clock.now() + options_.read_pause);
     // records also go stale by themselves, so look again even when nothing comes
     co_await watch_->changed_until(needs_.clock.now() + std::chrono::seconds(1));
   }

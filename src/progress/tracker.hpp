@@ -27,6 +27,7 @@ struct TrackerOptions {
   Duration period_min = std::chrono::milliseconds(500);  ///< between two records of this peer
   Duration period_max = std::chrono::seconds(10);
   Duration alone_after = std::chrono::seconds(3);  ///< after the first own record: by then others would have shown up
+  Duration read_pause = Duration::zero();          ///< after each reading of the others, for who only looks on
   std::size_t history = 256;                       ///< own epochs whose hash is remembered
 };
 

@@ -42,7 +42,7 @@ std::shared_ptr<const Shape> shape_of(std::size_t peers, std::vector<std::uint8_
 
 /// Parts of one reducer at rank 0, and what it makes of them.
 struct Bench {
-  explicit Bench(std::shared_ptr<const Shape> with, const Rule& rule = weighted_mean(), std::uint64_t own_weight = 2,
+  explicit Bench(std::shared_ptr<const Shape> with, const Rule& rule = weighted_mean(), Weights own_weights = 2,
                  std::shared_ptr<const Work> done = nullptr)
       : shape(std::move(with)), random(5) {
     for (std::size_t rank = 0; rank < shape->members.size; ++rank) {
@@ -56,7 +56,7 @@ struct Bench {
     plan.done = std::move(done);
     Contribution own;
     own.values = values[0];
-    own.weights = own_weight;
+    own.weights = std::move(own_weights);
     reducer = std::make_unique<SegmentReducer>(*shape, rule, plan, own);
   }
 
@@ -372,6 +372,14 @@ TEST_CASE("reducer: weights of nothing make averages of nothing") {
   CHECK(bench.averages.size() == 3);  // we were heard, with nothing
   CHECK(bench.header(0).weight == 0);
   CHECK(bench.header(0).senders == 0);
+}
+
+TEST_CASE("reducer: where nobody has a weight there is no mean, and who is alone there counts for nothing") {
+  Bench bench(shape_of(2), weighted_mean(), Weights({{kUnitValues, 0}, {kValues, 5}}));
+  bench.collect(bit(1));
+  CHECK(bench.reducer->fault(0) == Fault::not_finite);
+  REQUIRE(bench.averages.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(bench.header(i).senders == 0);
 }
 
 TEST_CASE("reducer: a rule that needs whole segments gets them, and only complete ones") {

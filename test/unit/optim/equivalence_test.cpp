@@ -9,7 +9,9 @@
 #include "support/temp_folder.hpp"
 
 #include <boost/asio/co_spawn.hpp>
-#include <torch/nn.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
 #include <cmath>

@@ -219,10 +219,16 @@ Task<> SwarmDirectory::keep_followed(std::string key) {
 
 Task<> SwarmDirectory::long_poll(std::string key) {
   std::optional<PeerId> server;
+  TimePoint drawn_anew{};  // else whoever was the first to be known would serve everybody for ever
   for (;;) {
     const auto others = client_.others();
-    const bool stays = server && std::find(others.begin(), others.end(), *server) != others.end();
-    if (!stays) server = others.empty() ? std::nullopt : std::optional(others.front());
+    const bool stays =
+        server && clock_.now() < drawn_anew && std::find(others.begin(), others.end(), *server) != others.end();
+    if (!stays) {
+      server = others.empty() ? std::nullopt : std::optional(others.front());
+      const auto stay = static_cast<std::uint64_t>(options_.watch_stay.count()) / (others.size() > 1 ? 1 : 4);
+      drawn_anew = clock_.now() + Duration(stay / 2 + random_.below(stay + 1));
+    }
     if (!server) {
       co_await clock_.sleep_until(clock_.now() + options_.retry);
       continue;

@@ -21,6 +21,7 @@ struct SwarmDirectoryOptions {
   std::size_t polled_servers = 2;                   ///< at random
   Duration poll_timeout = std::chrono::seconds(5);
   Duration watch_wait = std::chrono::seconds(30);   ///< of one long poll
+  Duration watch_stay = std::chrono::seconds(30);   ///< with one server, or half as long or half as long again
   Duration watch_grace = std::chrono::seconds(5);   ///< after it, for the way there and back
   Duration retry = std::chrono::milliseconds(200);  ///< after a server failed, until the next is asked
   Duration connected_window = std::chrono::seconds(15);

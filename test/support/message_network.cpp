@@ -59,6 +59,7 @@ class MessageNetwork::Peer final : public net::Endpoint {
 
   Task<net::Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override {
     const std::string name(method);
+    ++network_.asked_[{to, name}];
     auto asked = ask(to, name, std::move(request), deadline);
     co_return co_await with_deadline(network_.world_.clock(), deadline, std::move(asked));
   }

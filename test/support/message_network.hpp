@@ -48,6 +48,11 @@ class MessageNetwork {
   /// Equal for two runs that delivered the same frames in the same order at the same times.
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
   std::uint64_t frames_delivered() const noexcept { return delivered_; }
+  /// How often `peer` was called by this method, answered or not.
+  std::uint64_t calls_of(const PeerId& peer, const std::string& method) const {
+    const auto found = asked_.find({peer, method});
+    return found == asked_.end() ? 0 : found->second;
+  }
 
  private:
   class Peer;
@@ -74,6 +79,7 @@ class MessageNetwork {
   TaskGroup in_flight_;
   std::uint64_t fingerprint_ = 0xcbf29ce484222325U;
   std::uint64_t delivered_ = 0;
+  std::map<std::pair<PeerId, std::string>, std::uint64_t> asked_;
 };
 
 }  // namespace collab::test

@@ -124,6 +124,31 @@ TEST_CASE("swarm directory: a watcher sees a change within a round trip and 200 
   }
 }
 
+TEST_CASE("swarm directory: who was known first does not serve everybody for ever") {
+  World world;
+  const auto scenario = [&]() -> Task<> {
+    world.add_swarm(1, 11);  // all of them come by the first, and can serve
+    std::vector<std::unique_ptr<Watch>> watches;
+    for (const auto& node : world.nodes) watches.push_back(node->directory.watch("k"));
+    co_await world.sleep(60s);
+    const auto answers = [&](const DirectoryNode& node) {
+      return world.network.calls_of(node.id(), "directory.watch");
+    };
+    std::vector<std::uint64_t> before;
+    for (const auto& node : world.nodes) before.push_back(answers(*node));
+    for (int i = 0; i < 600; ++i) {
+      world.nodes[5]->directory.publish("k", "", text_bytes(std::to_string(i)), 30s);
+      co_await world.sleep(200ms);
+    }
+    std::uint64_t all = 0;
+    for (std::size_t i = 0; i < world.nodes.size(); ++i) all += answers(*world.nodes[i]) - before[i];
+    CHECK(4 * (answers(*world.nodes[0]) - before[0]) < all);
+    watches.clear();
+    co_await world.stop();
+  };
+  world.run(scenario());
+}
+
 TEST_CASE("swarm directory: one of two servers dies and nothing is lost") {
   World world;
   const auto scenario = [&]() -> Task<> {

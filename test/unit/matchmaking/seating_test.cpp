@@ -8,7 +8,7 @@
 namespace collab::matchmaking {
 namespace {
 
-PeerId peer(std::uint64_t number) {
+PeerId seated(std::uint64_t number) {
   PeerId id;
   const Digest key = Hasher("test peer").add(number).finish();
   std::copy(key.begin(), key.end(), id.key.begin());
@@ -17,7 +17,7 @@ PeerId peer(std::uint64_t number) {
 
 std::vector<PeerId> peers(std::size_t count) {
   std::vector<PeerId> all;
-  for (std::size_t i = 0; i < count; ++i) all.push_back(peer(i));
+  for (std::size_t i = 0; i < count; ++i) all.push_back(seated(i));
   std::sort(all.begin(), all.end());
   return all;
 }
@@ -84,7 +84,7 @@ TEST_CASE("seating: the schedule is that of the whole ids, however few of them a
     CHECK(whole.group(all[5], round).size() == mine.group(all[5], round).size());
   }
   CHECK(seating.has(all[3]));
-  CHECK_FALSE(seating.has(peer(99)));
+  CHECK_FALSE(seating.has(seated(99)));
 }
 
 TEST_CASE("seating: readers see what is whole, of every writer, also beside what a longer one left") {
@@ -103,8 +103,8 @@ TEST_CASE("seating: readers see what is whole, of every writer, also beside what
 }
 
 TEST_CASE("seating: of two writers everybody prefers the same one") {
-  CHECK(goes_before(peer(1), peer(2), 5) != goes_before(peer(2), peer(1), 5));
-  CHECK_FALSE(goes_before(peer(1), peer(1), 5));
+  CHECK(goes_before(seated(1), seated(2), 5) != goes_before(seated(2), seated(1), 5));
+  CHECK_FALSE(goes_before(seated(1), seated(1), 5));
 }
 
 TEST_CASE("seating: radices stay while they fit and follow the number of peers when not") {

@@ -121,8 +121,8 @@ class FormatCheck {
   std::map<std::string, std::vector<double>> buckets_;
 };
 
-struct Fixture {
-  Fixture() {
+struct ApiFixture {
+  ApiFixture() {
     Watched watched{[this] { return view_swarm(facts); }, rounds, events, metrics, world.clock(), &losses};
     routes = api_routes(std::move(watched));
     facts.unix_ms = world.clock().unix_ms();
@@ -153,7 +153,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("metrics page: its format has nothing promtool would complain about") {
-  Fixture fixture;
+  ApiFixture fixture;
   fixture.metrics.add("collab_refused_total", 1, {{"reason", "a \"b\" \\ c\nd"}});
   fixture.metrics.add("collab_bytes_total", 5, {{"direction", "up"}, {"class", "bulk"}, {"path", "direct"}});
   fixture.metrics.observe("collab_rtt_seconds", 0.01);
@@ -204,7 +204,7 @@ TEST_CASE("metrics page: the check itself sees what is wrong") {
 }
 
 TEST_CASE("metrics page: a peer that left is counted no more") {
-  Fixture fixture;
+  ApiFixture fixture;
   fixture.get("/metrics");
   fixture.facts.members.clear();
   fixture.get("/metrics");
@@ -212,7 +212,7 @@ TEST_CASE("metrics page: a peer that left is counted no more") {
 }
 
 TEST_CASE("api: the state tells where the events go on, and health whether the directory answers") {
-  Fixture fixture;
+  ApiFixture fixture;
   fixture.events.add(NewEvent());
   const auto state = nlohmann::json::parse(fixture.get("/api/v1/state").body);
   CHECK(state["run"]["last_event_id"] == 1);
@@ -228,7 +228,7 @@ TEST_CASE("api: the state tells where the events go on, and health whether the d
 }
 
 TEST_CASE("api: the state shows as many rounds as are asked for, the newest first") {
-  Fixture fixture;
+  ApiFixture fixture;
   for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {
     RoundView round;
     round.epoch = epoch;
@@ -247,7 +247,7 @@ TEST_CASE("api: the state shows as many rounds as are asked for, the newest firs
 }
 
 TEST_CASE("api: the history is columns of equal length, from where the reader is") {
-  Fixture fixture;
+  ApiFixture fixture;
   PeerId second;
   second.key[0] = 1;
   for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {

@@ -24,9 +24,9 @@ HttpOptions quick() {
 }
 
 /// A server with a page "/page", a huge one, one that fails, and events.
-class Fixture {
+class ServerFixture {
  public:
-  explicit Fixture(HttpOptions options = quick()) {
+  explicit ServerFixture(HttpOptions options = quick()) {
     HttpRoutes routes;
     routes.pages["/page"] = [](const HttpRequest& request) {
       HttpAnswer answer;
@@ -97,7 +97,7 @@ const std::string kClose = "Connection: close\r\n";
 }  // namespace
 
 TEST_CASE("http: one connection serves many requests, also sent together") {
-  Fixture fixture;
+  ServerFixture fixture;
   test::Client client(fixture.port);
   client.send(get("/page") + get("/page?word=again&x"));
   const std::string first = client.read_answer();
@@ -110,7 +110,7 @@ TEST_CASE("http: one connection serves many requests, also sent together") {
 }
 
 TEST_CASE("http: a body with a name is sent once, a body of the moment every time") {
-  Fixture fixture;
+  ServerFixture fixture;
   const std::string first = fixture.ask(get("/kept", kClose));
   CHECK(first.find("Cache-Control: no-cache\r\nETag: \"7f\"\r\n") != std::string::npos);
   CHECK(first.ends_with("hello"));
@@ -125,14 +125,14 @@ TEST_CASE("http: a body with a name is sent once, a body of the moment every tim
 }
 
 TEST_CASE("http: HEAD tells the length and sends no body") {
-  Fixture fixture;
+  ServerFixture fixture;
   const std::string answer = fixture.ask("HEAD /page HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   CHECK(answer.find("Content-Length: 5\r\n") != std::string::npos);
   CHECK(answer.ends_with("\r\n\r\n"));
 }
 
 TEST_CASE("http: what is unknown is not found, and the connection goes on") {
-  Fixture fixture;
+  ServerFixture fixture;
   test::Client client(fixture.port);
   client.send(get("/pag") + get("/page", kClose));
   const std::string missing = client.read_answer();
@@ -150,21 +150,21 @@ TEST_CASE("http: only names of this machine are hosts") {
 }
 
 TEST_CASE("http: a foreign Host, no Host or two of them are refused") {
-  Fixture fixture;
+  ServerFixture fixture;
   refused(fixture.ask("GET /page HTTP/1.1\r\nHost: evil.example\r\n\r\n"), "403", "bad_host");
   refused(fixture.ask("GET /page HTTP/1.1\r\n\r\n"), "400", "bad_request");
   refused(fixture.ask(get("/page", "Host: localhost\r\n")), "400", "bad_request");
 }
 
 TEST_CASE("http: a page of another origin is refused, our own is served") {
-  Fixture fixture;
+  ServerFixture fixture;
   for (const char* origin : {"http://evil.example", "null", "https://localhost", "http://localhost.evil.example"})
     refused(fixture.ask(get("/page", std::string("Origin: ") + origin + "\r\n")), "403", "cross_origin");
   CHECK(fixture.ask(get("/page", "Origin: http://localhost:4680\r\n" + kClose)).ends_with("hello"));
 }
 
 TEST_CASE("http: whoever wants to write is refused, and reads why even with a body under way") {
-  Fixture fixture;
+  ServerFixture fixture;
   for (const std::string method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"}) {
     const std::string answer = fixture.ask(
         method + " /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000\r\n\r\n" + std::string(30000, 'x'));
@@ -174,7 +174,7 @@ TEST_CASE("http: whoever wants to write is refused, and reads why even with a bo
 }
 
 TEST_CASE("http: a GET with a body is refused, so nothing can hide in it") {
-  Fixture fixture;
+  ServerFixture fixture;
   refused(fixture.ask(get("/page", "Content-Length: 3\r\n") + "abc"), "400", "bad_request");
   refused(fixture.ask(get("/page", "Transfer-Encoding: chunked\r\n") + "0\r\n\r\n"), "400", "bad_request");
   refused(fixture.ask("hello there\r\n\r\n"), "400", "bad_request");
@@ -183,7 +183,7 @@ TEST_CASE("http: a GET with a body is refused, so nothing can hide in it") {
 }
 
 TEST_CASE("http: a head may be 8192 bytes long, and no longer") {
-  Fixture fixture;
+  ServerFixture fixture;
   const auto padded = [](std::size_t bytes) {
     const std::string bare = get("/page", kClose + "X-Padding: \r\n");
     return get("/page", kClose + "X-Padding: " + std::string(bytes - bare.size(), 'x') + "\r\n");
@@ -196,7 +196,7 @@ TEST_CASE("http: a head may be 8192 bytes long, and no longer") {
 }
 
 TEST_CASE("http: a slow client is told so, a silent one is closed, and nobody waits for either") {
-  Fixture fixture;
+  ServerFixture fixture;
   test::Client slow(fixture.port);
   test::Client silent(fixture.port);
   slow.send("GET /page HT");
@@ -208,7 +208,7 @@ TEST_CASE("http: a slow client is told so, a silent one is closed, and nobody wa
 TEST_CASE("http: a client that does not take its answer loses its place") {
   HttpOptions options = quick();
   options.clients_max = 1;
-  Fixture fixture(options);
+  ServerFixture fixture(options);
   test::Client stuck(fixture.port);
   stuck.send(get("/huge"));
   CHECK(stuck.read_until("\r\n\r\n").starts_with("HTTP/1.1 200 "));
@@ -224,7 +224,7 @@ TEST_CASE("http: a client that does not take its answer loses its place") {
 TEST_CASE("http: the 101st client is told that the house is full, and served when somebody has left") {
   HttpOptions options = quick();
   options.timeout = std::chrono::seconds(10);
-  Fixture fixture(options);
+  ServerFixture fixture(options);
   std::vector<std::unique_ptr<test::Client>> guests;
   for (int i = 0; i < 100; ++i) {
     guests.push_back(std::make_unique<test::Client>(fixture.port));
@@ -244,7 +244,7 @@ TEST_CASE("http: the 101st client is told that the house is full, and served whe
 }
 
 TEST_CASE("http: a page that throws is an error of the node, which goes on") {
-  Fixture fixture;
+  ServerFixture fixture;
   const std::string answer = fixture.ask(get("/broken", kClose));
   CHECK(answer.starts_with("HTTP/1.1 500 "));
   CHECK(answer.find("no such luck") == std::string::npos);
@@ -254,7 +254,7 @@ TEST_CASE("http: a page that throws is an error of the node, which goes on") {
 TEST_CASE("http: a cancelled server closes its connections") {
   HttpOptions options = quick();
   options.timeout = std::chrono::seconds(10);
-  Fixture fixture(options);
+  ServerFixture fixture(options);
   test::Client idle(fixture.port);
   test::Client listening(fixture.port);
   listening.send(get("/events"));
@@ -265,7 +265,7 @@ TEST_CASE("http: a cancelled server closes its connections") {
 }
 
 TEST_CASE("http: a taken port names the remedy, and other machines are not served") {
-  Fixture fixture;
+  ServerFixture fixture;
   Log log;
   HttpOptions options;
   options.listen.port = fixture.port;
@@ -290,7 +290,7 @@ TEST_CASE("http: a taken port names the remedy, and other machines are not serve
 }
 
 TEST_CASE("http events: a stream begins now, and goes on where Last-Event-ID or ?after says") {
-  Fixture fixture;
+  ServerFixture fixture;
   fixture.add_events(3);
   test::Client now(fixture.port);
   test::Client resumed(fixture.port);
@@ -310,7 +310,7 @@ TEST_CASE("http events: a stream begins now, and goes on where Last-Event-ID or 
 }
 
 TEST_CASE("http events: of long ago the last 1000 are left, and an id of a former life means all") {
-  Fixture fixture;
+  ServerFixture fixture;
   fixture.add_events(1200);
   for (const char* id : {"7", "5000"}) {
     CAPTURE(id);
@@ -329,7 +329,7 @@ TEST_CASE("http events: a quiet stream beats, and its place is free as soon as t
   HttpOptions options = quick();
   options.clients_max = 1;
   options.heartbeat = milliseconds(100);
-  Fixture fixture(options);
+  ServerFixture fixture(options);
   {
     test::Client reader(fixture.port);
     reader.send(get("/events"));

@@ -1,19 +1,13 @@
 #include "monitor/loss_history.hpp"
 
+#include "unit/monitor/peers.hpp"
+
 #include <limits>
 
 #include "support/doctest.hpp"
 
 namespace collab::monitor {
-namespace {
-
-PeerId peer(unsigned char number) {
-  PeerId id;
-  id.key[0] = number;
-  return id;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("loss history: a point is the mean of who told, with its spread, and each counts once") {
   LossHistory losses;

@@ -34,8 +34,8 @@ std::string text(std::uint64_t epoch) {
   return std::to_string(epoch) + ",1700000000123,3.25,4096,512,8,0.750,1000,2000,ab" + std::string(62, '0') + "\n";
 }
 
-struct Fixture {
-  Fixture() {
+struct CsvFixture {
+  CsvFixture() {
     log.observe([this](LogLevel, std::string_view event, Log::Fields) { events.emplace_back(event); });
   }
   auto said(std::string_view event) const { return std::count(events.begin(), events.end(), event); }
@@ -70,7 +70,7 @@ class FullDisk {
 }  // namespace
 
 TEST_CASE("metrics.csv: one header and one line per epoch, over restarts") {
-  Fixture fixture;
+  CsvFixture fixture;
   {
     MetricsCsv csv(fixture.file, fixture.log);
     CHECK(csv.append(line(1)));
@@ -82,7 +82,7 @@ TEST_CASE("metrics.csv: one header and one line per epoch, over restarts") {
 }
 
 TEST_CASE("metrics.csv: an unknown loss is an empty cell") {
-  Fixture fixture;
+  CsvFixture fixture;
   EpochLine unknown = line(4);
   unknown.loss = std::numeric_limits<double>::quiet_NaN();
   MetricsCsv csv(fixture.file, fixture.log);
@@ -92,13 +92,13 @@ TEST_CASE("metrics.csv: an unknown loss is an empty cell") {
 
 TEST_CASE("metrics.csv: what a crash left of a line is cut off, whole lines never") {
   for (const std::string& torn : {std::string("3,17000"), std::string(10000, '\0'), kHeader.substr(0, 20)}) {
-    Fixture fixture;
+    CsvFixture fixture;
     test::write(fixture.file, kHeader + text(1) + text(2) + torn);
     MetricsCsv csv(fixture.file, fixture.log);
     CHECK(csv.append(line(3)));
     CHECK(test::content(fixture.file) == kHeader + text(1) + text(2) + text(3));
   }
-  Fixture fixture;
+  CsvFixture fixture;
   test::write(fixture.file, kHeader.substr(0, 20));
   MetricsCsv csv(fixture.file, fixture.log);
   CHECK(csv.append(line(1)));
@@ -106,7 +106,7 @@ TEST_CASE("metrics.csv: what a crash left of a line is cut off, whole lines neve
 }
 
 TEST_CASE("metrics.csv: a file of other columns is kept aside") {
-  Fixture fixture;
+  CsvFixture fixture;
   for (const char* foreign : {"epoch,loss\n1,2\n", "my notes"}) {
     test::write(fixture.file, foreign);
     MetricsCsv csv(fixture.file, fixture.log);
@@ -118,7 +118,7 @@ TEST_CASE("metrics.csv: a file of other columns is kept aside") {
 }
 
 TEST_CASE("metrics.csv: on a full disk a line is lost whole, said once, and it goes on when there is space") {
-  Fixture fixture;
+  CsvFixture fixture;
   MetricsCsv csv(fixture.file, fixture.log);
   REQUIRE(csv.append(line(1)));
   const std::string before = test::content(fixture.file);
@@ -135,7 +135,7 @@ TEST_CASE("metrics.csv: on a full disk a line is lost whole, said once, and it g
 }
 
 TEST_CASE("metrics.csv: a folder that is gone or a device that is full is an event, not an end") {
-  Fixture fixture;
+  CsvFixture fixture;
   MetricsCsv nowhere(fixture.folder / "no such folder/metrics.csv", fixture.log);
   CHECK_FALSE(nowhere.append(line(1)));
   MetricsCsv full("/dev/full", fixture.log);

@@ -10,7 +10,7 @@
 namespace collab::monitor {
 namespace {
 
-PeerId peer(unsigned char number) {
+PeerId long_peer(unsigned char number) {
   PeerId id;
   for (std::size_t i = 0; i < id.key.size(); ++i) id.key[i] = static_cast<unsigned char>(number + i);
   return id;
@@ -30,7 +30,7 @@ RoundView round_of(std::size_t members) {
   round.down_bytes = 1'300'000;
   for (std::size_t i = 0; i < members; ++i) {
     RoundMember member;
-    member.id = peer(static_cast<unsigned char>(3 * i));
+    member.id = long_peer(static_cast<unsigned char>(3 * i));
     member.samples = 100 + i;
     member.counted = i == 2 ? 0.75 : 1;
     if (i == 2) member.left_out = "frozen";
@@ -41,7 +41,7 @@ RoundView round_of(std::size_t members) {
 
 directory::Record record(unsigned char owner, Bytes value) {
   directory::Record out;
-  out.owner = peer(owner);
+  out.owner = long_peer(owner);
   out.value = std::move(value);
   return out;
 }
@@ -66,7 +66,7 @@ TEST_CASE("monitor wire: a round of 64 fits a record and comes back, its members
   CHECK(round->members[3].left_out.empty());
   CHECK(round->members[63].samples == 163);
   CHECK_FALSE(round->members[63].whole_id);
-  CHECK(round->members[63].id.short_text() == peer(3 * 63 % 256).short_text());
+  CHECK(round->members[63].id.short_text() == long_peer(3 * 63 % 256).short_text());
   CHECK_FALSE(encode_round(round_of(65)));
 }
 
@@ -104,12 +104,12 @@ TEST_CASE("monitor wire: numbers that no round has, and halves of members, are r
 TEST_CASE("report reader: a round comes once, whoever tells it and however often it is renewed") {
   ReportReader reader;
   const Bytes value = *encode_round(round_of(3));
-  const auto first = reader.rounds({record(1, value), record(2, value)}, {peer(0), peer(3)}, 5000);
+  const auto first = reader.rounds({record(1, value), record(2, value)}, {long_peer(0), long_peer(3)}, 5000);
   REQUIRE(first.size() == 1);
-  CHECK(first[0].told_by == peer(1));
+  CHECK(first[0].told_by == long_peer(1));
   CHECK(first[0].ended_unix_ms == 5000);
   CHECK(first[0].members[0].whole_id);
-  CHECK(first[0].members[0].id == peer(0));
+  CHECK(first[0].members[0].id == long_peer(0));
   CHECK_FALSE(first[0].members[2].whole_id);
   CHECK(reader.rounds({record(1, value), record(2, value)}, {}, 6000).empty());
   RoundView next = round_of(3);
@@ -120,9 +120,9 @@ TEST_CASE("report reader: a round comes once, whoever tells it and however often
 TEST_CASE("report reader: what is no record, and a second member that begins alike, change nothing") {
   ReportReader reader;
   CHECK(reader.rounds({record(1, Bytes(40)), record(2, {})}, {}, 0).empty());
-  PeerId twin = peer(0);
+  PeerId twin = long_peer(0);
   twin.key[31] ^= 1;
-  const auto rounds = reader.rounds({record(1, *encode_round(round_of(1)))}, {peer(0), twin}, 0);
+  const auto rounds = reader.rounds({record(1, *encode_round(round_of(1)))}, {long_peer(0), twin}, 0);
   REQUIRE(rounds.size() == 1);
   CHECK_FALSE(rounds[0].members[0].whole_id);
 }
@@ -134,7 +134,7 @@ TEST_CASE("report reader: an evaluation comes once for each that is told") {
   const auto next = reader.evaluations({record(1, encode_evaluation({200, 6})), record(2, Bytes(9))});
   REQUIRE(next.size() == 1);
   CHECK(next[0].epoch == 200);
-  CHECK(next[0].by == peer(1));
+  CHECK(next[0].by == long_peer(1));
 }
 
 }  // namespace collab::monitor

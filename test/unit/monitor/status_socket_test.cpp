@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-StatusOptions quick() {
+StatusOptions quick_status() {
   StatusOptions options;
   options.timeout = milliseconds(100);
   options.send_timeout = milliseconds(300);
@@ -35,7 +35,8 @@ class Node {
     commands.state = [state] { return state; };
     commands.leave = [this] { asked_to_leave = true; };
     loop_.on_loop([&] {
-      socket_ = std::make_unique<StatusSocket>(loop_.executor(), loop_.clock, log_, home, std::move(commands), quick());
+      socket_ = std::make_unique<StatusSocket>(loop_.executor(), loop_.clock, log_, home, std::move(commands),
+                                               quick_status());
     });
     loop_.serve(socket_->run());
   }

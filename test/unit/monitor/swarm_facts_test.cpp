@@ -1,6 +1,7 @@
 #include "monitor/swarm_facts.hpp"
 
 #include "directory/peer_record.hpp"
+#include "unit/monitor/peers.hpp"
 
 #include "support/doctest.hpp"
 
@@ -8,12 +9,6 @@ namespace collab::monitor {
 namespace {
 
 constexpr std::int64_t kNow = 1'700'000'000'000;
-
-PeerId peer(unsigned char number) {
-  PeerId id;
-  id.key[0] = number;
-  return id;
-}
 
 directory::Record member(unsigned char number, bool reachable) {
   directory::PeerRecord fields;

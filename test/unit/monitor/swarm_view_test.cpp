@@ -3,6 +3,7 @@
 #include "monitor/events.hpp"
 #include "monitor/json.hpp"
 #include "sim/simulation.hpp"
+#include "unit/monitor/peers.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -10,12 +11,6 @@
 
 namespace collab::monitor {
 namespace {
-
-PeerId peer(unsigned char number) {
-  PeerId id;
-  id.key[0] = number;
-  return id;
-}
 
 Digest hash(unsigned char number) {
   Digest digest{};

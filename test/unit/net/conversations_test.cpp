@@ -2,6 +2,7 @@
 
 #include "sim/simulation.hpp"
 #include "support/stream_pair.hpp"
+#include "unit/net/peers.hpp"
 
 #include "support/doctest.hpp"
 
@@ -10,12 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-PeerId numbered(unsigned char number) {
-  PeerId peer;
-  peer.key[0] = number;
-  return peer;
-}
 
 Digest topic_of(std::size_t number) {
   Digest topic{};

@@ -3,6 +3,7 @@
 #include "sim/simulation.hpp"
 #include "support/raw_peer.hpp"
 #include "support/stream_pair.hpp"
+#include "unit/net/peers.hpp"
 
 #include "support/doctest.hpp"
 
@@ -11,12 +12,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-PeerId numbered(unsigned char number) {
-  PeerId peer;
-  peer.key[0] = number;
-  return peer;
-}
 
 /// A server with one method of each claim, on streams that a test fills by hand.
 struct Server final : Paths, MultiplexerOwner {

@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kTarget = 4000;
-constexpr std::uint64_t kMicrobatch = 8;
+constexpr std::uint64_t kOwnMicrobatch = 8;
 
 /// A clock whose calendar is wrong by a constant.
 class SkewedClock final : public Clock {
@@ -34,7 +34,7 @@ class SkewedClock final : public Clock {
   std::int64_t ahead_ms_;
 };
 
-/// A peer that trains by the clock: `kMicrobatch` samples every `step`.
+/// A peer that trains by the clock: `kOwnMicrobatch` samples every `step`.
 struct Trainer {
   Trainer(sim::Simulation& world, test::NoticeBoard& board, unsigned number, Duration its_step,
           std::int64_t ahead_ms = 0)
@@ -50,13 +50,13 @@ struct Trainer {
   }
   Task<> train() {
     own.taking_part = true;
-    own.microbatch = kMicrobatch;
+    own.microbatch = kOwnMicrobatch;
     tracker.show(own);
     rate.add(0, clock.now());
     for (;;) {
       co_await clock.sleep_until(clock.now() + step);
-      rate.add(kMicrobatch, clock.now());
-      own.samples += kMicrobatch;
+      rate.add(kOwnMicrobatch, clock.now());
+      own.samples += kOwnMicrobatch;
       own.samples_per_s = rate.samples_per_s();
       tracker.show(own);
     }
@@ -78,7 +78,7 @@ struct Swarm {
   explicit Swarm(std::vector<std::int64_t> ahead_ms) : board(world, 60ms), tasks(world.executor(), rethrow) {
     for (unsigned i = 0; i < ahead_ms.size(); ++i) {
       const Duration step = std::chrono::milliseconds(100 + 50 * i);
-      samples_per_s += static_cast<double>(kMicrobatch) / to_seconds(step);
+      samples_per_s += static_cast<double>(kOwnMicrobatch) / to_seconds(step);
       peers.push_back(std::make_unique<Trainer>(world, board, i + 1, step, ahead_ms[i]));
       tasks.spawn("track", peers.back()->tracker.run());
       tasks.spawn("train", peers.back()->train());

@@ -10,7 +10,7 @@
 namespace collab::state {
 namespace {
 
-Snapshot example() {
+Snapshot two_sections() {
   Snapshot snapshot{7, {}};
   snapshot.sections.push_back({"parameters", Bytes(2 * kChunkBytes + 100, std::byte(1))});
   snapshot.sections.push_back({"optimizer", Bytes(kChunkBytes, std::byte(2))});
@@ -31,7 +31,7 @@ std::span<const std::byte> bytes_of(const Snapshot& snapshot, const ChunkPlace& 
 
 TEST_CASE("shelf: an interrupted download finds its chunks again, but not those that were damaged") {
   const test::TempFolder folder;
-  const Snapshot whole = example();
+  const Snapshot whole = two_sections();
   const Index index = index_snapshot(whole);
   {
     Shelf shelf(in(folder.path()));
@@ -52,7 +52,7 @@ TEST_CASE("shelf: an interrupted download finds its chunks again, but not those 
 }
 
 TEST_CASE("shelf: wrong bytes are refused and change nothing") {
-  const Snapshot whole = example();
+  const Snapshot whole = two_sections();
   const Index index = index_snapshot(whole);
   Shelf shelf{ShelfOptions()};
   (void)shelf.open(index);  // nothing can be there
@@ -65,9 +65,9 @@ TEST_CASE("shelf: wrong bytes are refused and change nothing") {
 }
 
 TEST_CASE("shelf: chunks that we hold already need not be fetched") {
-  auto ours = std::make_shared<Snapshot>(example());
+  auto ours = std::make_shared<Snapshot>(two_sections());
   ours->sections[0].bytes[kChunkBytes + 1] = std::byte(9);
-  const Index index = index_snapshot(example());
+  const Index index = index_snapshot(two_sections());
   ShelfOptions options;
   options.have = ours;
   Shelf shelf(options);

@@ -83,7 +83,7 @@ void wait(double seconds, Crowd& crowd, Host& host, const cli::Interrupt& interr
   }
 }
 
-void print_table(const json& figures) {
+void print_hosting(const json& figures) {
   const auto real = [&](const char* field) { return figures.at(field).get<double>(); };
   const auto whole = [&](const char* field) { return figures.at(field).get<std::uint64_t>(); };
   const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
@@ -147,7 +147,7 @@ int measure_hosting(const HostingOrder& order) {
   if (order.json) {
     fmt::print("{}\n", figures.dump());
   } else {
-    print_table(figures);
+    print_hosting(figures);
   }
   return static_cast<int>(ExitCode::done);
 }

@@ -136,7 +136,7 @@ json to_json(const OverheadOrder& order, const Figures& figures) {
   return out;
 }
 
-void print_table(const json& figures) {
+void print_overhead(const json& figures) {
   const auto real = [&](const std::string& field) { return figures.at(field).get<double>(); };
   const auto whole = [&](const char* field) { return figures.at(field).get<std::uint64_t>(); };
   const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
@@ -167,7 +167,7 @@ int measure_overhead(const OverheadOrder& order) {
   if (order.json) {
     fmt::print("{}\n", out.dump());
   } else {
-    print_table(out);
+    print_overhead(out);
   }
   return static_cast<int>(out.at("steps") == out.at("steps_expected") ? ExitCode::done : ExitCode::bug);
 }

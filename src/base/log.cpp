@@ -28,7 +28,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 }
 
 /// Strangers' words reach the log: no control character leaves it raw, and every line is UTF-8.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const std::size_t bytes = utf8_character_bytes(text);
@@ -52,7 +52,7 @@ bool needs_quotes(std::string_view text) {
 }
 
 struct AsText {
-  std::string operator()(const std::string& text) const { return needs_quotes(text) ? quoted(text) : text; }
+  std::string operator()(const std::string& text) const { return needs_quotes(text) ? in_quotes(text) : text; }
   std::string operator()(bool truth) const { return truth ? "true" : "false"; }
   std::string operator()(double number) const { return fmt::format("{:.6g}", number); }
   std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
@@ -61,9 +61,9 @@ struct AsText {
 
 struct AsJson : AsText {
   using AsText::operator();
-  std::string operator()(const std::string& text) const { return quoted(text); }
+  std::string operator()(const std::string& text) const { return in_quotes(text); }
   std::string operator()(double number) const {
-    return std::isfinite(number) ? fmt::format("{}", number) : quoted(fmt::format("{}", number));
+    return std::isfinite(number) ? fmt::format("{}", number) : in_quotes(fmt::format("{}", number));
   }
 };
 
@@ -118,10 +118,10 @@ void Log::write(LogLevel level, std::string_view event, Fields fields) {
     const auto unix_ms =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch());
     std::string line = fmt::format(R"({{"unix_ms":{},"level":"{}","event":{})", unix_ms.count(),
-                                   kLevels[static_cast<std::size_t>(level)], quoted(event));
-    if (!sinks_->node.empty()) line += fmt::format(R"(,"node":{})", quoted(sinks_->node));
+                                   kLevels[static_cast<std::size_t>(level)], in_quotes(event));
+    if (!sinks_->node.empty()) line += fmt::format(R"(,"node":{})", in_quotes(sinks_->node));
     for (const LogField& field : fields)
-      line += fmt::format(",{}:{}", quoted(field.name), std::visit(AsJson(), field.value));
+      line += fmt::format(",{}:{}", in_quotes(field.name), std::visit(AsJson(), field.value));
     sinks_->file->log(to_spdlog(level), line + "}");
   }
 }

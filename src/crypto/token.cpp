@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kTextVersion = "collab-token-v1 ";
 constexpr std::string_view kSpace = " \t\r\n";
 
-class Category final : public boost::system::error_category {
+class TokenCategory final : public boost::system::error_category {
  public:
   const char* name() const noexcept override { return "token"; }
 
@@ -57,7 +57,7 @@ Signed statement_of(const Token& token) {
 }  // namespace
 
 boost::system::error_code make_error_code(TokenErrc errc) noexcept {
-  static const Category category;
+  static const TokenCategory category;
   return {static_cast<int>(errc), category};
 }
 

@@ -11,7 +11,7 @@
 namespace collab::node {
 namespace {
 
-constexpr std::size_t kFileBytesMax = 2048;  // a token as text, and some space
+constexpr std::size_t kTokenFileBytesMax = 2048;  // a token as text, and some space
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::optional<TokenFile::News> TokenFile::look() {
   News news;
   if (stamp_ == "-") return news;
   try {
-    const Bytes bytes = read_file(file_, kFileBytesMax);
+    const Bytes bytes = read_file(file_, kTokenFileBytesMax);
     auto token = parse_token_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     if (token) {
       news.token = std::move(*token);

@@ -19,9 +19,9 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 
 // Kernels work on a fixed number of values behind pointers that cannot overlap: g++ -O2 makes vector code of such loops
 // and of no others. Encoded values lie anywhere, so kernels without instructions for that go through a local array.
-constexpr std::size_t kLane = 256;
-using Floats = std::array<float, kLane>;
-using Halves = std::array<std::uint16_t, kLane>;
+constexpr std::size_t kFloatLane = 256;
+using Floats = std::array<float, kFloatLane>;
+using Halves = std::array<std::uint16_t, kFloatLane>;
 constexpr std::size_t kLaneBytes = sizeof(Halves);
 
 // Signed, because SSE2 compares signed integers only; the sign bit of a magnitude is 0.
@@ -39,7 +39,7 @@ struct Float16 {
     constexpr std::int32_t largest = 0x477fe000;          // 65504
     constexpr std::int32_t smallest_normal = 0x38800000;  // 2^-14
     Halves out;
-    for (std::size_t i = 0; i < kLane; ++i) {
+    for (std::size_t i = 0; i < kFloatLane; ++i) {
       const std::int32_t bits = magnitude(in[i]);
       const std::int32_t held = bits < largest ? bits : largest;
       const std::int32_t normal = (held - (112 << 23) + 0xfff + ((held >> 13) & 1)) >> 13;
@@ -55,7 +55,7 @@ struct Float16 {
     Halves in;
     std::memcpy(in.data(), from, kLaneBytes);
     std::int32_t overflow = 0;
-    for (std::size_t i = 0; i < kLane; ++i) {
+    for (std::size_t i = 0; i < kFloatLane; ++i) {
       const std::int32_t half = in[i];
       const std::int32_t bits = (half & 0x7fff) << 13;
       overflow |= (half & 0x7fff) + 0x0400;
@@ -79,7 +79,7 @@ struct NativeFloat16 : Float16 {
   __attribute__((target("avx,f16c"))) static void encode(const float* __restrict in, std::byte* __restrict to) {
     const __m256 largest = _mm256_set1_ps(65504);
     const __m256 least = _mm256_set1_ps(-65504);
-    for (std::size_t i = 0; i < kLane; i += 8) {
+    for (std::size_t i = 0; i < kFloatLane; i += 8) {
       const __m256 held = _mm256_max_ps(_mm256_min_ps(_mm256_loadu_ps(in + i), largest), least);
       _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i * sizeof(std::uint16_t)),
                        _mm256_cvtps_ph(held, _MM_FROUND_TO_NEAREST_INT));
@@ -87,11 +87,11 @@ struct NativeFloat16 : Float16 {
   }
 
   __attribute__((target("avx,f16c"))) static bool decode(const std::byte* __restrict from, float* __restrict out) {
-    for (std::size_t i = 0; i < kLane; i += 8) {
+    for (std::size_t i = 0; i < kFloatLane; i += 8) {
       const auto* halves = reinterpret_cast<const __m128i*>(from + i * sizeof(std::uint16_t));
       _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(halves)));
     }
-    return all_finite({out, kLane});
+    return all_finite({out, kFloatLane});
   }
 
   static bool look() {
@@ -113,7 +113,7 @@ struct BFloat16 {
   static void encode(const float* __restrict in, std::byte* __restrict to) {
     constexpr std::int32_t largest = 0x7f7f0000;
     Halves out;
-    for (std::size_t i = 0; i < kLane; ++i) {
+    for (std::size_t i = 0; i < kFloatLane; ++i) {
       const std::int32_t bits = magnitude(in[i]);
       const std::int32_t held = bits < largest ? bits : largest;
       out[i] = static_cast<std::uint16_t>(((held + 0x7fff + ((held >> 16) & 1)) >> 16) | sign_of_half(in[i]));
@@ -125,7 +125,7 @@ struct BFloat16 {
     Halves in;
     std::memcpy(in.data(), from, kLaneBytes);
     std::int32_t overflow = 0;
-    for (std::size_t i = 0; i < kLane; ++i) {
+    for (std::size_t i = 0; i < kFloatLane; ++i) {
       const std::int32_t half = in[i];
       overflow |= (half & 0x7fff) + 0x0080;
       out[i] = std::bit_cast<float>(std::uint32_t(half) << 16U);
@@ -146,9 +146,9 @@ class HalfCodec final : public Codec {
                   std::span<std::byte> out) const override {
     assert(out.size() == encoded_bytes({offset, values.size()}));
     if (!all_finite(values)) return Errc::bad_request;
-    const std::size_t lanes = values.size() / kLane;
-    for (std::size_t i = 0; i < lanes; ++i) Format::encode(&values[i * kLane], &out[i * kLaneBytes]);
-    const auto rest = values.subspan(lanes * kLane);
+    const std::size_t lanes = values.size() / kFloatLane;
+    for (std::size_t i = 0; i < lanes; ++i) Format::encode(&values[i * kFloatLane], &out[i * kLaneBytes]);
+    const auto rest = values.subspan(lanes * kFloatLane);
     if (rest.empty()) return {};
     Floats in{};
     std::copy(rest.begin(), rest.end(), in.begin());
@@ -160,16 +160,16 @@ class HalfCodec final : public Codec {
 
   Result<> decode(std::span<const std::byte> bytes, std::size_t offset, std::span<float> out) const override {
     if (bytes.size() != encoded_bytes({offset, out.size()})) return Errc::bad_request;
-    const std::size_t lanes = out.size() / kLane;
+    const std::size_t lanes = out.size() / kFloatLane;
     for (std::size_t i = 0; i < lanes; ++i)
-      if (!Format::decode(&bytes[i * kLaneBytes], &out[i * kLane])) return Errc::bad_request;
+      if (!Format::decode(&bytes[i * kLaneBytes], &out[i * kFloatLane])) return Errc::bad_request;
     const auto rest = bytes.subspan(lanes * kLaneBytes);
     if (rest.empty()) return {};
     std::array<std::byte, kLaneBytes> encoded{};
     std::copy(rest.begin(), rest.end(), encoded.begin());
     Floats values;
     if (!Format::decode(encoded.data(), values.data())) return Errc::bad_request;
-    std::copy_n(values.begin(), rest.size() / sizeof(std::uint16_t), &out[lanes * kLane]);
+    std::copy_n(values.begin(), rest.size() / sizeof(std::uint16_t), &out[lanes * kFloatLane]);
     return {};
   }
 

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "cli/program.hpp"
+#include "options.hpp"
 #include "sim/grid_model.hpp"
 #include "sim/grid_swarm.hpp"
 
@@ -23,10 +24,6 @@ constexpr std::uint32_t kRoundsMax = 100;  // of averaging parameters; a varianc
 constexpr std::uint64_t kWeightMax = 199;
 constexpr std::size_t kNetworkPeersMax = 1024;  // connections are real, 250 kB each: 8 GB for 32x32
 constexpr double kErrorMax = 1e-6;
-
-[[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
-  throw Failure(ExitCode::usage, what, remedy);
-}
 
 struct Setup {
   std::uint64_t seed = 1;

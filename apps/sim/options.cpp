@@ -11,10 +11,6 @@ using node::OptionKind;
 
 constexpr std::size_t kPeersMax = 64;  // of a training swarm
 
-[[noreturn]] void refuse_option(const std::string& what, const std::string& remedy) {
-  throw Failure(ExitCode::usage, what, remedy);
-}
-
 std::uint64_t whole(const node::Config& config, const char* name) {
   return static_cast<std::uint64_t>(config.number(name));
 }
@@ -26,14 +22,13 @@ void read_latency(const std::string& text, LinkOptions& links) {
     double value = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     if (error != std::errc() || end != word.data() + word.size() || !(value >= 0 && value <= 60'000))
-      refuse_option(fmt::format("--latency \"{}\" is neither MS nor MS..MS", text), "--latency 5..40");
+      refuse(fmt::format("--latency \"{}\" is neither MS nor MS..MS", text), "--latency 5..40");
     return from_seconds(value / 1000);
   };
   const std::string_view all = text;
   links.latency_min = number(dots == std::string::npos ? all : all.substr(0, dots));
   links.latency_max = dots == std::string::npos ? links.latency_min : number(all.substr(dots + 2));
-  if (links.latency_max < links.latency_min)
-    refuse_option("--latency: the longest is shorter than the shortest", "5..40");
+  if (links.latency_max < links.latency_min) refuse("--latency: the longest is shorter than the shortest", "5..40");
 }
 
 /// Rounds back to back: everybody has a batch at once.
@@ -44,6 +39,10 @@ void make_averaging(SwarmOptions& options) {
 }
 
 }  // namespace
+
+void refuse(const std::string& what, const std::string& remedy) {
+  throw Failure(ExitCode::usage, what, remedy);
+}
 
 node::OptionTable sim_options() {
   const char* swarm = "Swarm";
@@ -109,10 +108,10 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   SwarmOptions options;
   options.seed = whole(config, "seed");
   options.peers = whole(config, "peers");
-  if (options.peers > kPeersMax) refuse_option("that many peers are one group no more", "--peers 64");
+  if (options.peers > kPeersMax) refuse("that many peers are one group no more", "--peers 64");
   options.clients = whole(config, "clients");
   options.contacts = whole(config, "contacts");
-  if (options.clients >= options.peers) refuse_option("somebody must be reachable", "--clients below --peers");
+  if (options.clients >= options.peers) refuse("somebody must be reachable", "--clients below --peers");
   options.target_batch = whole(config, "target-batch");
   options.microbatch = whole(config, "microbatch");
   options.units_per_pass = whole(config, "units");
@@ -120,7 +119,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   options.spread = config.real("spread");
   options.values = whole(config, "values");
   const auto codec = codec_named(config.text("codec"));
-  if (!codec) refuse_option(fmt::format("there is no codec {}", config.text("codec")), "see --help");
+  if (!codec) refuse(fmt::format("there is no codec {}", config.text("codec")), "see --help");
   options.codec = *codec;
   read_latency(config.text("latency"), options.links);
   options.line.up_bytes_per_s = config.real("up");
@@ -131,7 +130,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   if (options.epochs == 0 && options.length == Duration()) options.epochs = 20;
   options.faults = load_faults(config.text("faults"));
   const auto plant = plant_named(config.text("plant"));
-  if (!plant) refuse_option(fmt::format("there is no bug {} to plant", config.text("plant")), "see --help");
+  if (!plant) refuse(fmt::format("there is no bug {} to plant", config.text("plant")), "see --help");
   options.plant = *plant;
   if (workload == "averaging") make_averaging(options);
   return options;
@@ -157,7 +156,7 @@ TraceFilter parse_trace(const std::string& text) {
     const auto digits = word.starts_with("peer=") ? word.substr(5) : std::string_view();
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), peer);
     if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
-      refuse_option(fmt::format("--trace does not know \"{}\"", word), "--trace peer=3,room=averaging, or --trace all");
+      refuse(fmt::format("--trace does not know \"{}\"", word), "--trace peer=3,room=averaging, or --trace all");
     filter.peer = peer;
   }
   return filter;

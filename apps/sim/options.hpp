@@ -8,6 +8,9 @@
 
 namespace collab::sim {
 
+/// Throws `Failure(usage)`.
+[[noreturn]] void refuse(const std::string& what, const std::string& remedy);
+
 node::OptionTable sim_options();
 cli::Synopsis sim_synopsis();
 

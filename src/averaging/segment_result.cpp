@@ -30,7 +30,7 @@ bool decodes(const CodecMap& codecs, Range range, std::span<const std::byte> pay
 /// Nobody is said to have computed anything who is in no chunk, and no unit is counted twice.
 bool adds_up(const Members& members, const WorkOfSenders& work, Ranks senders) {
   for (auto one = work.begin(); one != work.end(); ++one) {
-    if (one->first >= members.size || !contains(senders, one->first)) return false;
+    if (!contains(senders, one->first)) return false;
     for (auto before = work.begin(); before != one; ++before)
       if (!contains(members.previous[one->first], before->first) && one->second.overlaps(before->second)) return false;
   }

@@ -78,7 +78,7 @@ Answer page_answer(const Storage& storage, const ServerSet& servers, const wire:
   answer.next = page.next;
   answer.more = page.more;
   answer.records = static_cast<std::uint32_t>(page.records.size());
-  Bytes payload = wire::pack_records(page.encoded);
+  Bytes payload = wire::pack_records(page.records);
   name_servers(answer, payload, servers, storage, get.servers, now_ms);
   for (const Contact& contact : contacts) answer.contacts.push_back(known_peer(contact));
   return frame::encode(wire::Header(std::move(answer)), payload);

@@ -242,9 +242,7 @@ Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::in
     page.more = bytes > bytes_max && !page.records.empty();
     if (page.more) break;
     page.next = next->first;
-    if (forget_after(entry.record.record.expires_ms) < now_ms) continue;
-    page.records.push_back(&entry.record);
-    page.encoded.push_back(entry.encoded);
+    if (forget_after(entry.record.record.expires_ms) >= now_ms) page.records.push_back(entry.encoded);
   }
   return page;
 }

@@ -71,10 +71,10 @@ class Storage {
     SignedRecord kept, dropped;
   };
   struct Page {
-    std::vector<const SignedRecord*> records;              ///< oldest change first; like the bytes of each,
-    std::vector<std::span<const std::byte>> encoded = {};  ///< valid until the next change of the storage
-    std::uint64_t next = 0;                                ///< ask again from here
-    bool more = false;                                     ///< at once, because the page is full
+    /// Encoded, oldest change first; valid until the next change of the storage.
+    std::vector<std::span<const std::byte>> records;
+    std::uint64_t next = 0;  ///< ask again from here
+    bool more = false;       ///< at once, because the page is full
   };
 
   explicit Storage(Options options) : options_(std::move(options)) {}

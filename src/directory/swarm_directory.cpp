@@ -219,7 +219,8 @@ Task<> SwarmDirectory::keep_followed(std::string key) {
 
 Task<> SwarmDirectory::long_poll(std::string key) {
   std::optional<PeerId> server;
-  TimePoint drawn_anew{};  // else whoever was the first to be known would serve everybody for ever
+  // Else whoever was the first to be known would serve everybody for ever; who knows only one looks soon.
+  TimePoint drawn_anew{};
   for (;;) {
     const auto others = client_.others();
     const bool stays =

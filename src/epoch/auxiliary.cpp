@@ -12,7 +12,6 @@
 namespace collab::epoch {
 namespace {
 
-constexpr Duration kLookTime = std::chrono::seconds(10);  // for asking the directory who is there
 constexpr Duration kLookAgain = std::chrono::seconds(1);
 constexpr Duration kGroupTime = std::chrono::minutes(10);  // for a group; then the search starts anew
 

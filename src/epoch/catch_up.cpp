@@ -14,8 +14,7 @@ namespace {
 constexpr Duration kResultTime = std::chrono::seconds(60);         // for fetching one missed round
 constexpr Duration kResultGrace = std::chrono::milliseconds(100);  // signatures say what it is worth, not who shows it
 constexpr Duration kStateTime = std::chrono::hours(1);
-constexpr Duration kLookAround = std::chrono::seconds(10);  // for asking the directory who is there
-constexpr unsigned kMisfitsMax = 5;                         // in a row, of states that no majority vouches for
+constexpr unsigned kMisfitsMax = 5;  // in a row, of states that no majority vouches for
 
 }  // namespace
 
@@ -121,7 +120,7 @@ Task<std::uint64_t> CatchUp::epoch_instead(std::uint64_t asked, Refusal refusal)
   needs_.log.info("state.not_yet", {{"epoch", asked}, {"reason", refusal.reason}, {"number", refusal.number}});
   if (refusal.code == Errc::stale && refusal.number >= asked) co_return refusal.number + 1;
   co_await needs_.clock.sleep_until(needs_.clock.now() + options_.retry_min);
-  co_await needs_.tracker.look(needs_.clock.now() + kLookAround);
+  co_await needs_.tracker.look(needs_.clock.now() + kLookTime);
   co_return std::max(epoch_, needs_.tracker.global_epoch().value_or(asked));
 }
 

@@ -18,7 +18,6 @@ using std::chrono::seconds;
 using Kind = MemberEvent::Kind;
 
 constexpr Duration kResultAwaited = milliseconds(250);  // where the round may well be running
-constexpr Duration kLookForOthers = seconds(10);        // for asking the directory who is there
 constexpr Duration kQuietMax = milliseconds(200);
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
@@ -76,7 +75,7 @@ Task<> Member::run(std::uint64_t first_epoch) {
     const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
     const matchmaking::Context searches{context_.net, context_.clock, context_.directory, context_.log};
     moshpit_.emplace(averaging, searches, options_.codecs, moshpit_options());
-    (void)co_await seats_.look(context_.clock.now() + kLookForOthers);  // else the watch brings them
+    (void)co_await seats_.look(context_.clock.now() + kLookTime);  // else the watch brings them
     co_await synchronise();
     epoch_began_ = context_.clock.now();
     const Shown shown(*this);
@@ -125,7 +124,7 @@ Task<> Member::synchronise() {
   parameters_ = begun->parameters;
   const std::uint64_t first_epoch = epoch_;
   for (Duration pause = options_.retry_min; !leaving_; pause = std::min(2 * pause, options_.retry_max)) {
-    const auto looked = co_await context_.tracker.look(context_.clock.now() + kLookForOthers);
+    const auto looked = co_await context_.tracker.look(context_.clock.now() + kLookTime);
     if (looked && context_.tracker.global_epoch().value_or(0) <= epoch_) break;
     if (looked) {
       const bool downloaded = co_await catch_up_.by_state(epoch_);

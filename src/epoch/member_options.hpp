@@ -15,6 +15,8 @@
 
 namespace collab::epoch {
 
+inline constexpr Duration kLookTime = std::chrono::seconds(10);  ///< for asking the directory who is there
+
 struct MemberOptions {
   explicit MemberOptions(CodecMap map) : codecs(std::move(map)) {}
 

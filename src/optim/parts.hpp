@@ -45,6 +45,7 @@ struct Collaboration::Parts {
   Task<> serve();
   /// `laggards_until`: so long it stays for those who are behind.
   Task<> leave(TimePoint laggards_until);
+  /// The first part of it, in `member` or `auxiliary`.
   Task<> leave_rounds();
   /// Once `member` and `auxiliary` are null: waits until nobody is in them any more.
   Task<> visited();

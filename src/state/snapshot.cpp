@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
-#include <numeric>
 #include <utility>
 
 namespace collab::state {
@@ -20,11 +19,6 @@ std::span<const unsigned char> raw(std::span<const std::byte> bytes) noexcept {
 const Section* Snapshot::find(std::string_view name) const noexcept {
   const auto found = std::find_if(sections.begin(), sections.end(), [&](const Section& s) { return s.name == name; });
   return found == sections.end() ? nullptr : &*found;
-}
-
-std::uint64_t Snapshot::bytes() const noexcept {
-  return std::accumulate(sections.begin(), sections.end(), std::uint64_t(0),
-                         [](std::uint64_t sum, const Section& section) { return sum + section.bytes.size(); });
 }
 
 Digest SectionIndex::hash() const {

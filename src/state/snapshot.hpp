@@ -31,7 +31,6 @@ struct Snapshot {
   std::vector<Section> sections;  ///< "parameters" is the first
 
   const Section* find(std::string_view name) const noexcept;  ///< null when absent
-  std::uint64_t bytes() const noexcept;                       ///< of all sections together
 };
 
 /// What is known of a section before it is downloaded.

@@ -224,6 +224,7 @@ Task<> Store::grant(std::shared_ptr<Wish> wish) {
   making_ = key;
   auto made = co_await make(key);
   if (made && key.kind == Kind::result && results_.find(key.epoch) == nullptr) made = Refusal(Errc::stale, "", epoch_);
+  if (made && (*made)->index.bytes() > kIndexedBytesMax) made = Refusal(Errc::gone, "larger than an index can name");
   if (made) {
     by_root_[(*made)->root] = key;
     kept_[key] = Kept{*made, clock_.now()};
@@ -246,7 +247,6 @@ Task<boost::system::result<std::shared_ptr<const Offer>, Refusal>> Store::make(K
   if (!snapshot) co_return Refusal(snapshot.error() == Errc::stale ? Errc::stale : Errc::gone, "", epoch_);
   const std::uint64_t taken = (*snapshot)->epoch;
   if (taken != key.epoch) co_return Refusal(Errc::stale, "that epoch is over", std::max(taken, epoch_));
-  if ((*snapshot)->bytes() > kIndexedBytesMax) co_return Refusal(Errc::gone, "larger than an index can name");
   const auto work = [snapshot = std::move(*snapshot)] { return offer_snapshot(snapshot); };
   co_return co_await offload(workers_, work);
 }

@@ -4,12 +4,11 @@
 Usage: loop_test.py COORDINATOR OWN_LOOP. The coordinator of such a run knows no tensors: only the state of those who
 train can tell that a program has another model or another optimizer. The end of the run it knows, and tells.
 """
-import os, signal, sys, tempfile
+import sys, tempfile
 
 from programs import Programs, wait
 
 COORDINATOR, OWN_LOOP = sys.argv[1:]
-os.environ['MALLOC_PERTURB_'] = '165'  # who reads memory that is free sees that at once
 FOREVER = 10**9
 MISFIT = "the swarm's state does not fit the model or the optimizer here. Try: the program the run was begun with"
 
@@ -55,11 +54,7 @@ def left_from_another_thread(programs):
     first = run.join('first', 'adamw', 4, FOREVER, 'slow')
     wait('somebody trains', 30, lambda: run.epoch() >= 3 or first.ended())
     leaver = run.join('leaver', 'adamw', 4, FOREVER, 'leave-aside')
-    wait('they are in a group', 40, lambda: 'in a group' in leaver.lines or leaver.ended())
-    first.process.send_signal(signal.SIGSTOP)  # who leaves waits for it to hear the good-bye, and the loop is over first
-    (programs.folder / 'leaver/home/leave').touch()
-    assert 'this peer has left the run' in leaver.finish(40), leaver.log()
-    first.process.send_signal(signal.SIGCONT)
+    assert 'this peer has left the run' in leaver.finish(60), leaver.log()
     reached = run.epoch()
     wait('the run goes on', 30, lambda: run.epoch() > reached or first.ended())
     assert not first.ended(), first.log()

@@ -1,7 +1,7 @@
 // own_loop KIND WIDTH EPOCHS RUN ADDRESS HOME [HOW]: a loop whose model and optimizer are its own choice, also where
-// the run has chosen otherwise. It tells when it is in a group. HOW: `uncaught` in a program that catches nothing;
-// `slow`, as models are; `leave-aside`, slow, and from another thread once HOME/leave is there; `twice` with a second
-// optimizer; `wait-first` before anything else. For loop_test.py.
+// the run has chosen otherwise. HOW: `uncaught` in a program that catches nothing; `slow`, as models are; `leave-aside`
+// from another thread, after a round with others; `twice` with a second optimizer; `wait-first` before anything else.
+// For loop_test.py.
 
 #include "cli/program.hpp"
 #include "collab.hpp"
@@ -11,7 +11,6 @@
 #include <torch/optim/sgd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -36,29 +35,19 @@ int train(const std::vector<std::string>& words) {
   std::jthread leaver;
   collab::Optimizer optimizer(run, *model, optimizer_named(words.at(0)));
   const std::string& how = words.back();
-  const bool aside = how == "leave-aside";
-  if (aside) {
-    leaver = std::jthread([&run] {
-      while (!std::filesystem::exists(run.home() / "leave")) std::this_thread::sleep_for(5ms);
-      run.leave();
-    });
-  }
   if (how == "wait-first") optimizer.wait(1s);
   if (how == "twice") {
     optimizer.join();
     collab::Optimizer(run, *model, optimizer_named(words.at(0))).join();
   }
-  bool told = false;
   try {
     while (optimizer.epoch() < std::stoul(words.at(2))) {
       model->forward(torch::ones({8, std::stol(words.at(1))})).mean().backward();
-      if (how == "slow" || aside) std::this_thread::sleep_for(20ms);
+      if (how == "slow") std::this_thread::sleep_for(20ms);
       optimizer.step(8);
       const auto& report = optimizer.last_report();
-      if (!told && report && report->group) {
-        told = true;
-        std::cout << "in a group" << std::endl;
-      }
+      if (how == "leave-aside" && report && report->group && !leaver.joinable())
+        leaver = std::jthread([&run] { run.leave(); });
     }
   } catch (const collab::Stopped& stopped) {
     std::cout << stopped.what() << std::endl;

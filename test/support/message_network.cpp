@@ -12,14 +12,6 @@ namespace collab::test {
 
 using net::TrafficClass;
 
-PeerId peer(unsigned number) {
-  PeerId id;
-  id.key[0] = static_cast<unsigned char>(number >> 8U);
-  id.key[1] = static_cast<unsigned char>(number);
-  id.key[31] = 1;
-  return id;
-}
-
 struct MessageNetwork::InFlight {
   PeerId from, to;
   TrafficClass traffic = TrafficClass::control;

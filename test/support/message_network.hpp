@@ -7,6 +7,7 @@
 #include "base/task_group.hpp"
 #include "net/endpoint.hpp"
 #include "sim/simulation.hpp"
+#include "support/peers.hpp"
 
 #include <cstdint>
 #include <map>
@@ -25,9 +26,6 @@ struct LinkOptions {
   double bytes_per_s = 0;                               ///< of one direction of one pair; 0: no limit
   Duration lost_after = std::chrono::milliseconds(50);  ///< a dead peer's connections break after this
 };
-
-/// One peer's id, made from a number so that failures are easy to read; never a real key.
-PeerId peer(unsigned number);
 
 class MessageNetwork {
  public:

@@ -3,6 +3,7 @@
 #include "base/text.hpp"
 #include "crypto/ban.hpp"
 #include "crypto/signed.hpp"
+#include "unit/crypto/peers.hpp"
 
 #include <limits>
 
@@ -11,15 +12,9 @@
 namespace collab {
 namespace {
 
-constexpr std::int64_t kNow = 1'790'000'000'000;
-
 const Identity& authority() {
   static const Identity identity = Identity::generate({9});
   return identity;
-}
-
-PeerId peer(unsigned char number) {
-  return Identity::generate({number}).id();
 }
 
 Token sample() {

@@ -1,5 +1,6 @@
 #include "directory/lease_record.hpp"
 #include "support/directory_node.hpp"
+#include "unit/directory/records.hpp"
 
 #include <algorithm>
 #include <map>
@@ -17,23 +18,15 @@ using test::DirectoryNode;
 using test::MessageNetwork;
 using test::test_identity;
 
-constexpr std::int64_t kLeaseTime = 1'893'456'000'000;
 const std::string kPass = lease_key(0);
 
-SignedRecord lease(unsigned owner, Work work, std::uint64_t sequence = 1,
-                   std::int64_t expires_ms = kLeaseTime + 30'000) {
+SignedRecord lease(unsigned owner, Work work, std::uint64_t sequence = 1, std::int64_t expires_ms = kNow + 30'000) {
   Record draft;
   draft.key = kPass;
   draft.sequence = sequence;
   draft.expires_ms = expires_ms;
   if (!work.empty()) draft.value = encode_lease(work);
   return sign_record(test_identity(owner), "bengali", std::move(draft));
-}
-
-Storage::Options unlimited() {
-  Storage::Options options;
-  options.rules.run = "bengali";
-  return options;
 }
 
 Work two_runs(std::uint64_t a, std::uint64_t b) {
@@ -63,19 +56,18 @@ TEST_CASE("lease record: it survives the trip, and nothing else is a lease") {
   greedy[8] = std::byte(1);
   CHECK(decode_lease(greedy).error() == Errc::bad_request);
 
-  Storage storage(unlimited());
+  Storage storage(bengali());
   Record draft;
   draft.key = kPass;
-  draft.expires_ms = kLeaseTime + 1000;
+  draft.expires_ms = kNow + 1000;
   draft.value = test::text_bytes("all of it");
-  const auto offered =
-      storage.offer(sign_record(test_identity(1), "bengali", draft), kLeaseTime, Storage::Source::read);
+  const auto offered = storage.offer(sign_record(test_identity(1), "bengali", draft), kNow, Storage::Source::read);
   CHECK(offered.refusal.code == Errc::bad_request);
 }
 
 TEST_CASE("storage: a claim on what another has leased is refused, until that is released or expires") {
-  Storage storage(unlimited());
-  const auto put = [&](SignedRecord record, std::int64_t now = kLeaseTime) {
+  Storage storage(bengali());
+  const auto put = [&](SignedRecord record, std::int64_t now = kNow) {
     return storage.offer(std::move(record), now, Storage::Source::put);
   };
   CHECK(put(lease(1, two_runs(0, 64))).outcome == Storage::Outcome::stored);
@@ -89,34 +81,29 @@ TEST_CASE("storage: a claim on what another has leased is refused, until that is
   CHECK(put(lease(3, Work({64, 16}))).outcome == Storage::Outcome::stored);
   CHECK(put(lease(3, {}, 2)).outcome == Storage::Outcome::stored);  // withdrawn
   CHECK(put(lease(4, Work({64, 16}))).outcome == Storage::Outcome::stored);
-  const std::int64_t later = kLeaseTime + 31'000;
+  const std::int64_t later = kNow + 31'000;
   CHECK(put(lease(5, Work({0, 16}), 1, later + 30'000), later).outcome == Storage::Outcome::stored);
   // who lets a lease lapse must claim it like everybody
   CHECK(put(lease(1, Work({0, 16}), 3, later + 30'000), later).refusal.code == Errc::denied);
 }
 
 TEST_CASE("storage: leases that come by others are kept side by side, and who was first may renew but not widen his") {
-  Storage storage(unlimited());
-  CHECK(storage.offer(lease(1, Work({0, 32})), kLeaseTime, Storage::Source::read).outcome == Storage::Outcome::stored);
-  CHECK(storage.offer(lease(2, Work({16, 32})), kLeaseTime, Storage::Source::handed_on).outcome ==
-        Storage::Outcome::stored);
-  CHECK(storage.records(kPass, kLeaseTime).size() == 2);
-  CHECK(storage.offer(lease(1, Work({0, 32}), 2), kLeaseTime, Storage::Source::put).outcome ==
-        Storage::Outcome::stored);
-  CHECK(storage.offer(lease(1, Work({0, 33}), 3), kLeaseTime, Storage::Source::put).refusal.code == Errc::denied);
+  Storage storage(bengali());
+  CHECK(storage.offer(lease(1, Work({0, 32})), kNow, Storage::Source::read).outcome == Storage::Outcome::stored);
+  CHECK(storage.offer(lease(2, Work({16, 32})), kNow, Storage::Source::handed_on).outcome == Storage::Outcome::stored);
+  CHECK(storage.records(kPass, kNow).size() == 2);
+  CHECK(storage.offer(lease(1, Work({0, 32}), 2), kNow, Storage::Source::put).outcome == Storage::Outcome::stored);
+  CHECK(storage.offer(lease(1, Work({0, 33}), 3), kNow, Storage::Source::put).refusal.code == Errc::denied);
 }
 
 TEST_CASE("storage: a claim that failed elsewhere and was handed on here gives its owner no right") {
-  Storage storage(unlimited());
-  CHECK(storage.offer(lease(1, Work({0, 16})), kLeaseTime, Storage::Source::put).outcome == Storage::Outcome::stored);
-  CHECK(storage.offer(lease(2, Work({8, 16})), kLeaseTime, Storage::Source::handed_on).outcome ==
-        Storage::Outcome::stored);
-  CHECK(storage.offer(lease(2, Work({8, 16})), kLeaseTime, Storage::Source::put).refusal.code == Errc::denied);
-  CHECK(storage.offer(lease(2, Work({8, 16}), 2), kLeaseTime, Storage::Source::put).refusal.code == Errc::denied);
-  CHECK(storage.offer(lease(2, Work({16, 8}), 2), kLeaseTime, Storage::Source::put).outcome ==
-        Storage::Outcome::stored);
-  CHECK(storage.offer(lease(1, Work({0, 16}), 2), kLeaseTime, Storage::Source::put).outcome ==
-        Storage::Outcome::stored);
+  Storage storage(bengali());
+  CHECK(storage.offer(lease(1, Work({0, 16})), kNow, Storage::Source::put).outcome == Storage::Outcome::stored);
+  CHECK(storage.offer(lease(2, Work({8, 16})), kNow, Storage::Source::handed_on).outcome == Storage::Outcome::stored);
+  CHECK(storage.offer(lease(2, Work({8, 16})), kNow, Storage::Source::put).refusal.code == Errc::denied);
+  CHECK(storage.offer(lease(2, Work({8, 16}), 2), kNow, Storage::Source::put).refusal.code == Errc::denied);
+  CHECK(storage.offer(lease(2, Work({16, 8}), 2), kNow, Storage::Source::put).outcome == Storage::Outcome::stored);
+  CHECK(storage.offer(lease(1, Work({0, 16}), 2), kNow, Storage::Source::put).outcome == Storage::Outcome::stored);
 }
 
 namespace {

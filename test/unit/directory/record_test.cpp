@@ -1,6 +1,7 @@
 #include "directory/record.hpp"
 
 #include "directory/storage.hpp"
+#include "unit/directory/records.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -10,8 +11,6 @@
 
 namespace collab::directory {
 namespace {
-
-constexpr std::int64_t kNow = 1'893'456'000'000;
 
 Identity identity(unsigned char number) {
   Identity::Seed seed{};
@@ -34,12 +33,6 @@ SignedRecord record(const Identity& owner, std::uint64_t sequence = 1, std::int6
   draft.expires_ms = expires_ms;
   draft.value = bytes_of(value);
   return sign_record(owner, std::move(run), std::move(draft));
-}
-
-Storage::Options bengali() {
-  Storage::Options options;
-  options.rules.run = "bengali";
-  return options;
 }
 
 std::string value_at(const Storage& storage, const std::string& key) {
@@ -192,7 +185,7 @@ TEST_CASE("storage: pages tell each change once; a withdrawal is a change to rea
   CHECK(page.more);
   page = storage.page("k", page.next, kNow, 1 << 20);
   REQUIRE(page.records.size() == 1);
-  CHECK(page.records[0]->record.owner == b.id());
+  CHECK(decode_record(page.records[0])->record.owner == b.id());
   CHECK_FALSE(page.more);
   const std::uint64_t before = page.next;
   CHECK(storage.page("k", before, kNow, 1 << 20).records.empty());

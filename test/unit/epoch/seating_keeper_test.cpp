@@ -1,6 +1,7 @@
 #include "epoch/seating_keeper.hpp"
 
 #include "support/notice_board.hpp"
+#include "support/peers.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -11,13 +12,8 @@ namespace collab::epoch {
 namespace {
 
 using namespace std::chrono_literals;
+using test::peer;
 using Radices = std::vector<std::uint32_t>;
-
-PeerId peer(unsigned char number) {
-  PeerId id;
-  id.key[0] = number;
-  return id;
-}
 
 /// Keepers of peers that all see each other's records 10 ms later, and say in step that an epoch began.
 class Peers {

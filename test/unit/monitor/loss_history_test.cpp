@@ -1,13 +1,17 @@
 #include "monitor/loss_history.hpp"
 
-#include "unit/monitor/peers.hpp"
+#include "support/peers.hpp"
 
 #include <limits>
 
 #include "support/doctest.hpp"
 
 namespace collab::monitor {
-namespace {}  // namespace
+namespace {
+
+using test::peer;
+
+}  // namespace
 
 TEST_CASE("loss history: a point is the mean of who told, with its spread, and each counts once") {
   LossHistory losses;

@@ -1,12 +1,14 @@
 #include "monitor/swarm_facts.hpp"
 
 #include "directory/peer_record.hpp"
-#include "unit/monitor/peers.hpp"
+#include "support/peers.hpp"
 
 #include "support/doctest.hpp"
 
 namespace collab::monitor {
 namespace {
+
+using test::peer;
 
 constexpr std::int64_t kNow = 1'700'000'000'000;
 

@@ -3,7 +3,7 @@
 #include "monitor/events.hpp"
 #include "monitor/json.hpp"
 #include "sim/simulation.hpp"
-#include "unit/monitor/peers.hpp"
+#include "support/peers.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +11,8 @@
 
 namespace collab::monitor {
 namespace {
+
+using test::peer;
 
 Digest hash(unsigned char number) {
   Digest digest{};

@@ -1,8 +1,8 @@
 #include "net/conversations.hpp"
 
 #include "sim/simulation.hpp"
+#include "support/peers.hpp"
 #include "support/stream_pair.hpp"
-#include "unit/net/peers.hpp"
 
 #include "support/doctest.hpp"
 
@@ -27,8 +27,8 @@ Frame frame_of(std::size_t bytes) {
 struct Node final : Paths, MultiplexerOwner {
   explicit Node(const Conversations::Options& options = {})
       : access(Access::Options()),
-        streams(1, numbered(9), false, *this, Multiplexer::Options()),
-        conversations({world.executor(), world.clock(), *this, access, metrics, methods, numbered(1)}, options) {
+        streams(1, test::peer(9), false, *this, Multiplexer::Options()),
+        conversations({world.executor(), world.clock(), *this, access, metrics, methods, test::peer(1)}, options) {
     Method talk;
     talk.name = "test.talk";
     methods.add(talk, Handler());
@@ -108,7 +108,7 @@ TEST_CASE("conversations: a stream of one-byte messages about a topic that nobod
 TEST_CASE("conversations: a frame over its protocol's bound is refused, and nobody reads it") {
   Node node;
   const std::size_t bound = Method().request_bytes_max;
-  const auto open = node.conversations.open("test.talk", topic_of(1), {numbered(9)});
+  const auto open = node.conversations.open("test.talk", topic_of(1), {test::peer(9)});
   const StreamHandle whole = node.say(1, bound);
   CHECK(node.conversations.unread() == 1);
   CHECK_FALSE(node.stranger.refusals.contains(whole));
@@ -129,7 +129,7 @@ TEST_CASE("conversations: one peer's frames on many streams have one bound, open
   Node node;
   std::vector<std::unique_ptr<Conversation>> open;
   for (std::size_t topic = 0; topic < 10; ++topic)
-    open.push_back(node.conversations.open("test.talk", topic_of(topic), {numbered(9)}));
+    open.push_back(node.conversations.open("test.talk", topic_of(topic), {test::peer(9)}));
   for (std::size_t topic = 0; topic < 10; ++topic) {
     const StreamHandle stream = node.say(topic, 1);
     for (int i = 0; i < 2000; ++i) node.stranger.streams.send(stream, frame_of(1), false);
@@ -185,7 +185,7 @@ TEST_CASE("conversations: who said all before the topic is opened is heard, and 
   const auto scenario = [&]() -> Task<> {
     for (std::size_t topic = 0; topic < 50; ++topic) {
       (void)node.say(topic, 1000, /*last=*/true);
-      const auto talk = node.conversations.open("test.talk", topic_of(topic), {numbered(9)});
+      const auto talk = node.conversations.open("test.talk", topic_of(topic), {test::peer(9)});
       const auto heard = co_await talk->receive(node.world.clock().now() + seconds(1));
       REQUIRE(heard);
       CHECK(heard->frame->size() == 1000);

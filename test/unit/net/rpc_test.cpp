@@ -1,9 +1,9 @@
 #include "net/rpc.hpp"
 
 #include "sim/simulation.hpp"
+#include "support/peers.hpp"
 #include "support/raw_peer.hpp"
 #include "support/stream_pair.hpp"
-#include "unit/net/peers.hpp"
 
 #include "support/doctest.hpp"
 
@@ -18,7 +18,7 @@ struct Server final : Paths, MultiplexerOwner {
   explicit Server(const CallOptions& options = {})
       : access(Access::Options()),
         server({world.executor(), world.clock(), *this, access, log, metrics, methods}, options),
-        streams(1, numbered(9), false, *this, Multiplexer::Options()) {
+        streams(1, test::peer(9), false, *this, Multiplexer::Options()) {
     for (const Claim claim :
          {Claim::join, Claim::contribute, Claim::reduce, Claim::directory, Claim::relay, Claim::coordinate}) {
       Method method;
@@ -127,7 +127,7 @@ TEST_CASE("calls: no method runs for a question with any defect") {
       const Errc without_time = refused(server.ask(method, 0, 3, 10));
       const bool may = entry.second.method.claim != Claim::coordinate;  // an open run grants all but this one
       CHECK(without_time == (may ? Errc::bad_request : Errc::denied));
-      (void)server.access.block(numbered(9));
+      (void)server.access.block(test::peer(9));
       CHECK(refused(server.ask(method, 1000, 4, 10)) == Errc::denied);
       co_await server.pause(seconds(1));
       CHECK(server.handled == 0);

@@ -103,7 +103,7 @@ def build_by_pkg_config(prefix, libraries, outside):
 def build_by_cmake(prefix, libraries, outside):
     (outside / 'CMakeLists.txt').write_text(CMAKE)
     torch = elsewhere(prefix, libraries)
-    configure = ['cmake', '-S', outside, '-B', outside / 'build', f'-DCMAKE_PREFIX_PATH={prefix}']
+    configure = ['cmake', '-G', 'Ninja', '-S', outside, '-B', outside / 'build', f'-DCMAKE_PREFIX_PATH={prefix}']
     refused = subprocess.run(configure, text=True, capture_output=True)
     assert refused.returncode != 0 and 'give -DCOLLAB_LIBTORCH=PATH' in ' '.join(refused.stderr.split()), refused
     run(*configure, f'-DCOLLAB_LIBTORCH={torch}')

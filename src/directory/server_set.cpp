@@ -87,10 +87,12 @@ bool ServerSet::is_bootstrap(const PeerId& id) const {
 }
 
 std::vector<const SignedRecord*> ServerSet::records(const Storage& storage, std::int64_t now_ms) const {
-  std::vector<const SignedRecord*> named = storage.records(std::string(kPeerKey), now_ms);
-  std::erase_if(named, [&](const SignedRecord* record) {
-    return !record->record.subkey.empty() || !contains(record->record.owner);
-  });
+  const std::string key(kPeerKey);
+  std::vector<const SignedRecord*> named;
+  for (const PeerId& id : ids_) {
+    const SignedRecord* record = storage.record(key, id, now_ms);
+    if (record != nullptr) named.push_back(record);
+  }
   return named;
 }
 

@@ -268,6 +268,15 @@ std::vector<const SignedRecord*> Storage::records(const std::string& key, std::i
   return records;
 }
 
+const SignedRecord* Storage::record(const std::string& key, const PeerId& owner, std::int64_t now_ms) const {
+  const auto shelf = shelves_.find(key);
+  if (shelf == shelves_.end()) return nullptr;
+  const auto entry = shelf->second.by_owner.find({owner, std::string()});
+  if (entry == shelf->second.by_owner.end()) return nullptr;
+  const SignedRecord& found = entry->second->second.record;
+  return is_visible(found.record, now_ms) ? &found : nullptr;
+}
+
 const SignedRecord* Storage::find(const SlotId& slot) const {
   const auto entry = entries_.find(slot);
   return entry == entries_.end() ? nullptr : &entry->second.record;

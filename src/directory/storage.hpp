@@ -96,6 +96,8 @@ class Storage {
   std::vector<const SignedRecord*> records(const std::string& key, std::int64_t now_ms) const;
   /// Null: nothing is kept there.
   const SignedRecord* find(const SlotId&) const;
+  /// Null when there is none to read.
+  const SignedRecord* record(const std::string& key, const PeerId& owner, std::int64_t now_ms) const;
   /// Whether `lease` claims units, beyond those that its owner's live record was granted here, that another live lease
   /// names. What live records were granted here never overlaps, so of two majorities one has a storer that says no.
   bool claims_anothers(const Record& lease, std::int64_t now_ms) const;

@@ -105,7 +105,7 @@ Task<bool> CatchUp::by_state(std::uint64_t epoch) {
     const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
     auto snapshot = co_await state::download(context, std::move(wanted), donors, on_progress);
     if (!snapshot) {
-      asked = co_await epoch_instead(asked, std::move(snapshot.error()));
+      asked = co_await epoch_instead(asked, snapshot.error());
       continue;
     }
     arrival.seconds = to_seconds(needs_.clock.now() - start);

@@ -130,6 +130,7 @@ void CallServer::on_message(Multiplexer& streams, StreamHandle stream, Frame req
   fresh.deadline = asked.deadline;
   fresh.at = needs_.clock.now();
   asker.order.push_back(asked.id);
+  asker.running.insert(asked.id);
   auto serving = serve(asked.from, asked.id, asked.row, std::move(request), asked.deadline);
   fresh.task = tasks_->spawn(asked.row->method.name, std::move(serving));
 }
@@ -155,6 +156,7 @@ void CallServer::settle(const PeerId& from, const CallId& id, const MethodRow& r
   Asker& asker = askers_[from];
   const auto found = asker.answers.find(id);
   if (found == asker.answers.end() || found->second.answer) return;
+  asker.running.erase(id);
   const auto asking = std::exchange(found->second.asking, {});
   if (row.method.idempotent) {
     asker.answers.erase(found);
@@ -274,20 +276,28 @@ void CallServer::tick(TimePoint now) {
     on_closed(*streams, key.stream, StreamEnd::done, why);
   }
   std::vector<TaskGroup::TaskId> overdue;
-  const bool forget = now - forgot_ >= kForgetPeriod;
-  if (forget) forgot_ = now;
+  for (const auto& [peer, asker] : askers_) {
+    for (const CallId& id : asker.running) {
+      const Remembered& call = asker.answers.at(id);
+      if (call.deadline <= now) overdue.push_back(call.task);
+    }
+  }
+  for (const auto task : overdue)
+    if (tasks_ != nullptr) tasks_->cancel(task);
+  if (now - forgot_ >= kForgetPeriod) forget(now);
+}
+
+/// Old answers, and askers of whom nothing is left to know.
+void CallServer::forget(TimePoint now) {
+  forgot_ = now;
   for (auto next = askers_.begin(); next != askers_.end();) {
     Asker& asker = next->second;
-    for (const auto& [id, known] : asker.answers)
-      if (!known.answer && known.deadline <= now) overdue.push_back(known.task);
-    if (forget) forget_some(asker, options_.remembered_max, now - options_.remembered_for);
+    forget_some(asker, options_.remembered_max, now - options_.remembered_for);
     const bool rested =
         std::all_of(asker.rates.begin(), asker.rates.end(), [&](auto& rate) { return rate.second.full(now); });
     const bool done = asker.order.empty() && asker.in_flight == 0 && rested;
     next = done ? askers_.erase(next) : std::next(next);
   }
-  for (const auto task : overdue)
-    if (tasks_ != nullptr) tasks_->cancel(task);
 }
 
 // --- asking

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,7 +84,7 @@ class CallServer final : public StreamUser {
 
  private:
   struct Remembered {
-    std::optional<Answer> answer;  ///< empty: the handler runs
+    std::optional<Answer> answer;  ///< empty: its handler runs
     std::vector<StreamKey> asking;
     TaskGroup::TaskId task = 0;
     TimePoint deadline;
@@ -99,6 +100,7 @@ class CallServer final : public StreamUser {
     std::map<const MethodRow*, TokenBucket> rates;
     std::map<CallId, Remembered> answers;
     std::deque<CallId> order;  ///< of `answers`, by age
+    std::set<CallId> running;  ///< of `answers`: those whose handlers run
     std::size_t answer_bytes = 0;
     std::size_t in_flight = 0;
   };
@@ -123,6 +125,7 @@ class CallServer final : public StreamUser {
   void remember(const PeerId& from, const CallId& id, Answer answer);
   void drop_bytes(Asker&, Remembered&);
   void forget_some(Asker&, std::size_t count_max, TimePoint answered_before);
+  void forget(TimePoint now);
   bool is_overdue(const StreamKey& key, InFlight& call, TimePoint now);
 
   Needs needs_;

@@ -4,6 +4,7 @@
 #include "cli/program.hpp"
 #include "moshpit.hpp"
 #include "options.hpp"
+#include "sim/shrink.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <unistd.h>
 
 namespace collab::sim {
@@ -30,19 +32,24 @@ struct Job {
   std::optional<TraceFilter> trace;
   std::optional<Duration> until;
   bool quiet = false;
-  std::string command;  ///< without the seed
+  std::string shrink;
+  std::string command;         ///< repeats one seed of this call, which is to follow
+  std::string shrunk_command;  ///< the same, without what `--shrink` changes
 };
 
-/// What repeats one seed of this call.
-std::string command_of(const std::vector<std::string>& arguments) {
+const std::set<std::string> kOfTheCall = {"--seed", "--seeds", "--json", "--svg", "--shrink"};
+const std::set<std::string> kShrunk = {"--faults", "--peers",  "--values", "--latency",
+                                       "--loss",   "--jitter", "--minutes"};
+
+/// This call, but for these options and what they are given.
+std::string command_without(const std::set<std::string>& dropped, const std::vector<std::string>& arguments) {
   std::string out = "collab-sim";
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    const bool dropped = word == "--seed" || word == "--seeds" || word == "--json" || word == "--svg";
-    const bool joined = word.starts_with("--seed=") || word.starts_with("--seeds=") || word.starts_with("--json=") ||
-                        word.starts_with("--svg=");
-    if (dropped) ++i;
-    if (!dropped && !joined) out += " " + word;
+    const std::string option = arguments[i].substr(0, arguments[i].find('='));
+    if (!dropped.contains(option))
+      out += " " + arguments[i];
+    else if (option == arguments[i])
+      ++i;
   }
   return out;
 }
@@ -84,6 +91,32 @@ nlohmann::json whole_json(const Job& job, const Outcome& outcome) {
   return out;
 }
 
+std::string shrunk_command(const Job& job, const SwarmOptions& options) {
+  const auto ms = [](Duration latency) { return 1000 * to_seconds(latency); };
+  return fmt::format(
+      "{} --seed {} --peers {} --values {} --latency {}..{} --loss {} --jitter {} --minutes {} --faults {}",
+      job.shrunk_command, options.seed, options.peers, options.values, ms(options.links.latency_min),
+      ms(options.links.latency_max), options.links.loss, options.links.jitter, to_seconds(options.length) / 60,
+      job.shrink);
+}
+
+void shrink_broken(const Job& job, const SwarmOptions& options, const Outcome& broken,
+                   const cli::Interrupt& interrupt) {
+  const ShrinkNeeds needs{[&] { return interrupt.asked(); },
+                          [](const Shrunk& smaller) {
+                            fmt::print(stderr, "{} runs: {} peers, {} events, {} values\n", smaller.runs,
+                                       smaller.options.peers, smaller.options.faults.events.size(),
+                                       smaller.options.values);
+                          }};
+  fmt::print(stderr, "looking for the smallest run that breaks {}; Ctrl+C keeps what is found by then\n",
+             broken.violations.front().invariant);
+  const Shrunk found = shrink(options, broken, needs);
+  const std::string command = shrunk_command(job, found.options);
+  write_file(job.shrink, fmt::format("# {}: {}\n# {}\n{}", found.violation.invariant, found.violation.text, command,
+                                     to_toml(found.options.faults.events)));
+  fmt::print(stderr, "after {} runs {} has what is left; again with: {}\n", found.runs, job.shrink, command);
+}
+
 void write_results(const Job& job, const std::vector<Outcome>& outcomes) {
   if (!job.svg.empty()) write_file(job.svg, to_svg(outcomes.back()));
   if (job.json.empty()) return;
@@ -116,10 +149,12 @@ int run(const Job& job) {
     if (!outcome.violations.empty()) {
       ++broken;
       tell_broken(job, outcome);
+      if (!job.shrink.empty() && !interrupt.asked()) shrink_broken(job, options, outcome, interrupt);
     }
     if (job.seeds > 1 && on_terminal) fmt::print(stderr, "\r{} of {} seeds, {} broken ", i + 1, job.seeds, broken);
     const bool keep = !job.json.empty() || !job.svg.empty() || outcomes.empty();
     if (keep) outcomes.push_back(std::move(outcome));
+    if (broken > 0 && !job.shrink.empty()) break;
   }
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const double peer_seconds = virtual_s * static_cast<double>(job.options.peers);
@@ -140,7 +175,11 @@ Job job_of(const std::string& workload, const node::Config& config, const std::v
   if (config.has("trace")) job.trace = parse_trace(config.text("trace"));
   if (config.has("until")) job.until = from_seconds(config.real("until"));
   job.quiet = config.toggle("quiet");
-  job.command = command_of(arguments);
+  if (config.has("shrink")) job.shrink = config.text("shrink");
+  job.command = command_without(kOfTheCall, arguments);
+  auto shrunk = kOfTheCall;
+  shrunk.insert(kShrunk.begin(), kShrunk.end());
+  job.shrunk_command = command_without(shrunk, arguments);
   return job;
 }
 
@@ -156,7 +195,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     fmt::print("collab-sim 0.1.0\n");
     return 0;
   }
-  if (parsed.command == "moshpit") return run_moshpit(config, command_of(arguments));
+  if (parsed.command == "moshpit") return run_moshpit(config, command_without(kOfTheCall, arguments));
   return run(job_of(parsed.command, config, arguments));
 }
 

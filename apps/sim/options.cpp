@@ -64,6 +64,7 @@ node::OptionTable sim_options() {
       {"up", OptionKind::real, links, "BYTES/S", "12.5e6", "of each peer's line", 1e3, 1e12},
       {"down", OptionKind::real, links, "BYTES/S", "12.5e6", "of each peer's line", 1e3, 1e12},
       {"loss", OptionKind::real, links, "P", "0", "of a packet: delay on a stream", 0, 0.5},
+      {"jitter", OptionKind::real, links, "SHARE", "0.1", "of the latency, drawn for each piece", 0, 1},
       {"grid", OptionKind::text, grid, "AxB[xC]", "auto", "what groups follow from"},
       {"group-size", OptionKind::number, grid, "N", "64", "of --grid auto: at most", 2, 64},
       {"groups", OptionKind::text, grid, "HOW", "grid", "or random: A peers each, drawn in every round"},
@@ -73,12 +74,14 @@ node::OptionTable sim_options() {
       {"seeds", OptionKind::number, run, "N", "1", "that many runs, from --seed on", 1, 1e6},
       {"epochs", OptionKind::number, run, "N", "", "ends then; 20 when --minutes is not given", 1, 1e6},
       {"minutes", OptionKind::real, run, "N", "", "virtual; with --epochs: the budget", 0.1, 1e5},
-      {"faults", OptionKind::text, run, "NAME", "calm", "calm, churn, or a TOML file"},
+      {"faults", OptionKind::text, run, "NAME", "calm", "calm, home, churn, storm, soak62, or a TOML file"},
       {"plant", OptionKind::text, run, "BUG", "none",
        "no_quorum, arrival_order, keep_partial, sum_twice, skip_ledger, begin_early"},
       {"units", OptionKind::number, swarm, "N", "0", "of a pass, which peers lease; 0: each has samples of its own", 0,
        1e12},
       {"until", OptionKind::real, run, "SECONDS", "", "stop there, virtual: to look at a moment", 0.1, 1e7},
+      {"shrink", OptionKind::text, output, "FILE", "",
+       "of the first seed that breaks: the smallest schedule that still does"},
       {"trace", OptionKind::text, output, "WHAT", "", "events: all, or peer=3,room=averaging"},
       {"json", OptionKind::text, output, "FILE", "", "configuration, series, rounds, faults; - is stdout"},
       {"svg", OptionKind::text, output, "FILE", "", "throughput, peers and loss over time"},
@@ -98,7 +101,7 @@ cli::Synopsis sim_synopsis() {
                        {"moshpit", "one pass over a grid: weighted mean; without network also rounds to consensus"}};
   synopsis.examples = {"collab-sim --peers 8 --epochs 20", "collab-sim --faults churn --minutes 10 --seeds 50",
                        "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",
-                       "collab-sim --faults churn --minutes 10 --plant sum_twice",
+                       "collab-sim --faults churn --minutes 10 --plant sum_twice --shrink schedule.toml",
                        "collab-sim moshpit --peers 1024 --grid 32x32 --failure 0.01 --seeds 30 --json -"};
   synopsis.read_on = "doc/operating.md has the format of fault files; doc/architecture.md the invariants";
   return synopsis;
@@ -125,6 +128,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   options.line.up_bytes_per_s = config.real("up");
   options.line.down_bytes_per_s = config.real("down");
   options.links.loss = config.real("loss");
+  options.links.jitter = config.real("jitter");
   if (config.has("minutes")) options.length = from_seconds(60 * config.real("minutes"));
   if (config.has("epochs")) options.epochs = whole(config, "epochs");
   if (options.epochs == 0 && options.length == Duration()) options.epochs = 20;

@@ -10,7 +10,8 @@ constexpr Duration kUnitsStep = std::chrono::milliseconds(20);  // between two l
 
 }  // namespace
 
-ClockBridge::ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, Pace pace, data::Leases* leases)
+ClockBridge::ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, const Pace& pace,
+                         data::Leases* leases)
     : Bridge(loop), clock_(clock), trainer_(trainer), pace_(pace), leases_(leases), changed_(loop) {}
 
 Task<> ClockBridge::run() {

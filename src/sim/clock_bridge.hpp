@@ -21,8 +21,9 @@ class ClockBridge final : public epoch::Bridge {
     std::uint64_t microbatch = 1;
   };
 
-  /// `clock`: the host's. All outlive it. `leases`: where its units come from; null: its samples are its own.
-  ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, Pace pace, data::Leases* leases);
+  /// `clock`: the host's. `pace` may change between microbatches. All outlive it. `leases`: where its units come from;
+  /// null: its samples are its own.
+  ClockBridge(asio::any_io_executor loop, Clock& clock, SimTrainer& trainer, const Pace& pace, data::Leases* leases);
 
   /// The trainer's life: errands only until `begin`, microbatches from then on. Until cancelled, or `leave`.
   Task<> run();
@@ -47,7 +48,7 @@ class ClockBridge final : public epoch::Bridge {
 
   Clock& clock_;
   SimTrainer& trainer_;
-  Pace pace_;
+  const Pace& pace_;
   data::Leases* leases_;
   collab::Work units_;  ///< of the microbatch to come
   bool had_units_ = false;

@@ -14,13 +14,21 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<FaultKind, std::string_view>, 7> kKinds = {{{FaultKind::kill, "kill"},
-                                                                           {FaultKind::leave, "leave"},
-                                                                           {FaultKind::freeze, "freeze"},
-                                                                           {FaultKind::partition, "partition"},
-                                                                           {FaultKind::join, "join"},
-                                                                           {FaultKind::coordinator, "coordinator"},
-                                                                           {FaultKind::ban, "ban"}}};
+constexpr std::array<std::pair<FaultKind, std::string_view>, 15> kKinds = {{{FaultKind::kill, "kill"},
+                                                                            {FaultKind::leave, "leave"},
+                                                                            {FaultKind::freeze, "freeze"},
+                                                                            {FaultKind::partition, "partition"},
+                                                                            {FaultKind::join, "join"},
+                                                                            {FaultKind::coordinator, "coordinator"},
+                                                                            {FaultKind::ban, "ban"},
+                                                                            {FaultKind::mute, "mute"},
+                                                                            {FaultKind::deaf, "deaf"},
+                                                                            {FaultKind::slow, "slow"},
+                                                                            {FaultKind::flap, "flap"},
+                                                                            {FaultKind::drift, "drift"},
+                                                                            {FaultKind::corrupt, "corrupt"},
+                                                                            {FaultKind::spoil, "spoil"},
+                                                                            {FaultKind::swizzle, "swizzle"}}};
 constexpr std::array<std::pair<Phase, std::string_view>, 8> kPhases = {{{Phase::begin, "begin"},
                                                                         {Phase::scatter, "scatter"},
                                                                         {Phase::reduce, "reduce"},
@@ -33,19 +41,26 @@ constexpr std::array<std::pair<Aim, std::string_view>, 3> kAims = {
     {{Aim::any, "any"}, {Aim::coordinator, "coordinator"}, {Aim::client, "client"}}};
 constexpr double kRateMax = 3600;
 constexpr double kSecondsMax = 86'400;
+constexpr double kSlownessMax = 1000;
+constexpr double kTurnMin = 0.1;
 constexpr std::size_t kEventsMax = 10'000;
 
 double uniform(Random& random) {
   return static_cast<double>(random.next() >> 11U) * 0x1p-53;
 }
 
-Duration between(Random& random, Mixture::Range range) {
-  return from_seconds(range.min_s + (range.max_s - range.min_s) * uniform(random));
+double between(Random& random, Mixture::Range range) {
+  return range.min + (range.max - range.min) * uniform(random);
+}
+
+/// What `to_toml` wrote, to the nanosecond.
+Duration exactly(double seconds) {
+  return std::chrono::round<Duration>(std::chrono::duration<double>(seconds));
 }
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw Failure(ExitCode::usage, fmt::format("{}: {}", file, what),
-                "doc/operating.md shows such a file; calm and churn need none");
+                "doc/operating.md shows such a file; calm, home, churn, storm and soak62 need none");
 }
 
 template <class Enum, std::size_t N>
@@ -59,46 +74,62 @@ Enum named(const std::array<std::pair<Enum, std::string_view>, N>& names, const 
   refuse(file, fmt::format("\"{}\" is none of {}", word, all));
 }
 
-double number_of(const std::string& file, std::string_view key, const toml::node& node, double max) {
+double number_of(const std::string& file, std::string_view key, const toml::node& node, double min, double max) {
   const auto value = node.value<double>();
-  if (!value || !std::isfinite(*value) || *value < 0 || *value > max)
-    refuse(file, fmt::format("{} is no number from 0 to {}", key, max));
+  if (!value || !std::isfinite(*value) || *value < min || *value > max)
+    refuse(file, fmt::format("{} is no number from {} to {}", key, min, max));
   return *value;
 }
 
 void read_rates(const std::string& file, const toml::table& table, Mixture& into) {
   for (const auto& [key, node] : table) {
     const std::string word(key.str());
-    if (word == "kill")
-      into.kill = number_of(file, word, node, kRateMax);
-    else if (word == "leave")
-      into.leave = number_of(file, word, node, kRateMax);
-    else if (word == "freeze")
-      into.freeze = number_of(file, word, node, kRateMax);
-    else if (word == "partition")
-      into.partition = number_of(file, word, node, kRateMax);
-    else if (word == "blank")
-      into.blank = number_of(file, word, node, 1);
-    else
-      refuse(file, fmt::format("[rates] knows no {}", word));
+    if (word == "blank") {
+      into.blank = number_of(file, word, node, 0, 1);
+      continue;
+    }
+    const FaultKind kind = named(kKinds, file, word);
+    if (kind == FaultKind::join || kind == FaultKind::coordinator || kind == FaultKind::ban)
+      refuse(file, fmt::format("[rates] knows no {}: only an [[event]] does", word));
+    into.rates[kind] = number_of(file, word, node, 0, kRateMax);
   }
 }
 
 void read_ranges(const std::string& file, const toml::table& table, Mixture& into) {
+  struct Row {
+    std::string_view name;
+    Mixture::Range* range;
+    double min, max;
+  };
+  const std::array<Row, 6> rows = {{{"down", &into.down, 0, kSecondsMax},
+                                    {"away", &into.away, 0, kSecondsMax},
+                                    {"adverse", &into.adverse, 0, kSecondsMax},
+                                    {"slowness", &into.slowness, 1, kSlownessMax},
+                                    {"turn", &into.turn_s, kTurnMin, kSecondsMax},
+                                    {"drift", &into.drift_s, -kSecondsMax, kSecondsMax}}};
   for (const auto& [key, node] : table) {
     const std::string word(key.str());
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& one) { return one.name == word; });
+    if (row == rows.end()) refuse(file, fmt::format("[ranges] knows no {}", word));
     const toml::array* pair = node.as_array();
-    if (pair == nullptr || pair->size() != 2) refuse(file, fmt::format("{} is no [shortest, longest]", word));
-    const Mixture::Range range{number_of(file, word, *pair->get(0), kSecondsMax),
-                               number_of(file, word, *pair->get(1), kSecondsMax)};
-    if (range.max_s < range.min_s) refuse(file, fmt::format("{}: the longest is shorter than the shortest", word));
-    if (word == "down")
-      into.down = range;
-    else if (word == "away")
-      into.away = range;
-    else
-      refuse(file, fmt::format("[seconds] knows no {}", word));
+    if (pair == nullptr || pair->size() != 2) refuse(file, fmt::format("{} is no [least, most]", word));
+    *row->range = {number_of(file, word, *pair->get(0), row->min, row->max),
+                   number_of(file, word, *pair->get(1), row->min, row->max)};
+    if (row->range->max < row->range->min) refuse(file, fmt::format("{}: the most is less than the least", word));
   }
+}
+
+/// What an event of that kind needs to be told.
+void check_amount(const std::string& file, const Fault& fault) {
+  const auto need = [&](double min, double max) {
+    if (fault.amount < min || fault.amount > max)
+      refuse(file, fmt::format("an [[event]] of kind {} wants \"amount\" from {} to {}", name(fault.kind), min, max));
+  };
+  if (fault.kind == FaultKind::slow) need(1, kSlownessMax);
+  if (fault.kind == FaultKind::flap) need(kTurnMin, kSecondsMax);
+  const bool ends = fault.kind == FaultKind::flap || fault.kind == FaultKind::swizzle;
+  if (ends && fault.length == Duration())
+    refuse(file, fmt::format("an [[event]] of kind {} wants \"seconds\"", name(fault.kind)));
 }
 
 Fault read_event(const std::string& file, const toml::table& table) {
@@ -107,13 +138,15 @@ Fault read_event(const std::string& file, const toml::table& table) {
   for (const auto& [key, node] : table) {
     const std::string word(key.str());
     if (word == "at")
-      fault.at = from_seconds(number_of(file, word, node, kSecondsMax));
+      fault.at = exactly(number_of(file, word, node, 0, kSecondsMax));
     else if (word == "seconds")
-      fault.length = from_seconds(number_of(file, word, node, kSecondsMax));
+      fault.length = exactly(number_of(file, word, node, 0, kSecondsMax));
     else if (word == "peer") {
-      fault.peer = static_cast<std::size_t>(number_of(file, word, node, 1e6));
+      fault.peer = static_cast<std::size_t>(number_of(file, word, node, 0, 1e6));
       fault.aim = Aim::peer;
-    } else if (word == "blank")
+    } else if (word == "amount")
+      fault.amount = number_of(file, word, node, -kSecondsMax, kSecondsMax);
+    else if (word == "blank")
       fault.blank = node.value_or(false);
     else if (word == "kind") {
       fault.kind = named(kKinds, file, node.value_or(std::string()));
@@ -126,6 +159,7 @@ Fault read_event(const std::string& file, const toml::table& table) {
       refuse(file, fmt::format("[[event]] knows no {}", word));
   }
   if (!has_kind) refuse(file, "an [[event]] says no kind");
+  check_amount(file, fault);
   return fault;
 }
 
@@ -141,13 +175,13 @@ FaultPlan read_file(const std::string& file) {
     const std::string word(key.str());
     if (word == "rates" && node.is_table())
       read_rates(file, *node.as_table(), plan.mixture);
-    else if (word == "seconds" && node.is_table())
+    else if (word == "ranges" && node.is_table())
       read_ranges(file, *node.as_table(), plan.mixture);
     else if (word == "event" && node.is_array_of_tables()) {
       if (node.as_array()->size() > kEventsMax) refuse(file, fmt::format("more than {} events", kEventsMax));
       for (const auto& event : *node.as_array()) plan.events.push_back(read_event(file, *event.as_table()));
     } else
-      refuse(file, fmt::format("\"{}\" is none of [rates], [seconds], [[event]]", word));
+      refuse(file, fmt::format("\"{}\" is none of [rates], [ranges], [[event]]", word));
   }
   return plan;
 }
@@ -166,56 +200,113 @@ std::string describe(const Fault& fault) {
   std::string out(name(fault.kind));
   if (fault.phase && fault.aim != Aim::peer) {
     out += fmt::format(" {}", kAims[static_cast<std::size_t>(fault.aim)].second);
-  } else if (fault.kind != FaultKind::join && fault.kind != FaultKind::coordinator) {
+  } else if (has_victim(fault.kind)) {
     out += fmt::format(" peer {}", fault.peer);
   }
   if (fault.phase) out += fmt::format(" in {}, not before", name(*fault.phase));
   out += fmt::format(" {}{:.3f} s", fault.phase ? "" : "at ", to_seconds(fault.at));
   if (fault.length > Duration()) out += fmt::format(" for {:.1f} s", to_seconds(fault.length));
+  if (fault.amount != 0) out += fmt::format(" by {:.1f}", fault.amount);
   if (fault.blank) out += ", disk lost";
   return out;
 }
 
+bool has_victim(FaultKind kind) noexcept {
+  return kind != FaultKind::join && kind != FaultKind::coordinator && kind != FaultKind::swizzle;
+}
+
 FaultPlan load_faults(const std::string& preset_or_file) {
+  using enum FaultKind;
   FaultPlan plan;
+  auto& rates = plan.mixture.rates;
   if (preset_or_file == "calm") return plan;
-  if (preset_or_file != "churn") return read_file(preset_or_file);
-  plan.mixture.kill = 6;
-  plan.mixture.leave = 3;
-  plan.mixture.freeze = 6;
-  plan.mixture.partition = 6;
+  if (preset_or_file == "home") {
+    rates = {{kill, 1}, {leave, 2}, {freeze, 1}, {slow, 4}, {flap, 1}, {drift, 0.5}, {corrupt, 0.5}};
+  } else if (preset_or_file == "churn") {
+    rates = {{kill, 6}, {leave, 3}, {freeze, 6}, {partition, 6}};
+  } else if (preset_or_file == "storm") {
+    rates = {{kill, 8}, {leave, 4}, {freeze, 8}, {partition, 6}, {mute, 4},  {deaf, 4},
+             {slow, 6}, {flap, 3},  {drift, 4},  {corrupt, 6},   {spoil, 4}, {swizzle, 1}};
+  } else if (preset_or_file == "soak62") {
+    plan.series.insert(plan.series.end(), 27, kill);
+    plan.series.insert(plan.series.end(), 18, freeze);
+    plan.series.insert(plan.series.end(), 17, partition);
+    plan.gap = std::chrono::seconds(29);
+  } else {
+    return read_file(preset_or_file);
+  }
   return plan;
 }
+
+namespace {
+
+/// Everything of it but its time.
+Fault draw_fault(const Mixture& mixture, FaultKind kind, std::size_t peers, Random& random) {
+  Fault fault;
+  fault.kind = kind;
+  fault.peer = random.below(peers);
+  fault.aim = Aim::peer;
+  Mixture::Range lasts = mixture.away;
+  if (kind == FaultKind::kill || kind == FaultKind::leave) lasts = mixture.down;
+  const bool steady = kind == FaultKind::slow || kind == FaultKind::drift;
+  if (steady) lasts = mixture.adverse;
+  fault.length = from_seconds(between(random, lasts));
+  if (kind == FaultKind::corrupt || kind == FaultKind::spoil) fault.length = Duration();
+  fault.blank = kind == FaultKind::kill && random.chance(mixture.blank);
+  if (kind == FaultKind::slow) fault.amount = between(random, mixture.slowness);
+  if (kind == FaultKind::flap) fault.amount = between(random, mixture.turn_s);
+  if (kind == FaultKind::drift) fault.amount = between(random, mixture.drift_s);
+  return fault;
+}
+
+void draw_series(const FaultPlan& plan, std::uint64_t seed, std::size_t peers, std::vector<Fault>& events) {
+  Random random = Random(seed).derive("sim.fault.series");
+  auto kinds = plan.series;
+  TimePoint at{};
+  for (std::size_t left = kinds.size(); left > 0; --left) {
+    std::swap(kinds[random.below(left)], kinds[left - 1]);
+    events.push_back(draw_fault(plan.mixture, kinds[left - 1], peers, random));
+    at += plan.gap;
+    events.back().at = at.time_since_epoch();
+  }
+}
+
+}  // namespace
 
 std::vector<Fault> draw_faults(const FaultPlan& plan, std::uint64_t seed, std::size_t peers, Duration calm_until,
                                Duration length) {
   std::vector<Fault> events = plan.events;
-  const Mixture& mixture = plan.mixture;
-  const std::array<std::pair<FaultKind, double>, 4> rates = {{{FaultKind::kill, mixture.kill},
-                                                              {FaultKind::leave, mixture.leave},
-                                                              {FaultKind::freeze, mixture.freeze},
-                                                              {FaultKind::partition, mixture.partition}}};
+  draw_series(plan, seed, peers, events);
   const double end_s = 0.75 * to_seconds(length);
-  for (const auto& [kind, rate] : rates) {
+  for (const auto& [kind, rate] : plan.mixture.rates) {
     if (rate <= 0) continue;
     Random random = Random(seed).derive("sim.fault." + std::string(name(kind)));
     const double mean_gap_s = 3600 / (rate * static_cast<double>(peers));
-    const bool gone = kind == FaultKind::kill || kind == FaultKind::leave;
     for (double at_s = to_seconds(calm_until);;) {
       at_s -= mean_gap_s * std::log(1 - uniform(random));
-      Fault fault;
+      Fault fault = draw_fault(plan.mixture, kind, peers, random);
       fault.at = from_seconds(std::min(at_s, kSecondsMax));
-      fault.kind = kind;
-      fault.peer = random.below(peers);
-      fault.aim = Aim::peer;
-      fault.length = between(random, gone ? mixture.down : mixture.away);
-      fault.blank = kind == FaultKind::kill && random.chance(mixture.blank);
       if (at_s + to_seconds(fault.length) >= end_s) break;
       events.push_back(fault);
     }
   }
   std::stable_sort(events.begin(), events.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });
   return events;
+}
+
+std::string to_toml(const std::vector<Fault>& events) {
+  std::string out;
+  for (const Fault& fault : events) {
+    out += fmt::format("[[event]]\nkind = \"{}\"\nat = {}\n", name(fault.kind), to_seconds(fault.at));
+    if (fault.length > Duration()) out += fmt::format("seconds = {}\n", to_seconds(fault.length));
+    if (fault.amount != 0) out += fmt::format("amount = {}\n", fault.amount);
+    if (fault.blank) out += "blank = true\n";
+    if (fault.phase) out += fmt::format("phase = \"{}\"\n", name(*fault.phase));
+    if (fault.aim == Aim::peer && has_victim(fault.kind)) out += fmt::format("peer = {}\n", fault.peer);
+    if (fault.aim == Aim::coordinator || fault.aim == Aim::client)
+      out += fmt::format("victim = \"{}\"\n", kAims[static_cast<std::size_t>(fault.aim)].second);
+  }
+  return out;
 }
 
 }  // namespace collab::sim

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,9 +22,18 @@ enum class FaultKind : std::uint8_t {
   join,         ///< one more peer; it stays
   coordinator,  ///< the coordinator is killed; back after `length`
   ban,          ///< by the run's authority; its process ends, as it must; back after `length`, when the ban is over
+  mute,         ///< nothing that it sends arrives for `length`; then all of it does
+  deaf,         ///< the same for what it is sent
+  slow,         ///< computes and sends at an `amount`th of its speed for `length`
+  flap,         ///< its line is down and up by turns of `amount` seconds for `length`
+  drift,        ///< its calendar is `amount` seconds ahead of the world's for `length`
+  corrupt,      ///< one bit of the next bytes that it sends arrives wrong
+  spoil,        ///< one of its parameters changes, as in bad memory
+  swizzle,      ///< some links are clogged one by one and opened in another order, within `length`
 };
 std::string_view name(FaultKind kind) noexcept;
 std::string_view name(Phase phase) noexcept;
+bool has_victim(FaultKind kind) noexcept;
 
 /// Whom an aimed fault waits for.
 enum class Aim : std::uint8_t {
@@ -37,41 +46,51 @@ enum class Aim : std::uint8_t {
 struct Fault {
   Duration at{};  ///< virtual time; of an aimed one: not before
   FaultKind kind = FaultKind::kill;
-  std::size_t peer = 0;  ///< the victim's number; meaningless for `join` and `coordinator`, and where an aim chooses
-  Duration length{};     ///< zero: for ever
-  bool blank = false;    ///< kill: comes back with an empty disk
+  std::size_t peer =
+      0;               ///< the victim's number; meaningless for `join`, `coordinator`, `swizzle`, where an aim chooses
+  Duration length{};   ///< zero: for ever
+  double amount = 0;   ///< as its kind says
+  bool blank = false;  ///< kill: comes back with an empty disk
   std::optional<Phase> phase;  ///< strikes when the victim is there
   Aim aim = Aim::any;
 };
 /// "freeze peer 3 at 12.5 s for 4.0 s".
 std::string describe(const Fault& fault);
 
-/// Rates per peer and hour, and how long each lasts: drawn evenly between the two bounds.
+/// What strikes by chance.
 struct Mixture {
   struct Range {
-    double min_s = 0;
-    double max_s = 0;
+    double min = 0;
+    double max = 0;
   };
-  double kill = 0;
-  double leave = 0;
-  double freeze = 0;
-  double partition = 0;
-  double blank = 0.3;  ///< of kills: the disk is lost as well
-  Range down{5, 10};   ///< killed or left, until it is back
-  Range away{2, 8};    ///< frozen or cut off
+  std::map<FaultKind, double> rates;  ///< per peer and hour; none of `join`, `coordinator` and `ban`
+  double blank = 0.3;                 ///< of kills: the disk is lost as well
+  // seconds that it lasts, drawn evenly between the two
+  Range down{5, 10};     ///< killed or left, until it is back
+  Range away{2, 8};      ///< frozen, cut off, mute, deaf, flapping, clogged
+  Range adverse{5, 30};  ///< slow, adrift
+  // amounts
+  Range slowness{2, 10};
+  Range turn_s{1, 5};
+  Range drift_s{-90, 90};
 };
 
 struct FaultPlan {
   Mixture mixture;
   std::vector<Fault> events;  ///< beside what the mixture draws
+  /// Beside these, each once and on anybody, in an order drawn from the seed, one every `gap`.
+  std::vector<FaultKind> series;
+  Duration gap{};
 };
 
-/// "calm", "churn", or a TOML file with [rates], [seconds] and [[event]] as doc/operating.md shows. Throws
-/// `Failure(usage)`, naming file and key.
+/// "calm", "home", "churn", "storm", "soak62", or a TOML file with [rates], [ranges] and [[event]] as doc/operating.md
+/// shows. Throws `Failure(usage)`, naming file and key.
 FaultPlan load_faults(const std::string& preset_or_file);
 /// The events of a run of `length` with `peers` peers, by time. The last quarter, and the time of gathering before
 /// `calm_until`, have none of the mixture's.
 std::vector<Fault> draw_faults(const FaultPlan& plan, std::uint64_t seed, std::size_t peers, Duration calm_until,
                                Duration length);
+/// As a file that `load_faults` reads: exactly these events.
+std::string to_toml(const std::vector<Fault>& events);
 
 }  // namespace collab::sim

@@ -10,6 +10,15 @@ namespace {
 
 constexpr Duration kBanned = std::chrono::hours(1);          // for ever
 constexpr Duration kDismissedIn = std::chrono::seconds(20);  // to hear of it, to be closed by all, to end
+constexpr double kClogged = 0.2;                             // of all links, by a swizzle
+constexpr Duration kRest = std::chrono::seconds(15);         // between two faults that cut one peer off
+
+/// Whether it keeps a peer's records from others, or theirs from it. Longer than records last (10 s), by one fault or
+/// several, two sides may rightly go on apart: what that leads to is not for every run.
+bool cuts_off(FaultKind kind) {
+  return kind == FaultKind::partition || kind == FaultKind::freeze || kind == FaultKind::mute ||
+         kind == FaultKind::deaf || kind == FaultKind::flap;
+}
 
 }  // namespace
 
@@ -67,13 +76,18 @@ void Injector::reached(std::size_t peer, Phase phase) {
 
 /// Empty when it can strike.
 std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
-  if (fault.kind == FaultKind::join || fault.kind == FaultKind::coordinator) return {};
+  if (!has_victim(fault.kind)) return {};
   const auto& peers = stage_.all_peers();
   if (victim >= peers.size()) return fmt::format("there is no peer {}", victim);
   if (away_.contains(victim) || !peers[victim]->running()) return "its victim was away already";
+  const auto cut = cut_until_.find(victim);
+  if (cuts_off(fault.kind) && cut != cut_until_.end() && clock().now() < cut->second + kRest)
+    return "it has only just been cut off";
   if (fault.kind == FaultKind::ban) return stage_.coordinator_runs() ? "" : "the coordinator was away";
   const bool by_plan = fault.kind == FaultKind::leave && fault.aim == Aim::peer;  // all may leave, one by one
-  if (by_plan) return {};
+  const auto is = [&fault](FaultKind kind) { return fault.kind == kind; };
+  const bool stays = is(FaultKind::slow) || is(FaultKind::drift) || is(FaultKind::corrupt) || is(FaultKind::spoil);
+  if (by_plan || stays) return {};
   const auto there = std::count_if(
       peers.begin(), peers.end(), [&](const auto& peer) { return peer->running() && !away_.contains(peer->number()); });
   if (2 * (static_cast<std::size_t>(there) - 1) <= peers.size()) return "too few would be left";
@@ -94,64 +108,138 @@ Task<> Injector::strike(std::size_t index, std::size_t victim) {
       fact.victim = fresh.number();
       fresh.start();
     } else if (fault.kind == FaultKind::coordinator) {
-      co_await stage_.kill_coordinator();
-      if (fault.length > Duration()) {
-        co_await clock().sleep_until(clock().now() + fault.length);
-        stage_.start_coordinator();
-      }
+      co_await stop_coordinator(fault);
+    } else if (fault.kind == FaultKind::swizzle) {
+      co_await swizzle(fault);
     } else {
       Peer& peer = *stage_.all_peers()[victim];
       away_.insert(victim);
-      invariants_.live().struck(victim, std::string(name(fault.kind)));
+      invariants_.live().struck(victim, fault);
       co_await hurt(fault, peer);
+      if (cuts_off(fault.kind)) cut_until_[victim] = clock().now();
       if (peer.running()) {
         away_.erase(victim);
-        invariants_.live().over(victim);
+        invariants_.live().over(victim, fault.kind);
       }
     }
   }
   if (!for_ever) --pending_;
 }
 
+Task<> Injector::pause(Duration length) {
+  co_await clock().sleep_until(length == Duration() ? TimePoint::max() : clock().now() + length);
+}
+
 Task<> Injector::hurt(const Fault& fault, Peer& peer) {
-  SimNetwork& network = stage_.network();
-  const TimePoint until = clock().now() + fault.length;
-  const bool for_ever = fault.length == Duration();
-  const auto wait = [&]() -> Task<> { co_await clock().sleep_until(for_ever ? TimePoint::max() : until); };
   switch (fault.kind) {
     case FaultKind::kill:
     case FaultKind::leave:
-      if (fault.kind == FaultKind::leave) co_await peer.leave();
-      network.kill(peer.host());
-      co_await peer.kill();
-      invariants_.killed(peer.number(), fault.blank);
-      if (for_ever) co_return;
-      co_await wait();
-      network.revive(peer.host());
-      peer.start(fault.blank);
-      break;
-    case FaultKind::freeze:
-      network.freeze(peer.host());
-      co_await wait();
-      network.thaw(peer.host());
-      break;
-    case FaultKind::partition:
-      isolated_.insert(peer.host().name());
-      isolate();
-      co_await wait();
-      isolated_.erase(peer.host().name());
-      isolate();
-      break;
-    case FaultKind::ban:
-      co_await ban(for_ever ? kBanned : fault.length, peer);
-      if (for_ever) co_return;
-      co_await wait();
-      network.revive(peer.host());
-      peer.start();
-      break;
-    case FaultKind::join:
-    case FaultKind::coordinator: break;
+    case FaultKind::ban: co_return co_await end(fault, peer);
+    case FaultKind::flap: co_return co_await flap(fault, peer);
+    case FaultKind::corrupt: stage_.network().corrupt(peer.host()); co_return;
+    case FaultKind::spoil: invariants_.spoilt(peer.number(), peer.spoil()); co_return;
+    default: break;
   }
+  impose(fault, peer, true);
+  co_await pause(fault.length);
+  impose(fault, peer, false);
+}
+
+Task<> Injector::end(const Fault& fault, Peer& peer) {
+  SimNetwork& network = stage_.network();
+  const TimePoint back = clock().now() + fault.length;
+  if (fault.kind == FaultKind::ban) {
+    co_await ban(fault.length == Duration() ? kBanned : fault.length, peer);
+  } else {
+    if (fault.kind == FaultKind::leave) co_await peer.leave();
+    network.kill(peer.host());
+    co_await peer.kill();
+    invariants_.killed(peer.number(), fault.blank);
+  }
+  if (fault.length == Duration()) co_return;
+  co_await clock().sleep_until(back);
+  network.revive(peer.host());
+  peer.start(fault.blank);
+}
+
+void Injector::impose(const Fault& fault, Peer& peer, bool on) {
+  SimNetwork& network = stage_.network();
+  Host& host = peer.host();
+  switch (fault.kind) {
+    case FaultKind::freeze: on ? network.freeze(host) : network.thaw(host); break;
+    case FaultKind::mute: network.block(host, on, false); break;
+    case FaultKind::deaf: network.block(host, false, on); break;
+    case FaultKind::drift: network.shift_calendar(host, on ? from_seconds(fault.amount) : Duration()); break;
+    case FaultKind::slow:
+      network.slow(host, on ? fault.amount : 1);
+      peer.slow(on ? fault.amount : 1);
+      break;
+    case FaultKind::partition:  // the network knows one side: peers that are cut off at the same time share it
+      if (on)
+        isolated_.insert(host.name());
+      else
+        isolated_.erase(host.name());
+      network.heal();
+      network.partition(isolated_);
+      break;
+    default: break;
+  }
+}
+
+Task<> Injector::flap(const Fault& fault, Peer& peer) {
+  const TimePoint until = clock().now() + fault.length;
+  for (bool down = true; clock().now() < until; down = !down) {
+    stage_.network().block(peer.host(), down, down);
+    co_await clock().sleep_until(std::min(until, clock().now() + from_seconds(fault.amount)));
+  }
+  stage_.network().block(peer.host(), false, false);
+}
+
+std::vector<Host*> Injector::rested_hosts() {
+  std::vector<Host*> out(1, &stage_.coordinators_host());
+  for (const auto& peer : stage_.all_peers()) {
+    const auto cut = cut_until_.find(peer->number());
+    const bool rested = cut == cut_until_.end() || clock().now() >= cut->second + kRest;
+    if (rested && !away_.contains(peer->number())) out.push_back(&peer->host());
+  }
+  return out;
+}
+
+/// Each link is clogged once and opened once, the openings in an order of their own.
+Task<> Injector::swizzle(const Fault& fault) {
+  Random random = random_.derive(fmt::format("swizzle {}", fault.at.count()));  // whatever else strikes
+  std::vector<std::pair<Host*, Host*>> links;
+  const std::vector<Host*> rested = rested_hosts();
+  for (Host* from : rested)
+    for (Host* to : rested)
+      if (from != to && random.chance(kClogged)) links.emplace_back(from, to);
+  std::set<std::size_t> struck;
+  for (const auto& peer : stage_.all_peers()) {
+    const auto ends_here = [&](const auto& link) {
+      return link.first == &peer->host() || link.second == &peer->host();
+    };
+    if (std::any_of(links.begin(), links.end(), ends_here)) struck.insert(peer->number());
+  }
+  for (const std::size_t peer : struck) {
+    cut_until_[peer] = clock().now() + fault.length;
+    invariants_.live().struck(peer, fault);
+  }
+  const auto turn = fault.length / static_cast<Duration::rep>(2 * links.size() + 1);
+  for (int clogged = 1; clogged >= 0; --clogged) {
+    for (std::size_t left = links.size(); left > 1; --left) std::swap(links[random.below(left)], links[left - 1]);
+    for (const auto& [from, to] : links) {
+      stage_.network().clog(*from, *to, clogged == 1);
+      co_await clock().sleep_until(clock().now() + turn);
+    }
+  }
+  for (const std::size_t peer : struck) invariants_.live().over(peer, fault.kind);
+}
+
+Task<> Injector::stop_coordinator(const Fault& fault) {
+  co_await stage_.kill_coordinator();
+  if (fault.length == Duration()) co_return;
+  co_await pause(fault.length);
+  stage_.start_coordinator();
 }
 
 /// Until its process has ended by itself.
@@ -168,12 +256,6 @@ Task<> Injector::ban(Duration length, Peer& peer) {
   peer.banned(false);
   invariants_.expelled(peer.number(), false);
   invariants_.killed(peer.number(), false);
-}
-
-/// The network knows one side: peers that are cut off at the same time share it.
-void Injector::isolate() {
-  stage_.network().heal();
-  stage_.network().partition(isolated_);
 }
 
 }  // namespace collab::sim

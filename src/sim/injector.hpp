@@ -30,14 +30,15 @@ class Stage {
   /// The authority's word, handed on by the coordinator, which runs.
   virtual Task<> ban(const PeerId& peer, Duration lasts) = 0;
   virtual bool coordinator_runs() const = 0;
+  virtual Host& coordinators_host() = 0;
 };
 
 /// One fault at a time for each peer; and never so many peers at once that no quorum is left, where a banned one is
 /// no part of it. A fault that meets neither condition does not strike, and its fact says why.
 class Injector {
  public:
-  Injector(Stage& stage, Recorder& recorder, Invariants& invariants)
-      : stage_(stage), recorder_(recorder), invariants_(invariants) {}
+  Injector(Stage& stage, Recorder& recorder, Invariants& invariants, const Random& random)
+      : stage_(stage), recorder_(recorder), invariants_(invariants), random_(random) {}
 
   void plan(std::vector<Fault> faults);
   /// The timed ones; aimed ones wait for `reached`. `tasks` outlives the injector's use.
@@ -53,20 +54,30 @@ class Injector {
   Task<> timed(std::size_t index);
   Task<> strike(std::size_t index, std::size_t victim);
   Task<> hurt(const Fault& fault, Peer& peer);
+  /// What kill, leave and ban have in common: gone, and perhaps back.
+  Task<> end(const Fault& fault, Peer& peer);
+  /// What the peer's process outlives.
+  void impose(const Fault& fault, Peer& peer, bool on);
+  Task<> flap(const Fault& fault, Peer& peer);
+  Task<> swizzle(const Fault& fault);
+  Task<> stop_coordinator(const Fault& fault);
   Task<> ban(Duration length, Peer& peer);
   bool matches(const Fault& fault, std::size_t peer) const;
   std::string cannot(const Fault& fault, std::size_t victim) const;
-  void isolate();
+  std::vector<Host*> rested_hosts();
+  Task<> pause(Duration length);
   Clock& clock() const { return stage_.simulation().clock(); }
 
   Stage& stage_;
   Recorder& recorder_;
   Invariants& invariants_;
+  Random random_;
   std::vector<FaultFact> facts_;
   std::vector<bool> used_;
   TaskGroup* tasks_ = nullptr;
-  std::set<std::size_t> away_;      // hurt now
-  std::set<std::string> isolated_;  // addresses
+  std::set<std::size_t> away_;  // hurt now
+  std::map<std::size_t, TimePoint> cut_until_;
+  std::set<std::string> isolated_;  // hosts
   std::size_t pending_ = 0;
 };
 

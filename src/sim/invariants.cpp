@@ -94,7 +94,8 @@ void Invariants::stepped(const StepTaken& step) {
   check_untouched(step.peer, step.before, "was about to step");
   books_[step.peer].parameters = step.after;
   books_[step.peer].averaged = hash_bytes("collab sim averaged", std::as_bytes(step.averaged));
-  if (is_expelled(step.peer)) return;
+  if (spoilt_.contains(step.peer)) spoilt_parameters_.insert(step.after);
+  if (is_expelled(step.peer) || spoilt_.contains(step.peer)) return;
   const auto [known, is_first] = parameters_.emplace(step.epoch + 1, step.after);
   if (!is_first && known->second != step.after) {
     add("agree", {step.peer}, fmt::format("its step of epoch {} ends with other parameters", step.epoch));
@@ -103,10 +104,18 @@ void Invariants::stepped(const StepTaken& step) {
 
 void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters) {
   books_[peer].parameters = parameters;
+  if (spoilt_parameters_.contains(parameters)) return (void)spoilt_.insert(peer);  // until the vote says so
+  spoilt_.erase(peer);
   const auto known = parameters_.find(epoch);
   if (known != parameters_.end() && known->second != parameters) {
     add("agree", {peer}, fmt::format("it fetched other parameters for epoch {}", epoch));
   }
+}
+
+void Invariants::spoilt(std::size_t peer, const Digest& parameters) {
+  books_[peer].parameters = parameters;
+  spoilt_.insert(peer);
+  spoilt_parameters_.insert(parameters);
 }
 
 void Invariants::check_applied(std::size_t peer, const epoch::EpochReport& report) {
@@ -289,7 +298,10 @@ void Invariants::decided(std::size_t peer) {
 }
 
 void Invariants::killed(std::size_t peer, bool blank) {
-  if (blank) books_[peer].parameters.reset();
+  if (blank) {
+    books_[peer].parameters.reset();
+    spoilt_.erase(peer);
+  }
   ledger_.killed(peer);
 }
 

@@ -54,6 +54,9 @@ class Invariants {
   /// Banned from now on, or no more. A banned peer may take a last step that is its own: it may be the one by whom a
   /// round was decided, and nobody asks it any more.
   void expelled(std::size_t peer, bool is);
+  /// Bad memory gave it these parameters: it may differ from others until it has fetched theirs, and so may whoever
+  /// fetches its state.
+  void spoilt(std::size_t peer, const Digest& parameters);
   bool is_expelled(std::size_t peer) const { return expelled_.contains(peer); }
 
   Liveness& live() noexcept { return live_; }
@@ -110,6 +113,8 @@ class Invariants {
   std::map<PeerId, std::size_t> numbers_;
   std::map<std::size_t, PeerBooks> books_;
   std::set<std::size_t> expelled_;
+  std::set<std::size_t> spoilt_;
+  std::set<Digest> spoilt_parameters_;
   std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer
   std::map<std::uint64_t, Digest> parameters_;                 // by epoch
   std::map<std::uint64_t, Committed> epochs_;

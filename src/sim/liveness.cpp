@@ -15,13 +15,13 @@ constexpr Duration kMemory = seconds(300);  // rounds and strikes older than thi
 
 }  // namespace
 
-void Liveness::struck(std::size_t peer, std::string kind) {
-  strikes_.push_back({peer, std::move(kind), clock_.now(), std::nullopt});
+void Liveness::struck(std::size_t peer, const Fault& fault) {
+  strikes_.push_back({peer, fault, clock_.now(), std::nullopt});
 }
 
-void Liveness::over(std::size_t peer) {
+void Liveness::over(std::size_t peer, FaultKind kind) {
   for (Strike& strike : strikes_) {
-    if (strike.peer == peer && !strike.until) strike.until = clock_.now();
+    if (strike.peer == peer && strike.fault.kind == kind && !strike.until) strike.until = clock_.now();
   }
 }
 
@@ -44,15 +44,24 @@ void Liveness::decided(std::size_t peer, const std::string& group) {
   const TimePoint now = clock_.now();
   const TimePoint mine = found->second.handed_over.at(peer);
   const auto around = strikes_around(mine);
-  const bool hurt = std::any_of(around.begin(), around.end(), [&](const Strike* s) { return s->peer == peer; });
-  if (hurt) return;  // its own clock stood still
+  double slowness = 1;
+  bool unsteady = false;  // nobody is gone, but somebody sends now and then, or little, or without hearing
+  for (const Strike* strike : around) {
+    const FaultKind kind = strike->fault.kind;
+    if (strike->peer == peer && kind == FaultKind::freeze) return;  // its own clock stood still
+    if (kind == FaultKind::slow) slowness = std::max(slowness, strike->fault.amount);
+    const bool half_there = kind == FaultKind::slow || kind == FaultKind::flap || kind == FaultKind::deaf;
+    unsteady = unsteady || half_there || strike->peer == peer;
+  }
   const auto violated = [&](std::string text) {
     violations_.add({"live", now.time_since_epoch(), {peer}, std::move(text)});
   };
-  if (now - mine > options_.round_max) {
+  const Duration round_max = from_seconds(slowness * to_seconds(options_.round_max));
+  if (now - mine > round_max) {
     violated(fmt::format("a round took {:.2f} s, at most {:.2f} s are allowed", to_seconds(now - mine),
-                         to_seconds(options_.round_max)));
+                         to_seconds(round_max)));
   }
+  if (unsteady) return;
   if (around.size() > 1) return;
   TimePoint since = mine;
   for (const auto& [other, when] : found->second.handed_over) {
@@ -61,8 +70,9 @@ void Liveness::decided(std::size_t peer, const std::string& group) {
   if (!around.empty()) since = std::max(since, around.front()->from);
   if (now - since <= options_.after_one_fault) return;
   violated(fmt::format("a round went on for {:.2f} s after {}", to_seconds(now - since),
-                       around.empty() ? "everybody had handed over"
-                                      : fmt::format("{} of peer {}", around.front()->kind, around.front()->peer)));
+                       around.empty()
+                           ? "everybody had handed over"
+                           : fmt::format("{} of peer {}", name(around.front()->fault.kind), around.front()->peer)));
 }
 
 bool Liveness::calm_for(Duration quiet) const {

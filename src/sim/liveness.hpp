@@ -1,6 +1,7 @@
 #pragma once
 // Whether rounds end in time, whatever strikes.
 
+#include "sim/faults.hpp"
 #include "sim/violation.hpp"
 
 #include <cstddef>
@@ -23,10 +24,10 @@ class Liveness {
   Liveness(Clock& clock, LivenessOptions options, Violations& violations)
       : clock_(clock), options_(options), violations_(violations) {}
 
-  /// Something strikes `peer` from now on; `kind` for the text.
-  void struck(std::size_t peer, std::string kind);
+  /// This strikes `peer` from now on.
+  void struck(std::size_t peer, const Fault& fault);
   /// It has passed.
-  void over(std::size_t peer);
+  void over(std::size_t peer, FaultKind kind);
   void handed_over(std::size_t peer, const std::string& group);
   /// The peer's round has an outcome, good or bad.
   void decided(std::size_t peer, const std::string& group);
@@ -37,7 +38,7 @@ class Liveness {
  private:
   struct Strike {
     std::size_t peer = 0;
-    std::string kind;
+    Fault fault;
     TimePoint from{};
     std::optional<TimePoint> until;  // none: it lasts
   };

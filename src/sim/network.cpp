@@ -49,7 +49,11 @@ class Host::HostClock final : public Clock {
  public:
   explicit HostClock(Host& host) : host_(host) {}
   TimePoint now() const override { return host_.network_.world_.clock().now(); }
-  std::int64_t unix_ms() const override { return host_.network_.world_.clock().unix_ms(); }
+  std::int64_t unix_ms() const override {
+    using std::chrono::milliseconds;
+    return host_.network_.world_.clock().unix_ms() +
+           std::chrono::duration_cast<milliseconds>(host_.calendar_ahead_).count();
+  }
   Task<> sleep_until(TimePoint when) override {
     co_await host_.network_.world_.clock().sleep_until(when);
     co_await host_.thawed();
@@ -150,9 +154,9 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
     co_return Errc::late;
   }
   co_await clock().sleep_until(answered);
-  while (network_.divided(*this, other)) {
-    const bool healed = co_await network_.healed_.wait_until(clock(), deadline);
-    if (!healed) co_return Errc::late;
+  while (!network_.moves(*this, other) || !network_.moves(other, *this)) {
+    const bool opened = co_await network_.opened_.wait_until(clock(), deadline);
+    if (!opened) co_return Errc::late;
   }
   const auto listener = other.listening_.find(to.port);
   if (!alive_ || !other.alive_ || listener == other.listening_.end()) co_return Errc::gone;
@@ -216,7 +220,7 @@ SimNetwork::SimNetwork(Simulation& world, std::uint64_t seed, LinkOptions option
     : world_(world),
       options_(options),
       random_(Random(seed).derive("sim.network")),
-      healed_(world.executor()),
+      opened_(world.executor()),
       on_the_way_(world.executor(), rethrow) {}
 
 SimNetwork::~SimNetwork() = default;
@@ -277,7 +281,34 @@ void SimNetwork::partition(std::set<std::string> side) {
 
 void SimNetwork::heal() {
   side_.clear();
-  healed_.notify();
+  opened_.notify();
+}
+
+void SimNetwork::clog(const Host& from, const Host& to, bool clogged) {
+  if (clogged) {
+    clogged_.emplace(from.name_, to.name_);
+  } else {
+    clogged_.erase({from.name_, to.name_});
+    opened_.notify();
+  }
+}
+
+void SimNetwork::block(Host& host, bool out, bool in) {
+  host.blocked_out_ = out;
+  host.blocked_in_ = in;
+  opened_.notify();
+}
+
+void SimNetwork::slow(Host& host, double factor) {
+  host.slowness_ = factor;
+}
+
+void SimNetwork::shift_calendar(Host& host, Duration ahead) {
+  host.calendar_ahead_ = ahead;
+}
+
+void SimNetwork::corrupt(Host& host) {
+  host.corrupts_ = true;
 }
 
 void SimNetwork::cut(Host& a, Host& b) {
@@ -291,8 +322,9 @@ void SimNetwork::cut(Host& a, Host& b) {
   }
 }
 
-bool SimNetwork::divided(const Host& a, const Host& b) const {
-  return side_.contains(a.name_) != side_.contains(b.name_);
+bool SimNetwork::moves(const Host& from, const Host& to) const {
+  const bool divided = side_.contains(from.name_) != side_.contains(to.name_);
+  return !divided && !from.blocked_out_ && !to.blocked_in_ && !clogged_.contains({from.name_, to.name_});
 }
 
 Duration SimNetwork::latency(const Host& a, const Host& b) {
@@ -318,10 +350,16 @@ void SimNetwork::send(const std::shared_ptr<Pipe>& pipe, std::span<const std::by
   if (options_.loss > 0 && random_.chance(1 - std::pow(1 - options_.loss, packets))) {
     way += std::max(kLossDelayMin, 2 * latency(from, to));
   }
-  from.up_free_ = std::max(from.up_free_, world_.clock().now()) + from_seconds(size / from.line_.up_bytes_per_s);
-  to.down_free_ = std::max(to.down_free_, from.up_free_ + way) + from_seconds(size / to.line_.down_bytes_per_s);
+  from.up_free_ =
+      std::max(from.up_free_, world_.clock().now()) + from_seconds(size * from.slowness_ / from.line_.up_bytes_per_s);
+  to.down_free_ =
+      std::max(to.down_free_, from.up_free_ + way) + from_seconds(size * to.slowness_ / to.line_.down_bytes_per_s);
   pipe->last_arrival = std::max(pipe->last_arrival, to.down_free_);
   pipe->on_the_way.emplace_back(bytes.begin(), bytes.end());
+  if (std::exchange(from.corrupts_, false)) {
+    Bytes& piece = pipe->on_the_way.back();
+    piece[random_.below(piece.size())] ^= std::byte(1U << random_.below(8));
+  }
   pipe->queued_bytes += bytes.size();
   on_the_way_.spawn("sim.deliver", deliver(pipe, pipe->last_arrival));
 }
@@ -336,7 +374,7 @@ void SimNetwork::end(const std::shared_ptr<Pipe>& pipe) {
 
 Task<> SimNetwork::deliver(std::shared_ptr<Pipe> pipe, TimePoint when) {
   co_await world_.clock().sleep_until(when);
-  while (divided(pipe->from, pipe->to)) co_await healed_.wait();
+  while (!moves(pipe->from, pipe->to)) co_await opened_.wait();
   if (pipe->on_the_way.empty()) co_return;
   Bytes piece = std::move(pipe->on_the_way.front());  // the oldest, so that order holds whoever wakes first
   pipe->on_the_way.pop_front();

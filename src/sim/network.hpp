@@ -70,6 +70,11 @@ class Host final : public net::Network {
   TimePoint down_free_{};
   bool alive_ = true;
   bool frozen_ = false;
+  bool blocked_out_ = false;
+  bool blocked_in_ = false;
+  bool corrupts_ = false;
+  double slowness_ = 1;
+  Duration calendar_ahead_{};
   Signal thaw_;
   std::map<std::uint16_t, Acceptor*> listening_;
   std::uint16_t next_port_ = 40000;
@@ -98,6 +103,16 @@ class SimNetwork {
   /// `side`: names. Nothing moves between the two sides until healed; it arrives afterwards. New dials are late.
   void partition(std::set<std::string> side);
   void heal();
+  /// Nothing moves from one to the other until `clogged` is false again; it arrives afterwards.
+  void clog(const Host& from, const Host& to, bool clogged);
+  /// The same for all that a host sends (`out`) and all that it is sent (`in`).
+  void block(Host&, bool out, bool in);
+  /// Its line carries a `factor`th of what it did when it was made; 1: all of it.
+  void slow(Host&, double factor);
+  /// Its calendar is so far ahead of the world's from now on; its steady clock goes on.
+  void shift_calendar(Host&, Duration ahead);
+  /// One bit of the next bytes that it sends arrives wrong.
+  void corrupt(Host&);
   /// Resets every stream between the two.
   void cut(Host& a, Host& b);
 
@@ -110,7 +125,7 @@ class SimNetwork {
  private:
   friend class Host;
   using Pipe = Host::Pipe;
-  bool divided(const Host& a, const Host& b) const;
+  bool moves(const Host& from, const Host& to) const;
   Duration latency(const Host& a, const Host& b);
   void send(const std::shared_ptr<Pipe>& pipe, std::span<const std::byte> bytes);
   void end(const std::shared_ptr<Pipe>& pipe);
@@ -127,7 +142,8 @@ class SimNetwork {
   std::map<std::pair<std::string, std::string>, Duration> latencies_;
   std::vector<std::weak_ptr<Pipe>> pipes_;
   std::set<std::string> side_;
-  Signal healed_;
+  std::set<std::pair<std::string, std::string>> clogged_;  // from, to
+  Signal opened_;                                          // some link carries again
   TaskGroup on_the_way_;
   std::uint64_t next_stream_ = 0;
   std::uint64_t fingerprint_ = 0xcbf29ce484222325U;

@@ -117,6 +117,7 @@ Peer::Peer(const PeerNeeds& needs, Host& host, std::size_t number, ClockBridge::
       host_(host),
       number_(number),
       pace_(pace),
+      samples_per_s_(pace.samples_per_s),
       client_(client),
       id_(identity_of(needs.seed, number).id()),
       trainer_(needs.problem, needs.step, number, needs.plant, needs.witness),

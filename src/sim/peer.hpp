@@ -65,6 +65,10 @@ class Peer {
   std::uint64_t unleased() const;   ///< units that it took without a lease
   /// The round's last decision waits while true: every attempt of this peer fails.
   void abort_rounds(bool on) noexcept { aborting_ = on; }
+  /// Computes at a `factor`th of its pace; 1: as fast as it can.
+  void slow(double factor) noexcept { pace_.samples_per_s = samples_per_s_ / factor; }
+  /// One of its parameters changes. Returns their hash.
+  Digest spoil() { return trainer_.spoil(); }
   /// Until then, to be told that it is not admitted is an error of the run.
   void banned(bool is) noexcept { banned_ = is; }
 
@@ -84,6 +88,7 @@ class Peer {
   Host& host_;
   std::size_t number_;
   ClockBridge::Pace pace_;
+  double samples_per_s_;  // unless slowed
   bool client_;
   PeerId id_;
   SimTrainer trainer_;

@@ -122,6 +122,7 @@ struct Swarm::World final : Stage {
   void start_coordinator() override;
   Task<> ban(const PeerId& peer, Duration lasts) override;
   bool coordinator_runs() const override { return coordinator != nullptr; }
+  Host& coordinators_host() override { return coordinator_host; }
 
   SwarmOptions options;
   Simulation world;
@@ -155,7 +156,7 @@ Swarm::World::World(SwarmOptions given)
       rates(draw_rates(options, options.peers + joins(options.faults))),
       invariants(world.clock(), invariant_options(options, codecs)),
       recorder(world.clock(), invariants),
-      injector(*this, recorder, invariants),
+      injector(*this, recorder, invariants, Random(options.seed).derive("sim.injector")),
       needs{world.executor(),
             options.seed,
             problem,
@@ -245,7 +246,8 @@ bool Swarm::World::over() const {
 }
 
 void Swarm::World::look() {
-  interrupted = asked_to_stop && asked_to_stop(world.clock().now().time_since_epoch());
+  interrupted = !options.stop_at.empty() && invariants.violations().has(options.stop_at);
+  interrupted = interrupted || (asked_to_stop && asked_to_stop(world.clock().now().time_since_epoch()));
   recorder.look(net.bytes_delivered());
   const bool stuck = invariants.live().calm_for(kStuck) && recorder.since_commit() > kStuck + kGather &&
                      recorder.since_commit() > 4 * recorder.epoch_length();

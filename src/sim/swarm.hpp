@@ -37,6 +37,7 @@ struct SwarmOptions {
   bool leave_at_end = false;  ///< who has had the last epoch leaves, as programs do
   FaultPlan faults;
   Plant plant = Plant::none;
+  std::string stop_at;               ///< ends as soon as this invariant is violated; empty: none
   std::uint64_t aborted_rounds = 0;  ///< the first so many rounds are kept from being decided, at every peer
 };
 

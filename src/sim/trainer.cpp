@@ -112,6 +112,11 @@ Result<> SimTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
   return Result<>();
 }
 
+Digest SimTrainer::spoil() {
+  parameters_[parameters_.size() / 2] += 1;
+  return parameter_hash();
+}
+
 Digest SimTrainer::parameter_hash() const {
   return state::parameter_hash(parameters_);
 }

@@ -32,6 +32,9 @@ class SimTrainer final : public epoch::Trainer {
   /// A new process: samples in hand are lost. `blank`: the disk as well.
   void reboot(bool blank);
 
+  /// One parameter changes. Returns the hash of all.
+  Digest spoil();
+
   std::uint64_t epoch() const noexcept { return epoch_; }
   std::span<const float> parameters() const noexcept { return parameters_; }
   /// Samples gathered and not handed over.

@@ -3,6 +3,7 @@
 
 #include "base/clock.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -25,6 +26,9 @@ class Violations {
   void add(Violation violation) {
     ++count_;
     if (kept_.size() < kKept) kept_.push_back(std::move(violation));
+  }
+  bool has(const std::string& invariant) const {
+    return std::any_of(kept_.begin(), kept_.end(), [&](const Violation& one) { return one.invariant == invariant; });
   }
   const std::vector<Violation>& kept() const noexcept { return kept_; }
   std::size_t count() const noexcept { return count_; }

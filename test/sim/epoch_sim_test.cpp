@@ -1,4 +1,7 @@
+#include "base/file.hpp"
+#include "sim/shrink.hpp"
 #include "small_swarm.hpp"
+#include "support/temp_folder.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -268,12 +271,40 @@ TEST_CASE("epoch sim: under churn every invariant holds") {
     SwarmOptions options = small(seed, 6, 0);
     options.length = 90s;
     options.faults = load_faults("churn");
-    options.faults.mixture.kill = options.faults.mixture.freeze = options.faults.mixture.partition = 20;
+    for (auto& [kind, rate] : options.faults.mixture.rates) rate = kind == FaultKind::leave ? rate : 20;
     Swarm swarm(options);
     const Outcome outcome = swarm.run();
     check_held(outcome);
     CHECK(std::any_of(outcome.faults.begin(), outcome.faults.end(), [](const auto& fact) { return fact.struck; }));
     CHECK(outcome.epochs > 10);
+  }
+}
+
+TEST_CASE("epoch sim: in a storm of every fault every invariant holds") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 6, 0);
+    options.length = 90s;
+    options.faults = load_faults("storm");
+    for (auto& [kind, rate] : options.faults.mixture.rates) rate *= 2;
+    Swarm swarm(options);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs > 10);
+  }
+}
+
+TEST_CASE("epoch sim: one fault of each kind, and every invariant holds") {
+  using enum FaultKind;
+  const std::map<FaultKind, double> amounts = {{mute, 0},   {deaf, 0},    {slow, 8},  {flap, 2},
+                                               {drift, 80}, {corrupt, 0}, {spoil, 0}, {swizzle, 0}};
+  for (const auto& [kind, amount] : amounts) {
+    CAPTURE(name(kind));
+    SwarmOptions options = small(3, 5, 20);
+    options.faults.events.push_back(timed(15s, kind, 2, kind == corrupt || kind == spoil ? 0s : 10s));
+    options.faults.events.back().amount = amount;
+    const Outcome outcome = run_and_check(options);
+    CHECK(outcome.epochs == 20);
   }
 }
 
@@ -346,8 +377,7 @@ TEST_CASE("epoch sim: under churn, also of the storers, no unit is committed twi
     SwarmOptions options = small(seed, 6, 60);
     options.units_per_pass = 1000;
     options.faults = load_faults("churn");
-    options.faults.mixture.kill = options.faults.mixture.freeze = options.faults.mixture.leave = 20;
-    options.faults.mixture.partition = 0;
+    options.faults.mixture.rates = {{FaultKind::kill, 20}, {FaultKind::freeze, 20}, {FaultKind::leave, 20}};
     options.faults.events.push_back(timed(15s, FaultKind::coordinator, 0, 15s));
     options.faults.events.push_back(timed(25s, FaultKind::join, 0, 0s));
     Swarm swarm(options);
@@ -389,6 +419,33 @@ TEST_CASE("epoch sim: sums in order of arrival are found") {
   options.codec = CodecId::float32;
   options.plant = Plant::arrival_order;
   CHECK(found_by(options, 5) == "mean");
+}
+
+TEST_CASE("epoch sim: a run that breaks something is shrunk to what it takes, and the schedule breaks it again") {
+  SwarmOptions options = small(1, 5, 30);
+  options.plant = Plant::sum_twice;
+  for (const Duration at : {15s, 20s, 25s}) options.faults.events.push_back(timed(at, FaultKind::slow, 1, 2s));
+  for (Fault& fault : options.faults.events) fault.amount = 2;
+  options.faults.events.push_back(timed(22s, FaultKind::kill, 2, 6s));
+  options.faults.events.push_back(aimed(Phase::hold, FaultKind::freeze, 6s));
+  const Outcome broken = Swarm(options).run();
+  REQUIRE(!broken.violations.empty());
+  REQUIRE(broken.violations.front().invariant == "ledger");
+  const Shrunk shrunk = shrink(options, broken, {[] { return false; }, [](const Shrunk&) {}});
+  REQUIRE(shrunk.options.faults.events.size() == 1);
+  CHECK(shrunk.options.faults.events[0].kind == FaultKind::freeze);
+  CHECK(shrunk.options.peers < 5);
+  CHECK(shrunk.options.values < options.values);
+
+  const test::TempFolder folder;
+  const std::string schedule = folder.path() / "schedule.toml";
+  write_file(schedule, to_toml(shrunk.options.faults.events));
+  SwarmOptions again = shrunk.options;
+  again.faults = load_faults(schedule);
+  const Outcome repeated = Swarm(again).run();
+  REQUIRE(!repeated.violations.empty());
+  CHECK(repeated.violations.front().invariant == "ledger");
+  CHECK(repeated.violations.front().at == shrunk.violation.at);
 }
 
 TEST_CASE("epoch sim: a failed round that leaves something behind is found") {

@@ -1,5 +1,6 @@
 #include "sim/network.hpp"
 
+#include <bit>
 #include <numeric>
 
 #include "support/doctest.hpp"
@@ -151,6 +152,73 @@ TEST_CASE("sim network: a partition holds bytes back and heals") {
     pair.network.heal();
     Bytes got(100);
     CHECK((co_await to.read(got)).value() == 100);
+  });
+}
+
+TEST_CASE("sim network: what a mute host sends waits, what a deaf one is sent too; the other way is open") {
+  Pair pair;
+  pair.run([&](net::ByteStream& from, net::ByteStream& to) -> Task<> {
+    const Bytes sent(100);
+    Bytes got(100);
+    const auto arrives = [&](net::ByteStream& out, net::ByteStream& in) -> Task<Result<std::size_t>> {
+      CHECK((co_await out.write(sent)));
+      const TimePoint soon = pair.world.clock().now() + seconds(1);
+      auto read = in.read(got);
+      co_return co_await with_deadline(pair.world.clock(), soon, std::move(read));
+    };
+    pair.network.block(pair.a(), true, false);
+    CHECK((co_await arrives(to, from)).value() == 100);
+    CHECK((co_await arrives(from, to)).error() == Errc::late);
+    pair.network.block(pair.a(), false, false);
+    CHECK((co_await to.read(got)).value() == 100);
+    pair.network.block(pair.b(), false, true);
+    CHECK((co_await arrives(to, from)).value() == 100);
+    CHECK((co_await arrives(from, to)).error() == Errc::late);
+    pair.network.block(pair.b(), false, false);
+    CHECK((co_await to.read(got)).value() == 100);
+    pair.network.clog(pair.a(), pair.b(), true);
+    CHECK((co_await arrives(to, from)).value() == 100);
+    CHECK((co_await arrives(from, to)).error() == Errc::late);
+    pair.network.clog(pair.a(), pair.b(), false);
+    CHECK((co_await to.read(got)).value() == 100);
+  });
+}
+
+TEST_CASE("sim network: a slow host's line carries less, and one corrupted bit arrives") {
+  Pair pair;
+  pair.run([&](net::ByteStream& from, net::ByteStream& to) -> Task<> {
+    const Bytes sent(10'000);
+    Bytes got(10'000);
+    const auto takes = [&]() -> Task<Duration> {
+      const TimePoint begun = pair.world.clock().now();
+      CHECK((co_await from.write(sent)));
+      CHECK((co_await to.read(got)).value() == sent.size());
+      co_return pair.world.clock().now() - begun;
+    };
+    CHECK(to_seconds(co_await takes()) == doctest::Approx(0.030));
+    CHECK(got == sent);
+    pair.network.slow(pair.a(), 5);
+    CHECK(to_seconds(co_await takes()) == doctest::Approx(0.070));
+    pair.network.slow(pair.a(), 1);
+    pair.network.corrupt(pair.a());
+    (void)co_await takes();
+    int bits = 0;
+    for (const std::byte one : got) bits += std::popcount(std::to_integer<unsigned>(one));
+    CHECK(bits == 1);
+    (void)co_await takes();
+    CHECK(got == sent);
+  });
+}
+
+TEST_CASE("sim network: a calendar that is shifted tells another date, and no other time") {
+  Pair pair;
+  pair.run([&](net::ByteStream&, net::ByteStream&) -> Task<> {
+    const std::int64_t before = pair.a().clock().unix_ms();
+    pair.network.shift_calendar(pair.a(), -seconds(90));
+    CHECK(pair.a().clock().unix_ms() == before - 90'000);
+    CHECK(pair.b().clock().unix_ms() == before);
+    CHECK(pair.a().clock().now() == pair.b().clock().now());
+    co_return;
   });
 }
 

@@ -1,9 +1,9 @@
 #include "node/node.hpp"
 
-#include "folder.hpp"
 #include "manifests.hpp"
 #include "net/tcp.hpp"
 #include "node/runtime.hpp"
+#include "support/temp_folder.hpp"
 
 #include <memory>
 
@@ -84,7 +84,7 @@ NodeOptions options_at(const std::string& listen) {
 }  // namespace
 
 TEST_CASE("node on TCP: a volunteer joins by address, is found reachable at once, is seen, and leaves") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   const Identity authority = test::identity(1);
   NodeOptions hosting = options_at("127.0.0.1:0");
   hosting.home = folder.path() / "coordinator";

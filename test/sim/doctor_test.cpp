@@ -1,7 +1,7 @@
 #include "base/file.hpp"
 #include "doctor/run.hpp"
-#include "folder.hpp"
 #include "support/sim_node.hpp"
+#include "support/temp_folder.hpp"
 #include "swarm_node.hpp"
 
 #include <algorithm>
@@ -249,7 +249,7 @@ TEST_CASE("sim doctor: another run is named; without a run of our own it is as g
 TEST_CASE("sim doctor: a run that does not admit this peer, asked with its key, as a stranger, and as somebody else") {
   using Key = JudgeOptions::Key;
   for (const Key key : {Key::own, Key::none_yet, Key::unusable}) {
-    const test::Folder folder;
+    const test::TempFolder folder;
     write_file(folder.path() / "allowed", std::string_view("# nobody\n"));
     SimRun run;
     const Report report = examine(
@@ -323,7 +323,7 @@ TEST_CASE("sim doctor: nothing is said to nobody, and no address at all is a fai
 }
 
 TEST_CASE("sim doctor: a look leaves the home and the run book as they were") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   SimRun run;
   node::NodeOptions what = run.options();
   what.home = folder.path() / "home";

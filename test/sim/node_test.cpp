@@ -1,7 +1,7 @@
 #include "node/node.hpp"
 
 #include "base/file.hpp"
-#include "folder.hpp"
+#include "support/temp_folder.hpp"
 #include "swarm_node.hpp"
 
 #include <algorithm>
@@ -125,7 +125,7 @@ TEST_CASE("sim node: a coordinator and four peers find each other; when it dies 
 }
 
 TEST_CASE("sim node: a peer that comes back finds the run by what its home keeps, without any address") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   SimRun run;
   run.run([&]() -> Task<> {
     SwarmNode& coordinator = run.add_coordinator();
@@ -310,7 +310,7 @@ TEST_CASE("sim node: another run, a wrong key and a list without us are told in 
   const Joined somebody_else = refused_join(options);
   CHECK(somebody_else.error().reason.find(identity(9).id().text()) != std::string::npos);
 
-  const test::Folder folder;
+  const test::TempFolder folder;
   const auto list = folder.path() / "allowed";
   write_file(list, identity(3).id().text() + "\n");
   const auto by_list = [](Manifest& manifest) { manifest.admission = Admission::allow_list; };
@@ -320,7 +320,7 @@ TEST_CASE("sim node: another run, a wrong key and a list without us are told in 
 }
 
 TEST_CASE("sim node: a home that belongs to another authority is no way in, both keys named") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   SimRun run;
   NodeOptions options = run.options();
   options.home = folder.path();

@@ -1,11 +1,10 @@
 #include "crypto/access.hpp"
 
 #include "crypto/identity.hpp"
+#include "support/temp_folder.hpp"
 #include "unit/crypto/peers.hpp"
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "support/doctest.hpp"
@@ -22,17 +21,14 @@ constexpr auto kAll = kEveryClaim;
 
 struct ListedRun {
   ListedRun() {
-    std::string name = (fs::temp_directory_path() / "collab-access-XXXXXX").string();
-    folder = ::mkdtemp(name.data());
     options.admission = Admission::allow_list;
     options.allow_list = folder / "peers";
     options.own = peer(1);
     options.authority = peer(2);
   }
-  ~ListedRun() { fs::remove_all(folder); }
-  void write(const std::string& text) const { std::ofstream(options.allow_list) << text; }
+  void write(const std::string& text) const { test::write(options.allow_list, text); }
 
-  fs::path folder;
+  test::TempFolder folder;
   Access::Options options;
 };
 

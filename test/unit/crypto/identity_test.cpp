@@ -2,13 +2,12 @@
 
 #include "base/text.hpp"
 #include "crypto/key_file.hpp"
+#include "support/temp_folder.hpp"
 
 #include <csignal>
-#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -23,24 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that goes when the test does.
-struct Folder {
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "collab-identity-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path); }
-  fs::path path;
-};
-
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
-}
-
-std::string content(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
 }
 
 void write_key(const fs::path& file, const std::string& text, mode_t mode = 0600) {
@@ -73,23 +56,23 @@ bool mentions(const std::string& text, std::string_view part) {
 }  // namespace
 
 TEST_CASE("identity: a new key is kept, for its owner alone, and comes back") {
-  const Folder folder;
-  const fs::path file = folder.path / "home" / "identity";
+  const test::TempFolder folder;
+  const fs::path file = folder / "home" / "identity";
   PeerId id;
   {
     const Identity made = Identity::load_or_create(file);
     id = made.id();
     CHECK(mode_of(file) == 0600);
     CHECK(mode_of(file.parent_path()) == 0700);
-    CHECK(content(file) == "collab-ed25519-v1 " + to_base32(made.seed()) + "\n");
+    CHECK(test::content(file) == "collab-ed25519-v1 " + to_base32(made.seed()) + "\n");
   }
   CHECK(Identity::load_or_create(file).id() == id);
-  CHECK(Identity::load_or_create(folder.path / "other" / "identity").id() != id);
+  CHECK(Identity::load_or_create(folder / "other" / "identity").id() != id);
 }
 
 TEST_CASE("identity: a key in use names the process, until it is free again") {
-  const Folder folder;
-  const fs::path file = folder.path / "identity";
+  const test::TempFolder folder;
+  const fs::path file = folder / "identity";
   {
     Identity first = Identity::load_or_create(file);
     const Identity moved = std::move(first);
@@ -101,14 +84,14 @@ TEST_CASE("identity: a key in use names the process, until it is free again") {
 }
 
 TEST_CASE("identity: a file that others may read, that is torn or unknown is refused and stays as it is") {
-  const Folder folder;
-  const fs::path file = folder.path / "identity";
+  const test::TempFolder folder;
+  const fs::path file = folder / "identity";
   const std::string good = "collab-ed25519-v1 " + to_base32(Identity::Seed{1, 2, 3}) + "\n";
   const auto refused = [&](const std::string& text, std::string_view reason, mode_t mode = 0600) {
     CAPTURE(text);
     write_key(file, text, mode);
     CHECK(mentions(refusal(file), reason));
-    CHECK(content(file) == text);
+    CHECK(test::content(file) == text);
   };
   refused(good, "chmod 600", 0640);
   refused(good, "others may read", 0604);
@@ -123,29 +106,29 @@ TEST_CASE("identity: a file that others may read, that is torn or unknown is ref
 }
 
 TEST_CASE("identity: what a crash left half written is no key and does no harm") {
-  const Folder folder;
-  const fs::path file = folder.path / "identity";
-  write_key(folder.path / "identity.new", "collab-ed25519-v1 aaaa");
+  const test::TempFolder folder;
+  const fs::path file = folder / "identity";
+  write_key(folder / "identity.new", "collab-ed25519-v1 aaaa");
   CHECK(refusal(file) == "");
-  CHECK_FALSE(fs::exists(folder.path / "identity.new"));
+  CHECK_FALSE(fs::exists(folder / "identity.new"));
 }
 
 TEST_CASE("identity: a key that appeared since the file was looked for is not overwritten") {
-  const Folder folder;
-  const fs::path file = folder.path / "key";
+  const test::TempFolder folder;
+  const fs::path file = folder / "key";
   key_file::write(file, Identity::Seed{});
-  const std::string before = content(file);
+  const std::string before = test::content(file);
   Identity::Seed other{};
   other[0] = 1;
   CHECK_THROWS_AS(key_file::write(file, other), Failure);
-  CHECK(content(file) == before);
+  CHECK(test::content(file) == before);
 }
 
 TEST_CASE("identity: a folder that others may write to is refused") {
-  const Folder folder;
-  REQUIRE(::chmod(folder.path.c_str(), 0777) == 0);
-  CHECK(mentions(refusal(folder.path / "identity"), "chmod 700"));
-  CHECK_FALSE(fs::exists(folder.path / "identity"));
+  const test::TempFolder folder;
+  REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
+  CHECK(mentions(refusal(folder / "identity"), "chmod 700"));
+  CHECK_FALSE(fs::exists(folder / "identity"));
 }
 
 TEST_CASE("identity: a signature holds for its bytes and its key only") {
@@ -160,8 +143,8 @@ TEST_CASE("identity: a signature holds for its bytes and its key only") {
 }
 
 TEST_CASE("identity: who holds a key can be asked without making anything") {
-  const Folder folder;
-  const fs::path file = folder.path / "home" / "identity";
+  const test::TempFolder folder;
+  const fs::path file = folder / "home" / "identity";
   CHECK_FALSE(key_file::holder(file));
   CHECK_FALSE(fs::exists(file.parent_path()));
   {
@@ -173,11 +156,11 @@ TEST_CASE("identity: who holds a key can be asked without making anything") {
 }
 
 TEST_CASE("identity: a peer that starts while its key is only asked about starts all the same") {
-  const Folder folder;
-  const fs::path file = folder.path / "identity";
+  const test::TempFolder folder;
+  const fs::path file = folder / "identity";
   const PeerId id = Identity::load_or_create(file).id();
   static int asker = -1;
-  asker = ::open((folder.path / "identity.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  asker = ::open((folder / "identity.lock").c_str(), O_RDONLY | O_CLOEXEC);
   REQUIRE(::flock(asker, LOCK_SH | LOCK_NB) == 0);
   // the one who asks is done after 10 ms: in the midst of the first pause
   std::signal(SIGALRM, [](int) { ::close(asker); });
@@ -190,17 +173,17 @@ TEST_CASE("identity: a peer that starts while its key is only asked about starts
 }
 
 TEST_CASE("identity: a folder that others may write to keeps no key, and says how it would") {
-  const Folder folder;
-  CHECK_FALSE(key_file::folder_problem(folder.path / "none"));
-  CHECK_FALSE(key_file::folder_problem(folder.path));
-  REQUIRE(::chmod(folder.path.c_str(), 0770) == 0);
-  const auto problem = key_file::folder_problem(folder.path);
+  const test::TempFolder folder;
+  CHECK_FALSE(key_file::folder_problem(folder / "none"));
+  CHECK_FALSE(key_file::folder_problem(folder.path()));
+  REQUIRE(::chmod(folder.path().c_str(), 0770) == 0);
+  const auto problem = key_file::folder_problem(folder.path());
   REQUIRE(problem);
   CHECK(problem->code() == ExitCode::machine);
-  CHECK(problem->remedy() == "chmod 700 " + folder.path.string());
-  CHECK_THROWS_WITH_AS(Identity::load_or_create(folder.path / "identity"), problem->what(), Failure);
-  REQUIRE(::chmod(folder.path.c_str(), 01777) == 0);  // as /tmp: others cannot replace what is ours
-  CHECK_FALSE(key_file::folder_problem(folder.path));
+  CHECK(problem->remedy() == "chmod 700 " + folder.path().string());
+  CHECK_THROWS_WITH_AS(Identity::load_or_create(folder / "identity"), problem->what(), Failure);
+  REQUIRE(::chmod(folder.path().c_str(), 01777) == 0);  // as /tmp: others cannot replace what is ours
+  CHECK_FALSE(key_file::folder_problem(folder.path()));
 }
 
 }  // namespace collab

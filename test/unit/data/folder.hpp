@@ -3,45 +3,27 @@
 
 #include "base/random.hpp"
 #include "data/text.hpp"
+#include "support/temp_folder.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 namespace collab::data::test {
 
-class Folder {
+/// Files of documents.
+class Folder : public collab::test::TempFolder {
  public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "collab_data.XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
   /// Writes `content` to the file `name` below the folder and returns its path.
   std::filesystem::path put(const std::string& name, std::string_view content) const {
-    const std::filesystem::path file = path_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::filesystem::remove(file);  // some file systems wait for the disk when a file is emptied and written again
-    std::ofstream(file, std::ios::binary) << content;
+    const std::filesystem::path file = path() / name;
+    collab::test::write(file, content);
     return file;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
-inline std::string read_all(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
+using collab::test::content;
 
 /// A sentence of made-up Bengali words.
 inline std::string sentence(Random& random, std::uint64_t words) {

@@ -106,10 +106,10 @@ TEST_CASE("prepared: every sentence is in exactly one part, in whole windows of 
 
 TEST_CASE("prepared: equal text gives equal bytes and hash; other text, another hash") {
   Sample sample;
-  const std::string before = test::read_all(sample.file);
+  const std::string before = test::content(sample.file);
   const Digest hash = Prepared::open(sample.file).hash();
   Prepared::write(sample.file, sample.documents, sample.tokenizer, sample.options);
-  CHECK(test::read_all(sample.file) == before);
+  CHECK(test::content(sample.file) == before);
   sample.documents.pop_back();
   Prepared::write(sample.file, sample.documents, sample.tokenizer, sample.options);
   CHECK(Prepared::open(sample.file).hash() != hash);
@@ -166,14 +166,14 @@ TEST_CASE("prepared: missing and foreign files are refused with the reason") {
   CHECK_THROWS_AS(Prepared::open(sample.folder.path()), Failure);
   CHECK(refusal(sample.folder, "").find("it is too short") != std::string::npos);
   CHECK(refusal(sample.folder, std::string(200, 'x')).find("it is no prepared text") != std::string::npos);
-  const std::string bytes = test::read_all(sample.file);
+  const std::string bytes = test::content(sample.file);
   CHECK(refusal(sample.folder, bytes).empty());
   CHECK(refusal(sample.folder, sealed(with(bytes, 8, 2U))).find("it has another version") != std::string::npos);
 }
 
 TEST_CASE("prepared: any flipped bit and any lost or added byte is noticed") {
   const Sample sample;
-  const std::string bytes = test::read_all(sample.file);
+  const std::string bytes = test::content(sample.file);
   Random random(3);
   for (int attempt = 0; attempt < 2000; ++attempt) {
     CAPTURE(attempt);
@@ -190,7 +190,7 @@ TEST_CASE("prepared: any flipped bit and any lost or added byte is noticed") {
 
 TEST_CASE("prepared: a file that lies under a right hash is refused or harmless, never read out of bounds") {
   const Sample sample;
-  const std::string bytes = test::read_all(sample.file);
+  const std::string bytes = test::content(sample.file);
   FileHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   const std::size_t borders = header.train_windows + header.held_out_windows + 1;

@@ -5,6 +5,7 @@
 #include "jobs/albert/job.hpp"
 #include "jobs/registry.hpp"
 #include "optim/stepper.hpp"
+#include "support/temp_folder.hpp"
 #include "tensor/safetensors.hpp"
 
 #include <ATen/Parallel.h>
@@ -13,10 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <memory>
-#include <unistd.h>
 
 #include "support/doctest.hpp"
 
@@ -24,17 +23,6 @@ namespace collab::jobs {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Removed at the end of the test.
-struct TemporaryFolder {
-  TemporaryFolder() : path(fs::temp_directory_path() / ("collab-jobs-" + std::to_string(getpid()))) {
-    fs::create_directories(path);
-  }
-  ~TemporaryFolder() { fs::remove_all(path); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  fs::path path;
-};
 
 /// Documents of an invented language: 200 words of syllables, short sentences.
 std::vector<data::Document> documents() {
@@ -66,14 +54,14 @@ struct World {
     for (const auto& document : texts)
       sentences.insert(sentences.end(), document.sentences.begin(), document.sentences.end());
     const auto trained = data::Tokenizer::train(sentences, 300);
-    data::Prepared::write(folder.path / "text", texts, trained, {.sequence = 64, .held_out_one_in = 4});
-    text = std::make_shared<const data::Prepared>(data::Prepared::open(folder.path / "text"));
+    data::Prepared::write(folder / "text", texts, trained, {.sequence = 64, .held_out_one_in = 4});
+    text = std::make_shared<const data::Prepared>(data::Prepared::open(folder / "text"));
     tokenizer = trained.bytes();
     recipe.model.vocabulary = trained.vocabulary();
   }
   AlbertJob job() const { return {recipe, text, tokenizer, c10::Device(c10::kCPU)}; }
 
-  TemporaryFolder folder;
+  test::TempFolder folder;
   std::shared_ptr<const data::Prepared> text;
   std::string tokenizer;
   recipes::Recipe recipe = recipes::preset("demo").value();
@@ -104,11 +92,6 @@ double relative_distance(const std::vector<float>& a, const std::vector<float>& 
     norm += double{a[i]} * a[i];
   }
   return std::sqrt(difference / norm);
-}
-
-std::string content(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 }  // namespace
@@ -225,7 +208,7 @@ TEST_CASE("evaluation: the unigram baseline lies between nothing and knowing onl
 TEST_CASE("export: the folder has all four files, is replaced as a whole, and says what is in it") {
   const World world;
   AlbertJob job = world.job();
-  const fs::path folder = world.folder.path / "out" / "model";
+  const fs::path folder = world.folder / "out" / "model";
   for (const char* epoch : {"1", "2"}) job.export_to(folder, {{"epoch", epoch}});
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path().filename());
@@ -233,7 +216,7 @@ TEST_CASE("export: the folder has all four files, is replaced as a whole, and sa
   CHECK(files == std::vector<std::string>{"config.json", "model.safetensors", "spiece.model", "tokenizer_config.json"});
   CHECK(std::distance(fs::directory_iterator(folder.parent_path()), {}) == 1);  // nothing temporary stays
 
-  const std::string bytes = content(folder / "model.safetensors");
+  const std::string bytes = test::content(folder / "model.safetensors");
   const auto file = safetensors::read(std::as_bytes(std::span(bytes)));
   REQUIRE(file.has_value());
   CHECK(file->metadata().at("epoch") == "2");
@@ -252,9 +235,9 @@ TEST_CASE("export: the folder has all four files, is replaced as a whole, and sa
     CHECK(std::equal(read.begin(), read.end(), values));
     values += static_cast<std::ptrdiff_t>(info.values());
   }
-  CHECK(content(folder / "spiece.model") == world.tokenizer);
-  CHECK(content(folder / "config.json") == recipes::config_json(world.recipe));
-  const auto json = nlohmann::json::parse(content(folder / "tokenizer_config.json"));
+  CHECK(test::content(folder / "spiece.model") == world.tokenizer);
+  CHECK(test::content(folder / "config.json") == recipes::config_json(world.recipe));
+  const auto json = nlohmann::json::parse(test::content(folder / "tokenizer_config.json"));
   CHECK(json["keep_accents"] == true);
   CHECK(json["do_lower_case"] == false);
 }
@@ -268,9 +251,9 @@ TEST_CASE("export: a place that cannot be written to is told to the user") {
 TEST_CASE("registry: the averaged gradient of ALBERT is clipped to the norm of its recipe, which is 1") {
   World world;
   JobInputs inputs;
-  inputs.tokenizer = world.folder.path / "spiece.model";
+  inputs.tokenizer = world.folder / "spiece.model";
   std::ofstream(inputs.tokenizer, std::ios::binary) << world.tokenizer;
-  inputs.prepared = world.folder.path / "text";
+  inputs.prepared = world.folder / "text";
   inputs.recipe = world.recipe;
   CHECK(standard_jobs().make(inputs).stepper.grad_norm_max == 1.0);
   inputs.recipe.optimizer.grad_norm_max = 0.25;

@@ -1,6 +1,6 @@
 #include "monitor/metrics_csv.hpp"
 
-#include "folder.hpp"
+#include "support/temp_folder.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -40,7 +40,7 @@ struct CsvFixture {
   }
   auto said(std::string_view event) const { return std::count(events.begin(), events.end(), event); }
 
-  test::Folder folder;
+  test::TempFolder folder;
   std::filesystem::path file = folder / "metrics.csv";
   std::vector<std::string> events;
   Log log;

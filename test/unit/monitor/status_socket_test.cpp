@@ -1,9 +1,9 @@
 #include "monitor/status_socket.hpp"
 
-#include "folder.hpp"
 #include "monitor/status_client.hpp"
 #include "monitor/unix_path.hpp"
 #include "served_loop.hpp"
+#include "support/temp_folder.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -72,7 +72,7 @@ std::string talk(const std::filesystem::path& home, std::string_view bytes) {
 }  // namespace
 
 TEST_CASE("status socket: only its user may open it, and its file goes with it") {
-  const test::Folder home;
+  const test::TempFolder home;
   {
     const Node node(home.path());
     struct stat there {};
@@ -85,7 +85,7 @@ TEST_CASE("status socket: only its user may open it, and its file goes with it")
 }
 
 TEST_CASE("status socket: the state without a word, leave by that word, else an error") {
-  const test::Folder home;
+  const test::TempFolder home;
   const Node node(home.path());
   CHECK(talk(home.path(), "") == "{}\n");  // silent: after the timeout
   CHECK(talk(home.path(), "\n") == "{}\n");
@@ -98,14 +98,14 @@ TEST_CASE("status socket: the state without a word, leave by that word, else an 
 }
 
 TEST_CASE("status socket: a state of megabytes arrives whole") {
-  const test::Folder home;
+  const test::TempFolder home;
   const std::string state(std::size_t(3) << 20U, 's');
   const Node node(home.path(), state);
   CHECK(ask_node(home.path(), "status") == state);
 }
 
 TEST_CASE("status socket: clients that send nothing or read nothing hold nobody up for long") {
-  const test::Folder home;
+  const test::TempFolder home;
   const Node node(home.path(), std::string(std::size_t(3) << 20U, 's'));
   const UnixPath path(home.path(), kStatusSocketName);
   std::vector<int> stuck;
@@ -120,7 +120,7 @@ TEST_CASE("status socket: clients that send nothing or read nothing hold nobody 
 }
 
 TEST_CASE("status socket: a second node of one home is refused, with the pid of the first") {
-  const test::Folder home;
+  const test::TempFolder home;
   const Node node(home.path());
   try {
     const Node second(home.path());
@@ -134,7 +134,7 @@ TEST_CASE("status socket: a second node of one home is refused, with the pid of 
 }
 
 TEST_CASE("status socket: what a dead process left is replaced, anything else is not touched") {
-  const test::Folder home;
+  const test::TempFolder home;
   {
     const UnixPath path(home.path(), kStatusSocketName);
     const int left = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -152,7 +152,7 @@ TEST_CASE("status socket: what a dead process left is replaced, anything else is
 }
 
 TEST_CASE("status socket: it leaves the file of a successor alone") {
-  const test::Folder home;
+  const test::TempFolder home;
   {
     const Node node(home.path());
     std::filesystem::remove(home / "status.sock");
@@ -162,7 +162,7 @@ TEST_CASE("status socket: it leaves the file of a successor alone") {
 }
 
 TEST_CASE("status socket: a home with a long name works") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   const std::filesystem::path home = folder.path() / std::string(200, 'h');
   std::filesystem::create_directory(home);
   const Node node(home);
@@ -170,7 +170,7 @@ TEST_CASE("status socket: a home with a long name works") {
 }
 
 TEST_CASE("status client: without a node the user hears how to start one") {
-  const test::Folder home;
+  const test::TempFolder home;
   try {
     ask_node(home.path(), "status");
     FAIL("nobody answered");

@@ -1,9 +1,9 @@
 #include "node/manifest.hpp"
 
 #include "base/file.hpp"
-#include "folder.hpp"
 #include "manifests.hpp"
 #include "node/join.hpp"
+#include "support/temp_folder.hpp"
 
 #include <functional>
 #include <limits>
@@ -95,7 +95,7 @@ TEST_CASE("manifest: one that is older than the one seen here, or for later prog
 }
 
 TEST_CASE("manifest file: what was saved is loaded, a torn one is a failure and no fresh start") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   const Identity authority = identity(1);
   const auto file = folder.path() / "manifest.signed";
   CHECK_FALSE(load_manifest(file).has_value());

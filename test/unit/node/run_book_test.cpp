@@ -1,8 +1,8 @@
 #include "node/run_book.hpp"
 
 #include "base/file.hpp"
-#include "folder.hpp"
 #include "manifests.hpp"
+#include "support/temp_folder.hpp"
 
 #include "support/doctest.hpp"
 
@@ -29,7 +29,7 @@ std::string what_of(const std::filesystem::path& file) {
 }  // namespace
 
 TEST_CASE("run book: joining adds an entry once and leaves what the user wrote") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   const auto file = folder.path() / "deep" / "runs.toml";
   CHECK(read_run_book({file}).empty());
   CHECK(remember_run(file, "demo", entry_of("host:4600")));
@@ -52,7 +52,7 @@ TEST_CASE("run book: joining adds an entry once and leaves what the user wrote")
 }
 
 TEST_CASE("run book: the user's own file beats the machine's") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   const auto machine = folder.path() / "machine.toml";
   const auto own = folder.path() / "own.toml";
   (void)remember_run(machine, "demo", entry_of("machine:1"));
@@ -64,7 +64,7 @@ TEST_CASE("run book: the user's own file beats the machine's") {
 }
 
 TEST_CASE("run book: a damaged file is a usage failure that names file and line") {
-  const test::Folder folder;
+  const test::TempFolder folder;
   const auto file = folder.path() / "runs.toml";
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"[demo]\naddresses = [\"host:4600\"", "line "},

@@ -68,8 +68,12 @@ Task<std::optional<Attempt>> look_at(Search& search, Place place) {
   attempt.place = std::move(place);
   const PeerAddress& at = attempt.place.at;
   const TimePoint start = search.clock.now();
-  const auto member = co_await search.connect(at.address, start + search.options.dial_time);
+  auto member = co_await search.connect(at.address, start + search.options.dial_time);
   attempt.waited = search.clock.now() - start;
+  if (!member && finding_of(member.error(), attempt.waited) == Finding::damaged) {  // if a bit flipped, then not twice
+    auto again = co_await search.connect(at.address, search.clock.now() + search.options.dial_time);
+    member = std::move(again);
+  }
   if (!member) {
     attempt.finding = finding_of(member.error(), attempt.waited);
     attempt.text = member.error().reason;

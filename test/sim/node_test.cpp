@@ -264,6 +264,26 @@ TEST_CASE("sim node: nobody there: retried until the deadline, then said with ea
   });
 }
 
+TEST_CASE("sim node: a bit that flips while a peer joins, wherever it does, is no reason to give up") {
+  for (int at_ms = 0; at_ms < 400; at_ms += 20) {  // dials, handshakes, hello, question, answer
+    CAPTURE(at_ms);
+    SimRun run;
+    run.run([&]() -> Task<> {
+      run.add_coordinator();
+      SwarmNode& peer = run.add(2, "peer", run.options());
+      TaskGroup faults(run.world.executor(), rethrow);
+      const auto flip = [&]() -> Task<> {
+        co_await run.world.clock().sleep_until(run.in(1ms * at_ms));
+        run.network.corrupt(peer.host);
+      };
+      faults.spawn("flip", flip());
+      const auto joined = co_await peer.node->join(run.in(20s));
+      CHECK(joined);
+      co_await faults.stop();
+    });
+  }
+}
+
 TEST_CASE("sim node: places that have answered are not dialled again") {
   SimRun run;
   run.run([&]() -> Task<> {

@@ -46,11 +46,10 @@ enum class Aim : std::uint8_t {
 struct Fault {
   Duration at{};  ///< virtual time; of an aimed one: not before
   FaultKind kind = FaultKind::kill;
-  std::size_t peer =
-      0;               ///< the victim's number; meaningless for `join`, `coordinator`, `swizzle`, where an aim chooses
-  Duration length{};   ///< zero: for ever
-  double amount = 0;   ///< as its kind says
-  bool blank = false;  ///< kill: comes back with an empty disk
+  std::size_t peer = 0;        ///< the victim's number, where its kind has one and no aim chooses
+  Duration length{};           ///< zero: for ever
+  double amount = 0;           ///< as its kind says
+  bool blank = false;          ///< kill: comes back with an empty disk
   std::optional<Phase> phase;  ///< strikes when the victim is there
   Aim aim = Aim::any;
 };

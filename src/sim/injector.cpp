@@ -13,11 +13,14 @@ constexpr Duration kDismissedIn = std::chrono::seconds(20);  // to hear of it, t
 constexpr double kClogged = 0.2;                             // of all links, by a swizzle
 constexpr Duration kRest = std::chrono::seconds(15);         // between two faults that cut one peer off
 
-/// Whether it keeps a peer's records from others, or theirs from it. Longer than records last (10 s), by one fault or
-/// several, two sides may rightly go on apart: what that leads to is not for every run.
+/// Whether a peer is gone for others, whole and at once.
 bool cuts_off(FaultKind kind) {
-  return kind == FaultKind::partition || kind == FaultKind::freeze || kind == FaultKind::mute ||
-         kind == FaultKind::deaf || kind == FaultKind::flap;
+  return kind == FaultKind::partition || kind == FaultKind::freeze;
+}
+
+/// Whether only some of what it sends or is sent is lost.
+bool half_cuts_off(FaultKind kind) {
+  return kind == FaultKind::mute || kind == FaultKind::deaf || kind == FaultKind::flap || kind == FaultKind::swizzle;
 }
 
 }  // namespace
@@ -74,15 +77,21 @@ void Injector::reached(std::size_t peer, Phase phase) {
   }
 }
 
+/// Half cuts do not follow other cuts at once, nor others them: together they can last longer than records do (10 s),
+/// and then two sides may rightly go on apart, which is not for every run.
+bool Injector::rested(std::size_t peer, FaultKind kind) const {
+  const auto last = cuts_.find(peer);
+  if (last == cuts_.end() || clock().now() >= last->second.until + kRest) return true;
+  return !half_cuts_off(kind) && !(cuts_off(kind) && half_cuts_off(last->second.kind));
+}
+
 /// Empty when it can strike.
 std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   if (!has_victim(fault.kind)) return {};
   const auto& peers = stage_.all_peers();
   if (victim >= peers.size()) return fmt::format("there is no peer {}", victim);
   if (away_.contains(victim) || !peers[victim]->running()) return "its victim was away already";
-  const auto cut = cut_until_.find(victim);
-  if (cuts_off(fault.kind) && cut != cut_until_.end() && clock().now() < cut->second + kRest)
-    return "it has only just been cut off";
+  if (!rested(victim, fault.kind)) return "it has only just been cut off";
   if (fault.kind == FaultKind::ban) return stage_.coordinator_runs() ? "" : "the coordinator was away";
   const bool by_plan = fault.kind == FaultKind::leave && fault.aim == Aim::peer;  // all may leave, one by one
   const auto is = [&fault](FaultKind kind) { return fault.kind == kind; };
@@ -116,7 +125,7 @@ Task<> Injector::strike(std::size_t index, std::size_t victim) {
       away_.insert(victim);
       invariants_.live().struck(victim, fault);
       co_await hurt(fault, peer);
-      if (cuts_off(fault.kind)) cut_until_[victim] = clock().now();
+      if (cuts_off(fault.kind) || half_cuts_off(fault.kind)) cuts_[victim] = {fault.kind, clock().now()};
       if (peer.running()) {
         away_.erase(victim);
         invariants_.live().over(victim, fault.kind);
@@ -197,11 +206,8 @@ Task<> Injector::flap(const Fault& fault, Peer& peer) {
 
 std::vector<Host*> Injector::rested_hosts() {
   std::vector<Host*> out(1, &stage_.coordinators_host());
-  for (const auto& peer : stage_.all_peers()) {
-    const auto cut = cut_until_.find(peer->number());
-    const bool rested = cut == cut_until_.end() || clock().now() >= cut->second + kRest;
-    if (rested && !away_.contains(peer->number())) out.push_back(&peer->host());
-  }
+  for (const auto& peer : stage_.all_peers())
+    if (rested(peer->number(), FaultKind::swizzle) && !away_.contains(peer->number())) out.push_back(&peer->host());
   return out;
 }
 
@@ -221,7 +227,7 @@ Task<> Injector::swizzle(const Fault& fault) {
     if (std::any_of(links.begin(), links.end(), ends_here)) struck.insert(peer->number());
   }
   for (const std::size_t peer : struck) {
-    cut_until_[peer] = clock().now() + fault.length;
+    cuts_[peer] = {fault.kind, clock().now() + fault.length};
     invariants_.live().struck(peer, fault);
   }
   const auto turn = fault.length / static_cast<Duration::rep>(2 * links.size() + 1);

@@ -64,6 +64,11 @@ class Injector {
   Task<> ban(Duration length, Peer& peer);
   bool matches(const Fault& fault, std::size_t peer) const;
   std::string cannot(const Fault& fault, std::size_t victim) const;
+  struct Cut {
+    FaultKind kind = FaultKind::partition;
+    TimePoint until{};
+  };
+  bool rested(std::size_t peer, FaultKind kind) const;
   std::vector<Host*> rested_hosts();
   Task<> pause(Duration length);
   Clock& clock() const { return stage_.simulation().clock(); }
@@ -75,9 +80,9 @@ class Injector {
   std::vector<FaultFact> facts_;
   std::vector<bool> used_;
   TaskGroup* tasks_ = nullptr;
-  std::set<std::size_t> away_;  // hurt now
-  std::map<std::size_t, TimePoint> cut_until_;
-  std::set<std::string> isolated_;  // hosts
+  std::set<std::size_t> away_;       // hurt now
+  std::map<std::size_t, Cut> cuts_;  // the last one of each
+  std::set<std::string> isolated_;   // hosts
   std::size_t pending_ = 0;
 };
 

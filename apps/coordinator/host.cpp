@@ -1,19 +1,14 @@
 #include "host.hpp"
 
-#include "base/file.hpp"
-#include "base/offload.hpp"
 #include "directory/peer_record.hpp"
 #include "monitor/pages.hpp"
 #include "monitor/swarm_facts.hpp"
-#include "recipes/albert.hpp"
-#include "state/download.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <fmt/format.h>
 #include <sodium.h>
 
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 namespace collab::coordinator {
@@ -21,10 +16,6 @@ namespace {
 
 constexpr Duration kLookPeriod = std::chrono::seconds(1);
 constexpr Duration kReadPause = std::chrono::milliseconds(100);  // people see no more than ten changes a second
-constexpr Duration kKeeperRetryMin = std::chrono::seconds(10);   // after a checkpoint that could not be kept; doubles
-constexpr Duration kKeeperRetryMax = std::chrono::minutes(10);
-constexpr Duration kDownloadTime = std::chrono::hours(1);
-constexpr std::size_t kTokenizerBytesMax = std::size_t(64) << 20U;
 
 std::uint64_t draw() {
   std::uint64_t number = 0;
@@ -54,43 +45,10 @@ node::NodeOptions node_options(const HostOptions& options) {
   return out;
 }
 
-Bytes bytes_of(const std::string& text) {
-  const auto raw = std::as_bytes(std::span(text));
-  return Bytes(raw.begin(), raw.end());
-}
-
-/// What transformers wants to see beside the parameters.
-std::vector<state::NamedFile> model_files(const recipes::Recipe& recipe, const std::filesystem::path& tokenizer) {
-  if (recipe.job != recipes::kAlbert) return {};
-  return {{"config.json", bytes_of(recipes::config_json(recipe))},
-          {"tokenizer_config.json", bytes_of(recipes::tokenizer_config_json(recipe))},
-          {"spiece.model", read_file(tokenizer, kTokenizerBytesMax)}};
-}
-
-/// A state of another model, or of none. Of a job that is not known here any number of values will do.
-bool fits(const state::Snapshot& snapshot, const recipes::Recipe& recipe) {
-  const auto* parameters = snapshot.find("parameters");
-  if (parameters == nullptr || parameters != &snapshot.sections.front()) return false;
-  const std::size_t bytes = parameters->bytes.size();
-  if (recipe.job != recipes::kAlbert) return bytes > 0 && bytes % sizeof(float) == 0;
-  return bytes == recipes::parameter_values(recipe) * sizeof(float);
-}
-
-/// What the parameters are called. Only peers know the tensors of a job of their own: they stay one vector.
-Schema schema_of(const recipes::Recipe& recipe, const state::Snapshot& snapshot) {
-  if (recipe.job == recipes::kAlbert) return recipes::albert_schema(recipe);
-  const std::size_t values = snapshot.sections.front().bytes.size() / sizeof(float);
-  return {{{"parameters", DType::float32, {static_cast<std::int64_t>(values)}, TensorRole::parameter}}};
-}
-
 }  // namespace
 
 Host::Host(HostOptions options, Log& log, Identity identity, const Signed& statement, const RunFiles& files)
-    : options_(std::move(options)),
-      log_(log),
-      tokenizer_(files.tokenizer),
-      network_(runtime_.loop(), runtime_.clock()),
-      random_(draw()) {
+    : options_(std::move(options)), log_(log), network_(runtime_.loop(), runtime_.clock()), random_(draw()) {
   auto manifest = node::read_manifest(statement, options_.run_id, std::nullopt);
   if (!manifest)
     throw Failure(ExitCode::incompatible, manifest.error().reason, "another --home, or --new-run in an empty one");
@@ -124,8 +82,8 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     };
     store_ = std::make_unique<state::Store>(node_->endpoint(), runtime_.clock(), runtime_.loop(), runtime_.workers(),
                                             log_, no_state);
-    checkpoints_ = std::make_unique<state::Checkpoints>(options_.home / "checkpoints", log_, options_.keep);
     events_ = std::make_unique<monitor::Events>(runtime_.loop(), runtime_.clock());
+    if (options_.checkpoint_every > 0) make_keeper(files.tokenizer);
     const monitor::Watched watched{[this] { return view(); }, rounds_, *events_, metrics_, runtime_.clock(), &losses_};
     if (options_.dashboard != "off") {
       monitor::HttpOptions http;
@@ -158,6 +116,7 @@ Host::~Host() {
   runtime_.on_loop([this] {
     status_socket_.reset();
     http_.reset();
+    keeper_.reset();
     store_.reset();
     tracker_.reset();
     told_evaluations_.reset();
@@ -167,6 +126,20 @@ Host::~Host() {
     events_.reset();
     stopping_.reset();
   });
+}
+
+void Host::make_keeper(const std::filesystem::path& tokenizer) {
+  KeeperOptions options;
+  options.run_id = manifest_.run_id;
+  options.recipe = recipe_;
+  options.tokenizer = tokenizer;
+  options.folder = options_.home / "checkpoints";
+  options.every = options_.checkpoint_every;
+  options.keep = options_.keep;
+  const Keeper::Context context{node_->endpoint(), runtime_.clock(),        node_->directory(),
+                                *tracker_,         runtime_.workers(),      log_,
+                                *events_,          random_.derive("keeper")};
+  keeper_ = std::make_unique<Keeper>(context, std::move(options));
 }
 
 Task<> Host::serve(const RunFiles& files) {
@@ -181,7 +154,7 @@ Task<> Host::serve(const RunFiles& files) {
     const bool data = manifest_.data != Digest();
     if (tokenizer) (void)co_await store_->add_file(manifest_.tokenizer, own.tokenizer);  // two are never too many
     if (data) (void)co_await store_->add_file(manifest_.data, own.prepared);
-    tasks.spawn("keeper", keep_checkpoints());
+    if (keeper_) tasks.spawn("keeper", keeper_->run());
     tasks.spawn("watch", watch_peers());
     while (!stop_) co_await stopping_->wait();
   };
@@ -240,76 +213,6 @@ void Host::read_reports(std::uint64_t epoch) {
   }
 }
 
-/// A copy of the state every so many epochs, so that a swarm that died can begin where it was.
-Task<> Host::keep_checkpoints() {
-  const auto kept = checkpoints_->epochs();
-  std::uint64_t last = kept.empty() ? 0 : kept.back();
-  Duration pause = kLookPeriod;
-  while (options_.checkpoint_every > 0) {
-    co_await runtime_.clock().sleep_until(runtime_.clock().now() + pause);
-    const auto epoch = tracker_->global_epoch();
-    if (!epoch || *epoch < last + options_.checkpoint_every) continue;
-    const bool saved = co_await save_checkpoint(*epoch);
-    if (saved) last = checkpoints_->epochs().back();
-    // every try costs donors an upload: a disk that is full stays so for a while
-    pause = saved ? kLookPeriod : std::clamp<Duration>(2 * pause, kKeeperRetryMin, kKeeperRetryMax);
-  }
-}
-
-Task<bool> Host::save_checkpoint(std::uint64_t epoch) {
-  const auto donors = tracker_->donors(0);
-  if (donors.empty()) co_return false;
-  state::WantedState wanted;
-  wanted.epoch = epoch;
-  wanted.deadline = runtime_.clock().now() + kDownloadTime;
-  const state::Context context{node_->endpoint(), runtime_.clock(), runtime_.workers(), log_, random_};
-  const state::OnProgress nothing_to_tell;
-  auto snapshot = co_await state::download(context, wanted, donors, nothing_to_tell);
-  for (int tries = 0; !snapshot && snapshot.error().code == Errc::stale && tries < 8; ++tries) {
-    wanted.epoch = snapshot.error().number + 1;  // a short epoch is over before our question arrives
-    snapshot = co_await state::download(context, wanted, tracker_->donors(0), nothing_to_tell);
-  }
-  if (!snapshot) {
-    log_.warn("keeper.failed", {{"epoch", epoch}, {"reason", snapshot.error().reason}});
-    co_return false;
-  }
-  if (!fits(*snapshot, recipe_)) {
-    log_.warn("keeper.failed", {{"epoch", epoch}, {"reason", "the state has other sizes than the recipe"}});
-    co_return false;
-  }
-  struct Save {
-    state::Snapshot snapshot;
-    Schema schema;
-    std::vector<state::NamedFile> files;
-  };
-  const auto save = std::make_shared<Save>();
-  save->snapshot = std::move(*snapshot);
-  save->schema = schema_of(recipe_, save->snapshot);
-  save->files = model_files(recipe_, tokenizer_);
-  std::string problem;
-  const auto write = [this, save, &problem] {
-    try {
-      const auto& sections = save->snapshot.sections;
-      std::vector<float> parameters(save->schema.values());
-      std::memcpy(parameters.data(), sections.front().bytes.data(), sections.front().bytes.size());
-      checkpoints_->save({save->snapshot.epoch, manifest_.run_id, state::index_snapshot(save->snapshot).root(),
-                          save->schema, parameters, std::span(sections).subspan(1), save->files});
-    } catch (const Failure& failure) {  // a full disk must not end the run
-      problem = failure.cause();
-    }
-  };
-  co_await offload(runtime_.workers(), write);
-  if (!problem.empty()) {
-    log_.error("keeper.failed", {{"epoch", epoch}, {"reason", problem}});
-    events_->add({monitor::EventType::alert, epoch, {}, {{"text", problem}}});
-    co_return false;
-  }
-  saved_at_ = runtime_.clock().now();
-  log_.info("keeper.saved", {{"epoch", save->snapshot.epoch}});
-  events_->add({monitor::EventType::checkpoint_saved, save->snapshot.epoch, {}, {}});
-  co_return true;
-}
-
 /// Where others dial: as the manifest tells everybody, else where this machine listens, if that is a name at all.
 std::vector<node::PeerAddress> Host::dialled() {
   std::vector<node::PeerAddress> out;
@@ -342,7 +245,8 @@ monitor::SwarmView Host::view() {
   known.loss_train = tracker_->loss();
   const auto heldout = losses_.heldout().points();
   if (!heldout.empty()) known.loss_heldout = heldout.back().mean();
-  if (saved_at_) known.checkpoint_age_s = to_seconds(runtime_.clock().now() - *saved_at_);
+  const auto saved_at = keeper_ ? keeper_->saved_at() : std::nullopt;
+  if (saved_at) known.checkpoint_age_s = to_seconds(runtime_.clock().now() - *saved_at);
   invite(known);
   const auto standings = tracker_->others();
   const auto link = [this](const PeerId& peer) { return node_->endpoint().link(peer); };

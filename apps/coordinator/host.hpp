@@ -8,6 +8,7 @@
 #include "base/task_group.hpp"
 #include "directory/directory.hpp"
 #include "found_run.hpp"
+#include "keeper.hpp"
 #include "monitor/api.hpp"
 #include "monitor/http_server.hpp"
 #include "monitor/report_reader.hpp"
@@ -18,7 +19,6 @@
 #include "node/runtime.hpp"
 #include "progress/tracker.hpp"
 #include "recipes/recipe.hpp"
-#include "state/checkpoint.hpp"
 #include "state/store.hpp"
 
 #include <atomic>
@@ -79,8 +79,7 @@ class Host {
 
  private:
   Task<> serve(const RunFiles& files);
-  Task<> keep_checkpoints();
-  Task<bool> save_checkpoint(std::uint64_t epoch);
+  void make_keeper(const std::filesystem::path& tokenizer);
   monitor::SwarmView view();
   void invite(monitor::RunView& run);
   std::vector<node::PeerAddress> dialled();
@@ -92,7 +91,6 @@ class Host {
   Metrics metrics_;
   node::Manifest manifest_;
   recipes::Recipe recipe_;
-  std::filesystem::path tokenizer_;
   node::Runtime runtime_;
   net::TcpNetwork network_;
   Random random_;
@@ -105,8 +103,8 @@ class Host {
   std::unique_ptr<directory::Watch> told_evaluations_;
   std::unique_ptr<progress::Tracker> tracker_;
   std::unique_ptr<state::Store> store_;
-  std::unique_ptr<state::Checkpoints> checkpoints_;
   std::unique_ptr<monitor::Events> events_;
+  std::unique_ptr<Keeper> keeper_;
   monitor::Rounds rounds_;
   monitor::LossHistory losses_;
   monitor::ReportReader reports_;
@@ -114,7 +112,6 @@ class Host {
   std::unique_ptr<monitor::StatusSocket> status_socket_;
   std::unique_ptr<Signal> stopping_;
   bool stop_ = false;
-  std::optional<TimePoint> saved_at_;
 
   std::future<void> served_;
   std::mutex mutex_;

@@ -116,6 +116,7 @@ int Stay::run() {
   }
   output_.done(fmt::format("in step with the swarm at epoch {}", optimizer_->epoch()));
   train();
+  samples_lost_ = optimizer_->finish();
   presence_.leave();
   save();
   const double hours = presence_.hours();
@@ -139,7 +140,6 @@ void Stay::train() {
         after_epoch(result);
       }
     }
-    if (asked_to_stop()) samples_lost_ = optimizer_->finish();
   } catch (const optim::Stopped&) {
     return;  // somebody else asked this peer to leave, or the run is over
   }

@@ -141,7 +141,10 @@ Task<> Collaboration::Parts::visited() {
 
 Task<Result<std::shared_ptr<const state::Snapshot>>> Collaboration::Parts::snapshot(std::uint64_t epoch) {
   const Visit visit(*this);
-  if (member != nullptr) co_return co_await member->snapshot(epoch);
+  if (member != nullptr) {
+    auto taken = co_await member->snapshot(epoch);
+    if (taken || !last_state) co_return taken;  // else its trainer has ended meanwhile
+  }
   if (!last_state) co_return Errc::gone;
   if (epoch != last_state->epoch) co_return epoch < last_state->epoch ? Errc::stale : Errc::late;
   co_return last_state;
@@ -194,7 +197,7 @@ Task<> Collaboration::Parts::leave_rounds() {
 
 Task<> Collaboration::Parts::leave(TimePoint laggards_until) {
   co_await leave_rounds();
-  co_await tracker->leave(laggards_until);
+  co_await tracker->leave(laggards_until, tracker->epoch() >= epochs);
   co_await node->leave();
 }
 

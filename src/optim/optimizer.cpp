@@ -43,7 +43,8 @@ struct Optimizer::Inner {
   Inner(Collaboration& run, std::unique_ptr<Stepper> made, OptimizerOptions given)
       : parts(run.parts()), stepper(std::move(made)), trainer(*stepper), options(std::move(given)) {
     trainer.begin_at(options.first_epoch);
-    if (options.epochs_max == 0) options.epochs_max = epochs_of(*parts.manifest);
+    parts.epochs = epochs_of(*parts.manifest);
+    if (options.epochs_max == 0) options.epochs_max = parts.epochs;
   }
 
   Collaboration::Parts& parts;
@@ -71,6 +72,8 @@ struct Optimizer::Inner {
   void check_going_on() const;
   void start_member();
   void stop_member();
+  /// Keeps a copy of the state where somebody may ask for it after the last border.
+  void keep_last_state();
   void return_units(const Work& work);
   void on_event(const epoch::MemberEvent& event);
   StepResult take_result();
@@ -159,21 +162,29 @@ void Optimizer::Inner::start_member() {
   });
 }
 
+void Optimizer::Inner::keep_last_state() {
+  if (!joined || parts.left) return;
+  bool wanted = trainer.epoch() >= parts.epochs;
+  parts.runtime.on_loop([&] {
+    wanted |= parts.tracker->somebody_is_behind() || parts.tracker->current_peers() == 1;
+    wanted &= !parts.last_state || parts.last_state->epoch != trainer.epoch();
+  });
+  if (!wanted) return;
+  auto last = std::make_shared<const state::Snapshot>(trainer.snapshot(trainer.epoch()));
+  parts.runtime.on_loop([&] { parts.last_state = std::move(last); });
+}
+
 void Optimizer::Inner::stop_member() {
   if (!tasks) return;  // joined never, or in vain
-  bool behind = false;
-  if (joined) parts.runtime.on_loop([&] { behind = parts.tracker->somebody_is_behind(); });
-  std::shared_ptr<const state::Snapshot> last;
-  if (behind) last = std::make_shared<const state::Snapshot>(trainer.snapshot(trainer.epoch()));
+  keep_last_state();
   {
     const std::lock_guard lock(parts.mutex);
     parts.on_leave = nullptr;
   }
   bridge->leave();
   bridge->open();
-  const auto stop = [this, last]() -> Task<> {
+  const auto stop = [this]() -> Task<> {
     parts.member = nullptr;
-    parts.last_state = last;
     parts.on_failure = nullptr;
     co_await tasks->stop();
     co_await member->stop();  // a member that was cancelled has not told its matchmaker
@@ -293,6 +304,11 @@ std::uint64_t Optimizer::finish() {
   if (!inner_->joined || parts.left) return 0;
   const TimePoint begin = std::chrono::steady_clock::now();
   parts.leave_by = begin + parts.options.leave_wait;
+  if (epoch() >= inner_->options.epochs_max) {  // no step is left for what is in hand
+    inner_->trainer.drop();
+    inner_->keep_last_state();
+    return 0;
+  }
   const TimePoint deadline = begin + parts.options.leave_wait * 4 / 5;  // the rest is for saying good-bye
   const std::uint64_t before = epoch();
   double eta_s = 0;
@@ -312,6 +328,7 @@ std::uint64_t Optimizer::finish() {
     parts.deliver_events();
   }
   const std::uint64_t lost = inner_->trainer.drop().samples;  // leaving gives their units back
+  inner_->keep_last_state();
   if (lost == 0) return 0;
   const std::string why = due                    ? "the round did not end in time"
                           : std::isfinite(eta_s) ? fmt::format("the next step is {:.0f} s away", eta_s)

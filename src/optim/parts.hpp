@@ -20,6 +20,7 @@
 #include <exception>
 #include <functional>
 #include <future>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -83,8 +84,9 @@ struct Collaboration::Parts {
   std::unique_ptr<progress::Tracker> tracker;
   std::unique_ptr<state::Store> store;
   epoch::Member* member = nullptr;                    ///< the optimizer's; null before and after. See Visit
-  std::shared_ptr<const state::Snapshot> last_state;  ///< for who was behind when the optimizer ended; null: nobody
-  epoch::Auxiliary* auxiliary = nullptr;              ///< of a peer that only reduces; null before and after
+  std::shared_ptr<const state::Snapshot> last_state;  ///< for who may want it once the trainer has ended; null: nobody
+  std::uint64_t epochs = std::numeric_limits<std::uint64_t>::max();  ///< of the run; set before there is a member
+  epoch::Auxiliary* auxiliary = nullptr;  ///< of a peer that only reduces; null before and after
   unsigned visits = 0;  ///< tasks of this object that are in `member` or `auxiliary`: those stay until they are out
   std::unique_ptr<Signal> visit_over;
   std::unique_ptr<Signal> stopping;

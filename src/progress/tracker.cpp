@@ -13,6 +13,8 @@ constexpr Duration kAskAlone = std::chrono::seconds(5);         // for the answe
 constexpr Duration kAloneForgotten = std::chrono::seconds(15);  // without another answer
 constexpr std::int64_t kRecordTtlPeriods = 6;  // two make a record stale; the rest bridges a lost server
 constexpr std::size_t kReportsMax = 1024;
+constexpr Duration kAskKeepers = std::chrono::seconds(2);  // for the answer; without one nobody waits for them
+constexpr Duration kAskKeepersAgain = std::chrono::milliseconds(500);
 constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves
 constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
 
@@ -58,7 +60,8 @@ void Tracker::show(Record own) {
   due_.notify();
 }
 
-Task<> Tracker::leave(TimePoint deadline) {
+Task<> Tracker::leave(TimePoint deadline, bool run_is_over) {
+  const bool last_state = run_is_over || current_peers() == 1;
   leaving_since_ = needs_.clock.unix_ms();
   if (shown_) {
     Record last = own_;
@@ -66,9 +69,12 @@ Task<> Tracker::leave(TimePoint deadline) {
     last.samples = 0;
     show(last);
   }
-  while (somebody_is_behind() && !somebody_stays() && needs_.clock.now() < deadline) {
+  while (!somebody_stays() && needs_.clock.now() < deadline) {
+    bool wanted = somebody_is_behind();
+    if (!wanted && last_state) wanted = co_await a_keeper_is_behind(deadline);
+    if (!wanted) break;
     // records also go stale by themselves
-    const TimePoint look = std::min(deadline, needs_.clock.now() + std::chrono::seconds(1));
+    const TimePoint look = std::min(deadline, needs_.clock.now() + kAskKeepersAgain);
     co_await changed_.wait_until(needs_.clock, look);
   }
   left_ = true;
@@ -80,6 +86,17 @@ bool Tracker::somebody_is_behind() const {
   return shown_ && std::any_of(fresh.begin(), fresh.end(), [&](const Standing& standing) {
            return standing.record.taking_part && standing.record.epoch < own_.epoch;
          });
+}
+
+Task<bool> Tracker::a_keeper_is_behind(TimePoint deadline) {
+  if (!shown_ || !needs_.directory.connected()) co_return false;
+  const TimePoint patience = std::min(deadline, needs_.clock.now() + kAskKeepers);
+  const auto records = co_await needs_.directory.get(std::string(kKeeperKey), patience);
+  if (!records) co_return false;
+  co_return std::any_of(records->begin(), records->end(), [&](const directory::Record& record) {
+    const auto keeper = decode_keeper(record.value);
+    return keeper && keeper->epoch < own_.epoch;
+  });
 }
 
 /// Of two who leave together each sees the other taking part in a record from before: only newer ones tell, or time.

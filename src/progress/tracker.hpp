@@ -68,8 +68,9 @@ class Tracker {
   const Record& own() const noexcept { return own_; }
 
   /// This peer gathers no more. It stays for those who take part and are behind it, until they have caught up, somebody
-  /// else stays who can give them what they lack, or `deadline` has passed; then its record goes. While `run` runs.
-  Task<> leave(TimePoint deadline);
+  /// else stays who can give them what they lack, or `deadline` has passed; then its record goes. So it does for
+  /// keepers that lack its state, when `run_is_over` with that, or when nobody else takes part. While `run` runs.
+  Task<> leave(TimePoint deadline, bool run_is_over = false);
   /// Whether somebody who takes part is behind this peer, by its last record.
   bool somebody_is_behind() const;
 
@@ -124,6 +125,7 @@ class Tracker {
   Task<> ask_whether_alone();
   bool hears_nobody() const;
   bool somebody_stays() const;
+  Task<bool> a_keeper_is_behind(TimePoint deadline);
   Duration period();
   void read_records(const std::vector<directory::Record>& records);
   /// What `peer` is measured by.

@@ -34,4 +34,15 @@ Result<Record> decode(std::span<const std::byte> value) {
   return record;
 }
 
+Bytes encode(const KeeperRecord& record) {
+  return *frame::encode(wire::KeeperHeader(record));
+}
+
+Result<KeeperRecord> decode_keeper(std::span<const std::byte> value) {
+  const auto message = frame::decode<wire::KeeperHeader>(value);
+  if (!message) return message.error();
+  if (!message->payload.empty()) return Errc::bad_request;
+  return std::get<wire::KeeperV1>(message->header);
+}
+
 }  // namespace collab::progress

@@ -1,6 +1,7 @@
 #pragma once
-// The progress record: what every peer says of itself, under key "progress" of the directory. This file is its
-// specification; base/frame.hpp has the rules of its evolution. It is signed as a whole by the directory's record.
+// The progress record: what every peer says of itself, under key "progress" of the directory; and the keeper record,
+// under key "keeper". This file is their specification; base/frame.hpp has the rules of their evolution. They are
+// signed as a whole by the directory's records.
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -15,6 +16,7 @@
 namespace collab::progress {
 
 inline constexpr std::string_view kProgressKey = "progress";
+inline constexpr std::string_view kKeeperKey = "keeper";
 
 namespace wire {
 
@@ -35,13 +37,25 @@ struct ProgressV1 {
 };
 using Header = std::variant<ProgressV1>;
 
+/// Of who keeps checkpoints of the run and takes no part in it.
+struct KeeperV1 {
+  std::uint64_t epoch = 0;  ///< of its newest checkpoint; 0: none yet
+  MESSAGE_MAP(epoch)
+};
+using KeeperHeader = std::variant<KeeperV1>;
+
 }  // namespace wire
 
 using Record = wire::ProgressV1;
+using KeeperRecord = wire::KeeperV1;
 
 Bytes encode(const Record& record);
 /// Errors: `bad_request` for other bytes, or numbers that no correct peer says: a rate, loss or time out of range, a
 /// period of 0.
 Result<Record> decode(std::span<const std::byte> value);
+
+Bytes encode(const KeeperRecord& record);
+/// Errors: `bad_request`.
+Result<KeeperRecord> decode_keeper(std::span<const std::byte> value);
 
 }  // namespace collab::progress

@@ -1,5 +1,5 @@
-// What peers say of their progress: any bytes are refused or are a record that all arithmetic on records survives, also
-// a history of them, each at any time after the one before.
+// What peers and keepers say of their progress: any bytes are refused or are a record that all arithmetic on records
+// survives, also a history of them, each at any time after the one before.
 //
 // Script: u8 peer | u32 milliseconds since the record before | u16 bytes | the record; again and again.
 #include "progress/self_report.hpp"
@@ -26,6 +26,10 @@ void check_codec(const progress::Record& record) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (const auto record = progress::decode(fuzz::bytes_of(data, size))) check_codec(*record);
+  if (const auto keeper = progress::decode_keeper(fuzz::bytes_of(data, size))) {
+    const auto again = progress::decode_keeper(progress::encode(*keeper));
+    require(again && again->epoch == keeper->epoch);
+  }
 
   std::int64_t unix_ms = 1'893'456'000'000;  // some day
   std::map<PeerId, progress::SelfReport> reports;

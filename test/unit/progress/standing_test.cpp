@@ -78,6 +78,8 @@ TEST_CASE("progress record: round trip, and numbers that nobody can mean are ref
   record.samples_per_s = std::nan("");
   CHECK_FALSE(decode(encode(record)));
   CHECK_FALSE(decode({}));
+  CHECK(decode_keeper(encode(KeeperRecord{7}))->epoch == 7);
+  CHECK_FALSE(decode_keeper({}));
 }
 
 TEST_CASE("rate: right from the first microbatch, and pauses do not count") {

@@ -180,6 +180,45 @@ TEST_CASE("tracker: who leaves goes as soon as the last of those behind has caug
   swarm.world.run(scenario());
 }
 
+TEST_CASE("tracker: who leaves with the last state of a run, or as the last peer, stays until the keeper has it") {
+  struct Case {
+    bool run_is_over;
+    bool others_gather;
+    bool keeper_catches_up;
+    double gone_min, gone_max;
+  };
+  for (const Case& c : {Case{false, true, true, 5, 5.1},  // others go on: the keeper has time
+                        Case{true, false, true, 7, 8},    // the last state
+                        Case{false, false, true, 7, 8},   // nobody else is left
+                        Case{true, false, false, 15, 15.1}}) {
+    CAPTURE(c.run_is_over);
+    CAPTURE(c.others_gather);
+    CAPTURE(c.keeper_catches_up);
+    Swarm swarm({0, 0});
+    directory::Directory& keeper = swarm.board.view_of(test::peer(9));
+    const auto tell = [&](std::uint64_t epoch) {
+      keeper.publish(std::string(kKeeperKey), "", encode(KeeperRecord{epoch}), 60s);
+    };
+    const auto scenario = [&]() -> Task<> {
+      tell(2);
+      co_await swarm.sleep_until(3);
+      for (auto& peer : swarm.peers) peer->own.epoch = 7;
+      swarm.peers[1]->own.taking_part = c.others_gather;
+      co_await swarm.sleep_until(5);
+      const auto catch_up = [&]() -> Task<> {
+        co_await swarm.sleep_until(7);
+        if (c.keeper_catches_up) tell(7);
+      };
+      swarm.tasks.spawn("catch up", catch_up());
+      co_await swarm.peers[0]->tracker.leave(TimePoint(15s), c.run_is_over);
+      CHECK(swarm.now() >= c.gone_min);
+      CHECK(swarm.now() <= c.gone_max);
+      co_await swarm.tasks.stop();
+    };
+    swarm.world.run(scenario());
+  }
+}
+
 TEST_CASE("tracker: at constant speeds each peer knows the end of the epoch within 2 %, and believes all others") {
   Swarm swarm({0, 0, 0, 0});
   const double ideal = static_cast<double>(kTarget) / swarm.samples_per_s;

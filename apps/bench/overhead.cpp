@@ -28,12 +28,19 @@ double samples_per_cpu_s(const Slice& slice) {
   return static_cast<double>(slice.samples) / slice.cpu_s;
 }
 
-template <class Bare, class With, class Rate>
-void alternate(const char* what, std::uint64_t slices, const Bare& bare, const With& with, const Rate& rate,
-               Sides& sides) {
+std::uint64_t committed(const Slice& slice) {
+  std::uint64_t samples = 0;
+  for (const auto& [epoch, weight] : slice.epochs) samples += weight;
+  return samples;
+}
+
+/// `measure(i, without, together)`: slice i of both sides; the first one is to warm up.
+template <class Measure, class Rate>
+void alternate(const char* what, std::uint64_t slices, const Measure& measure, const Rate& rate, Sides& sides) {
   for (std::uint64_t i = 0; i <= slices; ++i) {
-    const Slice without = bare(i);
-    const Slice together = with(i);
+    Slice without;
+    Slice together;
+    measure(i, without, together);
     fmt::print(stderr, "{}: {:.0f} against {:.0f} samples/s{}\n", what, rate(together), without.own_samples_per_s,
                i == 0 ? " (to warm up)" : "");
     if (i == 0) continue;
@@ -44,10 +51,14 @@ void alternate(const char* what, std::uint64_t slices, const Bare& bare, const W
   }
 }
 
-std::uint64_t committed(const Slice& slice) {
-  std::uint64_t samples = 0;
-  for (const auto& [epoch, weight] : slice.epochs) samples += weight;
-  return samples;
+/// Of one process: what it did before, and more of the same.
+void add(Slice& sum, const Slice& more) {
+  sum.seconds += more.seconds;
+  sum.own_s += more.own_s;
+  sum.cpu_s += more.cpu_s;
+  sum.samples += more.samples;
+  sum.own_samples_per_s = static_cast<double>(sum.samples) / sum.own_s;
+  sum.epochs.insert(more.epochs.begin(), more.epochs.end());
 }
 
 struct Figures {
@@ -56,29 +67,44 @@ struct Figures {
   Sides two;
 };
 
+/// Step by step, and who is first changes: what else the machine does for some seconds meets both alike.
+void measure_one(const OverheadOrder& order, Training& training, std::size_t bare, std::size_t peer, Sides& sides) {
+  const auto measure = [&](std::uint64_t slice, Slice& without, Slice& together) {
+    for (std::uint64_t step = 0; step < order.steps; ++step) {
+      const std::uint64_t first_unit = (slice * order.steps + step) * order.target_batch;
+      const auto train_bare = [&] { add(without, training.train({bare}, first_unit, order.target_batch)); };
+      if (step % 2 == 0) train_bare();
+      add(together, training.train({peer}, first_unit, order.target_batch, /*steps=*/1));
+      if (step % 2 == 1) train_bare();
+    }
+  };
+  const auto rate = [](const Slice& slice) { return static_cast<double>(committed(slice)) / slice.own_s; };
+  alternate("one peer", order.slices, measure, rate, sides);
+}
+
+/// Slices of many steps: what one step leaves to do while the next is computed belongs to it.
+void measure_two(const OverheadOrder& order, Training& training, const std::vector<std::size_t>& bare,
+                 const std::vector<std::size_t>& peers, Sides& sides) {
+  const std::uint64_t samples = order.steps * order.target_batch;
+  const std::uint64_t half = (samples + 1) / 2;
+  const auto measure = [&](std::uint64_t slice, Slice& without, Slice& together) {
+    without = training.train(bare, slice * samples, half);
+    together = training.train(peers, slice * samples, half, order.steps);
+  };
+  const auto rate = [](const Slice& slice) { return static_cast<double>(committed(slice)) / slice.seconds; };
+  alternate("two peers", order.slices, measure, rate, sides);
+}
+
 /// With processes of its own: where the kernel puts a process and its memory makes it some percent faster or slower
 /// than its twin for as long as it lives.
 void measure_cast(const OverheadOrder& order, int stop, Figures& figures) {
   Training training({order.preset, order.data, order.target_batch, order.threads, order.log_level, stop});
   const std::size_t bare = training.add_bare();
   const std::size_t peer = training.add_peer();
-  const std::uint64_t samples = order.steps * order.target_batch;  // of a slice
-  alternate(
-      "one peer", order.slices, [&](std::uint64_t i) { return training.train({bare}, i * samples, samples); },
-      [&](std::uint64_t i) { return training.train({peer}, i * samples, samples); },
-      [](const Slice& slice) { return slice.own_samples_per_s; }, figures.one);
+  measure_one(order, training, bare, peer, figures.one);
   const std::size_t second_bare = training.add_bare();
   const std::size_t second_peer = training.add_peer();
-  const std::uint64_t half = (samples + 1) / 2;
-  alternate(
-      "two peers", order.slices,
-      [&](std::uint64_t i) {
-        return training.train({bare, second_bare}, i * samples, half);
-      },
-      [&](std::uint64_t i) {
-        return training.train({peer, second_peer}, i * samples, half, order.steps);
-      },
-      [](const Slice& slice) { return static_cast<double>(committed(slice)) / slice.seconds; }, figures.two);
+  measure_two(order, training, {bare, second_bare}, {peer, second_peer}, figures.two);
 }
 
 Figures measure(const OverheadOrder& order, int stop) {

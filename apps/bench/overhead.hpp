@@ -18,19 +18,20 @@ struct OverheadOrder {
   bool json = false;  ///< one line, else a table for people
 };
 
-/// Prints the figures; progress goes to stderr. Slices of both sides alternate, so that a machine with other work
-/// slows down both; what counts are ratios of neighbours. Two twin processes differ by some percent all their life, so
+/// Prints the figures; progress goes to stderr. Both sides alternate, so that a machine with other work slows down
+/// both; what counts are ratios of neighbouring slices. Two twin processes differ by some percent all their life, so
 /// the slices are spread over several casts of processes. Two measurements:
 ///   bare against wrapped: one process with the loop of a user without collab (the job's gradients added up, their mean
 ///     clipped, LAMB's step after each target batch) and one with the same loop around collab::optim::Optimizer, as the
-///     only peer of a run, so that nothing is averaged. Both compute the same samples, `steps` target batches a slice.
+///     only peer of a run, so that nothing is averaged. Both compute the same samples, `steps` target batches a slice,
+///     and take turns after each of them.
 ///   two bare against two peers: two such bare loops side by side, each with target batches of its own, and two peers
 ///     of one run that average over TLS. A slice of the peers is `steps` whole steps of the run; one of a bare loop
 ///     half as many samples as that takes.
 /// Of the JSON line:
 ///   bare_, wrapped_, two_bare_, two_peers_samples_per_s: medians over slices. Bare loops: samples computed in a second
-///     of the process's own time, of two the sum. Peers: samples committed by the run in a second of ours, from "go" to
-///     the last "done": samples that are lost, and waiting for the other, count against them
+///     of the process's own time, of two the sum. Peers: samples committed by the run in a second, one in its own time,
+///     two in ours, from "go" to the last "done": samples that are lost, and waiting, count against them
 ///   wrapped_ratio_, two_peers_ratio_min, _median, _max: over pairs of neighbours
 ///   wrapped_cpu_ratio_, two_peers_cpu_ratio_median: the same of samples computed in a second of processor time, which
 ///     other work on the machine disturbs less; waiting does not show in it

@@ -133,7 +133,9 @@ Slice Training::train(const std::vector<std::size_t>& whom, std::uint64_t first_
     slice.samples += computed;
     slice.cpu_s += work.at("cpu_s").get<double>();
     slice.steps += work.at("steps").get<std::uint64_t>();
-    slice.own_samples_per_s += static_cast<double>(computed) / work.at("seconds").get<double>();
+    const auto own_s = work.at("seconds").get<double>();
+    slice.own_s += own_s / static_cast<double>(works.size());
+    slice.own_samples_per_s += static_cast<double>(computed) / own_s;
   }
   add_epochs(works, slice);
   return slice;

@@ -27,6 +27,7 @@ struct TrainingOptions {
 /// What some processes did side by side.
 struct Slice {
   double seconds = 0;            ///< from "go" to the last "done", in this process
+  double own_s = 0;              ///< mean over the processes of their own time
   double own_samples_per_s = 0;  ///< sum over the processes of samples computed per second of its own time
   double cpu_s = 0;              ///< of the processes, coordinator not among them
   std::uint64_t samples = 0;     ///< computed

@@ -17,12 +17,13 @@ using namespace collab::state;
 using fuzz::require;
 
 constexpr std::size_t kSectionBytesMax = kChunkBytes + 1000;
+constexpr std::size_t kManyTimes = 240;  // from there on a short pattern fills a chunk, which takes ten times as long
 
 /// Copies of copies: byte by byte, with a check behind each, this and the comparison would be most of an input's time.
 Bytes repeat(std::span<const std::byte> pattern, std::size_t times) {
   if (pattern.empty() || pattern.size() > kSectionBytesMax) return {};
-  // a short pattern would never fill a chunk
-  Bytes bytes(std::min(times * 64, kSectionBytesMax / pattern.size()) * pattern.size());
+  if (times >= kManyTimes) times *= 64;
+  Bytes bytes(std::min(times, kSectionBytesMax / pattern.size()) * pattern.size());
   for (std::size_t done = 0; done < bytes.size();) {
     const std::byte* from = done == 0 ? pattern.data() : bytes.data();
     const std::size_t size = std::min(done == 0 ? pattern.size() : done, bytes.size() - done);

@@ -278,7 +278,7 @@ void write_checkpoint() {
   part.add(std::uint8_t(1)).add(std::uint16_t(3)).add_raw(bytes_of("abc")).add(std::uint32_t(0));
   write("part_file", "nothing-there", part.finish());
   FieldWriter whole;
-  whole.add(std::uint8_t(0)).add(std::uint8_t(1)).add(std::uint16_t(1)).add_raw(bytes_of("a")).add(std::uint32_t(0));
+  whole.add(std::uint8_t(0)).add(std::uint8_t(64)).add(std::uint16_t(1)).add_raw(bytes_of("a")).add(std::uint32_t(0));
   whole.add_raw(bytes_of(std::string(64, 'a')));
   write("part_file", "all-there", whole.finish());
 }

@@ -173,7 +173,6 @@ int run(node::Config& config) {
   Log::Options log_options;
   log_options.stderr_level = cli::parse_log_level(config.text("log-level"));
   log_options.file = config.has("log-file") ? config.text("log-file") : (home / "logs/coordinator.jsonl").string();
-  std::filesystem::create_directories(std::filesystem::path(log_options.file).parent_path());
   Log log(log_options);
   const Signed statement =
       with_coordinator(manifest_of(config, files, home, voice), config, files, home, identity.id());

@@ -50,8 +50,6 @@ Collaboration::Parts::Parts(RunOptions run_options)
   Identity identity = Identity::load_or_create(home / "identity.key");
   id = identity.id();
   name = options.name.empty() ? "peer-" + id.short_text() : options.name;
-  if (!options.log.file.empty())
-    std::filesystem::create_directories(std::filesystem::path(options.log.file).parent_path());
   log = Log(options.log);
   runtime.on_loop([&] {
     visit_over = std::make_unique<Signal>(runtime.loop());

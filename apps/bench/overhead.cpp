@@ -61,7 +61,7 @@ void add(Slice& sum, const Slice& more) {
   sum.epochs.insert(more.epochs.begin(), more.epochs.end());
 }
 
-struct Figures {
+struct Measured {
   double load_before = 0;
   Sides one;
   Sides two;
@@ -97,7 +97,7 @@ void measure_two(const OverheadOrder& order, Training& training, const std::vect
 
 /// With processes of its own: where the kernel puts a process and its memory makes it some percent faster or slower
 /// than its twin for as long as it lives.
-void measure_cast(const OverheadOrder& order, int stop, Figures& figures) {
+void measure_cast(const OverheadOrder& order, int stop, Measured& figures) {
   Training training({order.preset, order.data, order.target_batch, order.threads, order.log_level, stop});
   const std::size_t bare = training.add_bare();
   const std::size_t peer = training.add_peer();
@@ -107,8 +107,8 @@ void measure_cast(const OverheadOrder& order, int stop, Figures& figures) {
   measure_two(order, training, {bare, second_bare}, {peer, second_peer}, figures.two);
 }
 
-Figures measure(const OverheadOrder& order, int stop) {
-  Figures figures;
+Measured measure(const OverheadOrder& order, int stop) {
+  Measured figures;
   figures.load_before = load();
   for (std::uint64_t cast = 1; cast <= order.casts; ++cast) {
     fmt::print(stderr, "founding run {} of {}, preset {}, on this machine\n", cast, order.casts, order.preset);
@@ -129,7 +129,7 @@ void add_rates(json& out, const std::string& bare, const std::string& with, cons
   out[with + "_cpu_ratio_median"] = median(sides.cpu_ratios);
 }
 
-json to_json(const OverheadOrder& order, const Figures& figures) {
+json to_json(const OverheadOrder& order, const Measured& figures) {
   json out = {{"bench", "overhead"},           {"preset", order.preset}, {"target_batch", order.target_batch},
               {"threads", order.threads},      {"casts", order.casts},   {"slices", order.slices},
               {"steps_per_slice", order.steps}};

@@ -14,9 +14,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr auto kFoundTime = std::chrono::minutes(10);   // a tokenizer of much text
-constexpr auto kAnswerTime = std::chrono::minutes(30);  // of one slice, or for joining
-constexpr const char* kRun = "bench";
+constexpr auto kFoundTime = std::chrono::minutes(10);  // a tokenizer of much text
+constexpr auto kSliceTime = std::chrono::minutes(30);  // of one slice, or for joining
+constexpr const char* kRunName = "bench";
 
 TimePoint in(Duration time) {
   return std::chrono::steady_clock::now() + time;
@@ -53,7 +53,7 @@ Training::Training(TrainingOptions options) : options_(std::move(options)) {
   ::setenv("XDG_CONFIG_HOME", (folder_->path / "config").c_str(), 1);
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
   std::vector<std::string> words = {"--run-id",
-                                    kRun,
+                                    kRunName,
                                     "--new-run",
                                     "--json",
                                     "--no-lan",
@@ -76,7 +76,7 @@ Training::Training(TrainingOptions options) : options_(std::move(options)) {
   if (!options_.data.empty()) words.insert(words.end(), {"--data", options_.data});
   coordinator_.push_back(std::make_unique<Child>("the coordinator", words, coordinator));
   const json ready = json::parse(hear(coordinator_, {true}, in(kFoundTime), options_.stop).front());
-  run_ = fmt::format("{}#{}", kRun, ready.at("key").get<std::string>());
+  run_ = fmt::format("{}#{}", kRunName, ready.at("key").get<std::string>());
   address_ = ready.at("addresses").at(0).get<std::string>();
 }
 
@@ -147,7 +147,7 @@ std::vector<json> Training::ask_some(const std::vector<std::size_t>& whom, const
     trainers_[whom[i]]->write_line(orders[i].dump());
     asked[whom[i]] = true;
   }
-  const auto lines = hear(trainers_, asked, in(kAnswerTime), options_.stop);
+  const auto lines = hear(trainers_, asked, in(kSliceTime), options_.stop);
   std::vector<json> answers;
   for (const std::size_t index : whom) answers.push_back(json::parse(lines[index]));
   return answers;

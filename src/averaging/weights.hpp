@@ -36,8 +36,9 @@ std::uint64_t weight_of_unit(std::uint64_t weight, std::span<const wire::UnitWei
 /// that make up the chunk, none of them 0, with `weight` the smallest.
 bool fit(std::uint64_t weight, std::span<const wire::UnitWeight> weights, std::size_t units);
 
+using collab::units_in;  // that of a length, which the next would hide
 constexpr std::size_t units_in(Range range) noexcept {
-  return (range.size + kUnitValues - 1) / kUnitValues;
+  return units_in(range.size);
 }
 
 /// Appends the weight of the next `units`, joining equal neighbours.

@@ -94,6 +94,13 @@ std::size_t utf8_character_bytes(std::string_view text) {
   return overlong || outside ? 0 : bytes;
 }
 
+std::string cut_utf8(std::string_view text, std::size_t bytes_max) {
+  if (text.size() <= bytes_max) return std::string(text);
+  std::size_t end = bytes_max;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return std::string(text.substr(0, end));
+}
+
 bool is_printable_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
 }

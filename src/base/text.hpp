@@ -24,6 +24,8 @@ Result<std::vector<unsigned char>> from_base32(std::string_view text);
 
 /// Bytes of the UTF-8 character that `text` begins with; 0 when it begins with none.
 std::size_t utf8_character_bytes(std::string_view text);
+/// At most the first `bytes_max` bytes, never half a character of UTF-8.
+std::string cut_utf8(std::string_view text, std::size_t bytes_max);
 /// Whether every byte is a printable ASCII character or a space.
 bool is_printable_ascii(std::string_view text);
 /// Words of a stranger, fit for a terminal: control characters, and bytes that are no UTF-8, become `?`.

@@ -23,9 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kVersion = "collab-ed25519-v1 ";
+constexpr std::string_view kFileVersion = "collab-ed25519-v1 ";
 constexpr std::size_t kSeedLetters = 52;
-constexpr std::size_t kLineBytes = kVersion.size() + kSeedLetters + 1;
+constexpr std::size_t kLineBytes = kFileVersion.size() + kSeedLetters + 1;
 constexpr int kLockRetries = 3;
 constexpr std::chrono::milliseconds kLockPause(20);
 
@@ -145,12 +145,12 @@ std::optional<Identity::Seed> read(const fs::path& file) {
          "chmod 600 " + file.string() + ", or move it away to start as a new peer");
 
   std::string line = read_some(descriptor.number(), kLineBytes + 1, file);
-  if (!line.starts_with(kVersion)) {
+  if (!line.starts_with(kFileVersion)) {
     const bool ours = line.starts_with("collab-");
     fail(file.string() + (ours ? " is of a version that this program does not know" : " is not a key of collab"),
          ours ? "update collab" : "give another file, or move it away to start as a new peer");
   }
-  auto bytes = from_base32(std::string_view(line).substr(kVersion.size(), kSeedLetters));
+  auto bytes = from_base32(std::string_view(line).substr(kFileVersion.size(), kSeedLetters));
   const bool whole =
       line.size() == kLineBytes && line.back() == '\n' && bytes && bytes->size() == Identity::Seed().size();
   if (!whole)
@@ -165,7 +165,7 @@ std::optional<Identity::Seed> read(const fs::path& file) {
 void write(const fs::path& file, const Identity::Seed& seed) {
   const fs::path draft = beside(file, ".new");
   if (::unlink(draft.c_str()) != 0 && errno != ENOENT) fail_errno("cannot remove", draft);  // of a crash; never used
-  std::string line = std::string(kVersion) + to_base32(seed) + "\n";
+  std::string line = std::string(kFileVersion) + to_base32(seed) + "\n";
   {
     const Descriptor descriptor(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (descriptor.number() < 0) fail_errno("cannot make", draft);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kName = "key";
+constexpr const char* kKeyName = "key";
 
 std::optional<Identity> read_identity(const fs::path& file) {
   auto seed = key_file::read(file);
@@ -25,10 +25,10 @@ std::optional<Identity> read_identity(const fs::path& file) {
 
 /// What others may do in the folder: the key lies there for its owner alone.
 std::optional<Finding> judge_folder(const fs::path& folder) {
-  if (const auto problem = key_file::folder_problem(folder)) return fail(kName, *problem);
+  if (const auto problem = key_file::folder_problem(folder)) return fail(kKeyName, *problem);
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0 || (status.st_mode & (S_IRWXG | S_IRWXO)) == 0) return std::nullopt;
-  return warn(kName,
+  return warn(kKeyName,
               fmt::format("others may look into {} (mode {:o}), where the key is kept", folder.string(),
                           status.st_mode & 0777U),
               "chmod 700 " + folder.string());
@@ -42,8 +42,8 @@ Finding judge_key(const KeyCheck& check, std::optional<Finding> of_folder) {
     if (check.holder) of_folder->measured += "; " + use;
     return *of_folder;
   }
-  if (!check.holder) return ok(kName, whose + ", for its owner alone");
-  return warn(kName, use, "it is all right if that peer is yours; a second one needs another --home");
+  if (!check.holder) return ok(kKeyName, whose + ", for its owner alone");
+  return warn(kKeyName, use, "it is all right if that peer is yours; a second one needs another --home");
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ KeyCheck check_key(const fs::path& file) {
   } catch (const Failure& failure) {
     check.made = true;
     check.identity.reset();
-    check.finding = fail(kName, failure);
+    check.finding = fail(kKeyName, failure);
     return check;
   }
   check.made = check.identity.has_value();
@@ -66,7 +66,7 @@ KeyCheck check_key(const fs::path& file) {
   } else if (of_folder && of_folder->result == Grade::fail) {
     check.finding = std::move(*of_folder);
   } else {
-    check.finding = ok(kName, fmt::format("none yet; the first start makes {}", file.string()));
+    check.finding = ok(kKeyName, fmt::format("none yet; the first start makes {}", file.string()));
   }
   return check;
 }

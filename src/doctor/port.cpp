@@ -9,7 +9,7 @@
 namespace collab::doctor {
 namespace {
 
-constexpr const char* kName = "port";
+constexpr const char* kPortName = "port";
 constexpr const char* kPerhapsOurs = "perhaps by the peer that runs here";
 
 /// With the port that the system chose.
@@ -50,11 +50,11 @@ std::string why(const boost::system::error_code& error) {
 Finding cannot_have(net::Network& network, const std::string& measured, const net::Address& wanted,
                     const boost::system::error_code& error) {
   if (error != Errc::busy && error != Errc::denied)
-    return fail(kName, measured, "an address that it has, or [::]:PORT for all", ExitCode::usage);
+    return fail(kPortName, measured, "an address that it has, or [::]:PORT for all", ExitCode::usage);
   const auto open = free_port(network, wanted.host);
   const std::string remedy =
       open ? fmt::format("--listen {}, which is free", net::to_string(*open)) : "another --listen";
-  return fail(kName, measured, remedy, ExitCode::machine);
+  return fail(kPortName, measured, remedy, ExitCode::machine);
 }
 
 PortCheck check_wanted(net::Network& network, const net::Address& wanted, bool peer_here) {
@@ -62,12 +62,12 @@ PortCheck check_wanted(net::Network& network, const net::Address& wanted, bool p
   const auto open = try_port(network, wanted);
   if (open) {
     check.open = *open;
-    check.finding = ok(kName, fmt::format("{} is free", net::to_string(*open)));
+    check.finding = ok(kPortName, fmt::format("{} is free", net::to_string(*open)));
     return check;
   }
   const std::string measured = fmt::format("{} {}", net::to_string(wanted), why(open.error()));
   if (peer_here && open.error() == Errc::busy) {
-    check.finding = warn(kName, fmt::format("{}, {}", measured, kPerhapsOurs), "stop that one first");
+    check.finding = warn(kPortName, fmt::format("{}, {}", measured, kPerhapsOurs), "stop that one first");
   } else {
     check.finding = cannot_have(network, measured, wanted, open.error());
   }
@@ -79,7 +79,7 @@ PortCheck check_wanted(net::Network& network, const net::Address& wanted, bool p
 PortCheck check_port(net::Network& network, const PortWish& wish) {
   PortCheck check;
   if (wish.client) {
-    check.finding = ok(kName, "none, by wish: this peer only dials");
+    check.finding = ok(kPortName, "none, by wish: this peer only dials");
     return check;
   }
   if (wish.wanted) return check_wanted(network, *wish.wanted, wish.peer_here);
@@ -87,14 +87,14 @@ PortCheck check_port(net::Network& network, const PortWish& wish) {
   check.open = free_port(network, first.host);
   if (!check.open) {
     check.finding =
-        fail(kName, "no port can be listened at", "allow listening, or --client to dial only", ExitCode::machine);
+        fail(kPortName, "no port can be listened at", "allow listening, or --client to dial only", ExitCode::machine);
   } else if (check.open->port == first.port) {
-    check.finding = ok(kName, fmt::format("{} is free", first.port));
+    check.finding = ok(kPortName, fmt::format("{} is free", first.port));
   } else if (wish.peer_here) {
     check.open.reset();  // a port that nobody has opened in the firewall says nothing of the one in use
-    check.finding = ok(kName, fmt::format("{} is taken, {}", first.port, kPerhapsOurs));
+    check.finding = ok(kPortName, fmt::format("{} is taken, {}", first.port, kPerhapsOurs));
   } else {
-    check.finding = ok(kName, fmt::format("{} is taken, {} is free", first.port, check.open->port));
+    check.finding = ok(kPortName, fmt::format("{} is taken, {} is free", first.port, check.open->port));
   }
   return check;
 }

@@ -12,7 +12,7 @@
 namespace collab::epoch {
 namespace {
 
-constexpr Duration kLookAgain = std::chrono::seconds(1);
+constexpr Duration kLookAtRest = std::chrono::seconds(1);
 constexpr Duration kGroupTime = std::chrono::minutes(10);  // for a group; then the search starts anew
 
 MemberOptions as_auxiliary(MemberOptions options) {
@@ -62,7 +62,7 @@ Task<boost::system::error_code> Auxiliary::epoch_over() {
   for (;;) {
     if (context_.tracker.global_epoch().value_or(0) > epoch_) co_return matchmaking::NoGroup::begun;
     if (rests()) co_return matchmaking::NoGroup::late;
-    co_await context_.tracker.changed().wait_until(context_.clock, context_.clock.now() + kLookAgain);
+    co_await context_.tracker.changed().wait_until(context_.clock, context_.clock.now() + kLookAtRest);
   }
 }
 
@@ -82,7 +82,7 @@ Task<Result<matchmaking::Group>> Auxiliary::find_group() {
 Task<> Auxiliary::take_part(TaskGroup& tasks) {
   epoch_ = std::max(epoch_, context_.tracker.global_epoch().value_or(0));
   if (rests()) {
-    co_await context_.tracker.changed().wait_until(context_.clock, context_.clock.now() + kLookAgain);
+    co_await context_.tracker.changed().wait_until(context_.clock, context_.clock.now() + kLookAtRest);
     co_return;
   }
   auto group = co_await find_group();

@@ -24,7 +24,7 @@ using Local = asio::local::stream_protocol;
 namespace {
 
 constexpr std::size_t kCommandBytesMax = 64;
-constexpr Duration kAcceptRetry = std::chrono::milliseconds(100);
+constexpr Duration kAcceptAgain = std::chrono::milliseconds(100);
 
 [[noreturn]] void cannot_make(const std::filesystem::path& file, const std::string& why) {
   throw Failure(ExitCode::machine, fmt::format("cannot make {}: {}", file.string(), why),
@@ -120,7 +120,7 @@ Task<> StatusSocket::State::accept(TaskGroup& clients) {
   for (;;) {
     auto [error, socket] = co_await acceptor.async_accept(as_result);
     if (error) {  // too many files: some will be closed
-      co_await clock.sleep_until(clock.now() + kAcceptRetry);
+      co_await clock.sleep_until(clock.now() + kAcceptAgain);
       continue;
     }
     if (clients.size() < options.clients_max) clients.spawn("status client", serve(std::move(socket)));

@@ -1,5 +1,7 @@
 #include "monitor/swarm_view.hpp"
 
+#include "base/text.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,23 +10,15 @@
 namespace collab::monitor {
 namespace {
 
-/// At most `kNameBytesMax` bytes, never half a letter of UTF-8.
-std::string cut(const std::string& text) {
-  if (text.size() <= kNameBytesMax) return text;
-  std::size_t end = kNameBytesMax;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-  return text.substr(0, end);
-}
-
 double sane_rate(double rate) {
   return std::isfinite(rate) && rate > 0 ? rate : 0;
 }
 
 void show_member(PeerView& peer, const MemberFacts& facts) {
-  peer.name = cut(facts.name);
-  peer.role = cut(facts.role);
-  peer.reachability = cut(facts.reachability);
-  peer.software = cut(facts.software);
+  peer.name = cut_utf8(facts.name, kNameBytesMax);
+  peer.role = cut_utf8(facts.role, kNameBytesMax);
+  peer.reachability = cut_utf8(facts.reachability, kNameBytesMax);
+  peer.software = cut_utf8(facts.software, kNameBytesMax);
 }
 
 void show_progress(PeerView& peer, const ProgressFacts& facts, const SwarmFacts& all) {

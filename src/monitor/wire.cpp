@@ -23,14 +23,6 @@ std::uint8_t index_of(std::string_view left_out) {
   return found == kLeftOut.end() ? kRefused : static_cast<std::uint8_t>(found - kLeftOut.begin());
 }
 
-/// At most `kReasonBytesMax` bytes, never half a letter of UTF-8.
-std::string cut(const std::string& text) {
-  if (text.size() <= kReasonBytesMax) return text;
-  std::size_t end = kReasonBytesMax;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-  return text.substr(0, end);
-}
-
 void write(const RoundMember& member, std::byte* to) {
   const auto samples =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(member.samples, std::numeric_limits<std::uint32_t>::max()));
@@ -74,7 +66,7 @@ Result<Bytes> encode_round(const RoundView& round) {
   const auto group = from_hex(round.group);
   if (group && group->size() == header.group.size()) std::copy(group->begin(), group->end(), header.group.begin());
   header.committed = round.result == "committed";
-  header.reason = cut(round.reason);
+  header.reason = cut_utf8(round.reason, kReasonBytesMax);
   header.exchange_s = round.exchange_s;
   header.commit_s = round.commit_s;
   header.apply_s = round.apply_s;

@@ -8,7 +8,6 @@
 namespace collab::net {
 namespace {
 
-constexpr std::size_t kRecordBytes = 16 * 1024;
 constexpr double kRateMax = 1e12;
 constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr std::int64_t kSkewNoiseMs = 100;

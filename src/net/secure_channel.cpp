@@ -15,7 +15,7 @@
 namespace collab::net {
 namespace {
 
-constexpr std::size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
+static_assert(kRecordBytes == SSL3_RT_MAX_PLAIN_LENGTH);
 constexpr std::size_t kRecordOverhead = 22;           // header 5, content type 1, tag 16
 constexpr std::size_t kHandshakeBytesMax = 8 * 1024;  // ours takes 1.3 kB; OpenSSL itself would take 128 kB
 constexpr unsigned kIdleMessagesMax = 32;             // handshake messages in a row without data: key changes

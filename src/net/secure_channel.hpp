@@ -17,6 +17,8 @@
 
 namespace collab::net {
 
+inline constexpr std::size_t kRecordBytes = 16 * 1024;  ///< of plaintext, at most
+
 /// `dialled`: we opened the connection, so we are the TLS client. After a simultaneous open the lower id is.
 enum class Side { dialled, accepted };
 

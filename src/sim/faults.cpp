@@ -45,12 +45,8 @@ constexpr double kSlownessMax = 1000;
 constexpr double kTurnMin = 0.1;
 constexpr std::size_t kEventsMax = 10'000;
 
-double uniform(Random& random) {
-  return static_cast<double>(random.next() >> 11U) * 0x1p-53;
-}
-
 double between(Random& random, Mixture::Range range) {
-  return range.min + (range.max - range.min) * uniform(random);
+  return range.min + (range.max - range.min) * random.uniform();
 }
 
 /// What `to_toml` wrote, to the nanosecond.
@@ -283,7 +279,7 @@ std::vector<Fault> draw_faults(const FaultPlan& plan, std::uint64_t seed, std::s
     Random random = Random(seed).derive("sim.fault." + std::string(name(kind)));
     const double mean_gap_s = 3600 / (rate * static_cast<double>(peers));
     for (double at_s = to_seconds(calm_until);;) {
-      at_s -= mean_gap_s * std::log(1 - uniform(random));
+      at_s -= mean_gap_s * std::log(1 - random.uniform());
       Fault fault = draw_fault(plan.mixture, kind, peers, random);
       fault.at = from_seconds(std::min(at_s, kSecondsMax));
       if (at_s + to_seconds(fault.length) >= end_s) break;

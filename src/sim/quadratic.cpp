@@ -10,18 +10,14 @@ namespace {
 constexpr std::size_t kPattern =
     61;  // one sample's noise repeats after so many values: cheap, and no unit is like the next
 
-double uniform(Random& random) {
-  return static_cast<double>(random.next() >> 11U) * 0x1p-53;
-}
-
 }  // namespace
 
 Quadratic::Quadratic(std::size_t values, std::uint64_t seed, double noise)
     : seed_(seed), noise_(noise), curvature_(values), target_(values) {
   Random random = Random(seed).derive("sim.quadratic");
   for (std::size_t i = 0; i < values; ++i) {
-    curvature_[i] = static_cast<float>(0.5 + uniform(random));
-    target_[i] = static_cast<float>(2 * uniform(random) - 1);
+    curvature_[i] = static_cast<float>(0.5 + random.uniform());
+    target_[i] = static_cast<float>(2 * random.uniform() - 1);
   }
 }
 
@@ -30,7 +26,7 @@ void Quadratic::gradient(std::span<const float> parameters, std::uint64_t first,
   std::array<double, kPattern> noise{};
   for (std::uint64_t sample = first; sample < first + count; ++sample) {
     Random random(seed_ ^ (sample * 0x9e3779b97f4a7c15U));
-    for (double& at : noise) at += noise_ * (2 * uniform(random) - 1);
+    for (double& at : noise) at += noise_ * (2 * random.uniform() - 1);
   }
   for (double& at : noise) at /= static_cast<double>(count);
   std::size_t place = 0;

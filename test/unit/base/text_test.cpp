@@ -76,6 +76,9 @@ TEST_CASE("text: a stranger's words lose control characters and what is no UTF-8
                   "31m") == "?31m");                                              // CSI in one character
   CHECK(printable("\xc3") == "?");                                                // cut off
   CHECK(printable("\xc0\xaf \xe0\x80\xaf \xed\xa0\x80 \xf5") == "?? ??? ??? ?");  // overlong, surrogate, too large
+  CHECK(cut_utf8("caf\xc3\xa9", 5) == "caf\xc3\xa9");
+  CHECK(cut_utf8("caf\xc3\xa9", 4) == "caf");  // not half of its last letter
+  CHECK(cut_utf8("\x80\x80", 1).empty());      // what begins in the middle of one
   CHECK(is_printable_ascii("collab 0.1"));
   CHECK_FALSE(is_printable_ascii("collab\t0.1"));
   CHECK_FALSE(is_printable_ascii("caf\xc3\xa9"));

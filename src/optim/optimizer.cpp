@@ -28,14 +28,6 @@ constexpr std::uint32_t kSectionsMax = 64;
 constexpr Duration kUnitsStep = std::chrono::milliseconds(20);   // between two looks whether units are leased
 constexpr Duration kWaitStep = std::chrono::milliseconds(1000);  // between two looks at what a user wants meanwhile
 
-/// Throws `Failure(incompatible)`.
-std::uint64_t epochs_of(const node::Manifest& manifest) {
-  const auto recipe = recipes::from_json(manifest.recipe);
-  if (recipe) return recipe->schedule.total_epochs;
-  throw Failure(ExitCode::incompatible, fmt::format("this run's recipe cannot be read: {}", recipe.error().why),
-                "a newer version of collab");
-}
-
 }  // namespace
 
 /// Trainer's thread, but for what is marked.
@@ -43,7 +35,12 @@ struct Optimizer::Inner {
   Inner(Collaboration& run, std::unique_ptr<Stepper> made, OptimizerOptions given)
       : parts(run.parts()), stepper(std::move(made)), trainer(*stepper), options(std::move(given)) {
     trainer.begin_at(options.first_epoch);
-    parts.epochs = epochs_of(*parts.manifest);
+    const auto recipe = recipes::from_json(parts.manifest->recipe);
+    if (!recipe && options.epochs_max == 0) {
+      throw Failure(ExitCode::incompatible, fmt::format("this run's recipe cannot be read: {}", recipe.error().why),
+                    "a newer version of collab");
+    }
+    parts.epochs = recipe ? recipe->schedule.total_epochs : options.epochs_max;
     if (options.epochs_max == 0) options.epochs_max = parts.epochs;
   }
 

@@ -57,6 +57,7 @@ void add(Slice& sum, const Slice& more) {
   sum.own_s += more.own_s;
   sum.cpu_s += more.cpu_s;
   sum.samples += more.samples;
+  sum.steps += more.steps;
   sum.own_samples_per_s = static_cast<double>(sum.samples) / sum.own_s;
   sum.epochs.insert(more.epochs.begin(), more.epochs.end());
 }

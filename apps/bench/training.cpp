@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr auto kFoundTime = std::chrono::minutes(10);  // a tokenizer of much text
-constexpr auto kSliceTime = std::chrono::minutes(30);  // of one slice, or for joining
+constexpr auto kFoundTime = std::chrono::minutes(10);       // a tokenizer of much text
+constexpr auto kAnswerPatience = std::chrono::minutes(30);  // of one slice, or for joining
 constexpr const char* kRunName = "bench";
 
 TimePoint in(Duration time) {
@@ -147,7 +147,7 @@ std::vector<json> Training::ask_some(const std::vector<std::size_t>& whom, const
     trainers_[whom[i]]->write_line(orders[i].dump());
     asked[whom[i]] = true;
   }
-  const auto lines = hear(trainers_, asked, in(kSliceTime), options_.stop);
+  const auto lines = hear(trainers_, asked, in(kAnswerPatience), options_.stop);
   std::vector<json> answers;
   for (const std::size_t index : whom) answers.push_back(json::parse(lines[index]));
   return answers;

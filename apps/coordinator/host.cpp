@@ -107,6 +107,7 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
 
 Host::~Host() {
   const auto leave = [this]() -> Task<> {
+    if (keeper_) keeper_->leave();
     co_await node_->leave();
     stop_ = true;
     stopping_->notify();

@@ -93,6 +93,10 @@ void Keeper::tell() {
   context_.directory.publish(std::string(progress::kKeeperKey), "", progress::encode(record), kRecordTtl);
 }
 
+void Keeper::leave() {
+  context_.directory.withdraw(std::string(progress::kKeeperKey), "");
+}
+
 Task<bool> Keeper::keep(std::uint64_t epoch) {
   auto snapshot = co_await fetch(epoch);
   if (!snapshot) co_return false;

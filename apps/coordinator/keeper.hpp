@@ -47,6 +47,8 @@ class Keeper {
 
   /// Until cancelled.
   Task<> run();
+  /// Nobody who leaves waits for this keeper any more.
+  void leave();
   /// When the newest checkpoint was written; none: not since the begin.
   std::optional<TimePoint> saved_at() const noexcept { return saved_at_; }
 

@@ -14,7 +14,7 @@ constexpr Duration kAloneForgotten = std::chrono::seconds(15);  // without anoth
 constexpr std::int64_t kRecordTtlPeriods = 6;  // two make a record stale; the rest bridges a lost server
 constexpr std::size_t kReportsMax = 1024;
 constexpr Duration kAskKeepers = std::chrono::seconds(2);  // for the answer; without one nobody waits for them
-constexpr Duration kAskKeepersAgain = std::chrono::milliseconds(500);
+constexpr Duration kLookWhileLeaving = std::chrono::milliseconds(500);
 constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves
 constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
 
@@ -70,12 +70,16 @@ Task<> Tracker::leave(TimePoint deadline, bool run_is_over) {
     show(last);
   }
   while (!somebody_stays() && needs_.clock.now() < deadline) {
-    bool wanted = somebody_is_behind();
-    if (!wanted && last_state) wanted = co_await a_keeper_is_behind(deadline);
+    const TimePoint look = std::min(deadline, needs_.clock.now() + kLookWhileLeaving);
+    if (somebody_is_behind()) {
+      co_await changed_.wait_until(needs_.clock, look);  // records also go stale by themselves
+      continue;
+    }
+    bool wanted = false;
+    if (last_state) wanted = co_await a_keeper_is_behind(deadline);
     if (!wanted) break;
-    // records also go stale by themselves
-    const TimePoint look = std::min(deadline, needs_.clock.now() + kAskKeepersAgain);
-    co_await changed_.wait_until(needs_.clock, look);
+    // asked by the clock: when a swarm ends, every record changes, and each of its peers is here
+    co_await needs_.clock.sleep_until(look);
   }
   left_ = true;
   needs_.directory.withdraw(std::string(kProgressKey), "");

@@ -265,32 +265,23 @@ TEST_CASE("epoch sim: peers of speeds 1, 4 and 16 bring weights as their speeds,
   }
 }
 
-TEST_CASE("epoch sim: under churn every invariant holds") {
-  for (const std::uint64_t seed : test::seeds(2)) {
-    CAPTURE(seed);
-    SwarmOptions options = small(seed, 6, 0);
-    options.length = 90s;
-    options.faults = load_faults("churn");
-    for (auto& [kind, rate] : options.faults.mixture.rates) rate = kind == FaultKind::leave ? rate : 20;
-    Swarm swarm(options);
-    const Outcome outcome = swarm.run();
-    check_held(outcome);
-    CHECK(std::any_of(outcome.faults.begin(), outcome.faults.end(), [](const auto& fact) { return fact.struck; }));
-    CHECK(outcome.epochs > 10);
-  }
-}
-
-TEST_CASE("epoch sim: in a storm of every fault every invariant holds") {
-  for (const std::uint64_t seed : test::seeds(2)) {
-    CAPTURE(seed);
-    SwarmOptions options = small(seed, 6, 0);
-    options.length = 90s;
-    options.faults = load_faults("storm");
-    for (auto& [kind, rate] : options.faults.mixture.rates) rate *= 2;
-    Swarm swarm(options);
-    const Outcome outcome = swarm.run();
-    check_held(outcome);
-    CHECK(outcome.epochs > 10);
+TEST_CASE("epoch sim: under churn, and in a storm of every fault, every invariant holds") {
+  FaultPlan churn = load_faults("churn");
+  for (auto& [kind, rate] : churn.mixture.rates) rate = kind == FaultKind::leave ? rate : 20;
+  FaultPlan storm = load_faults("storm");
+  for (auto& [kind, rate] : storm.mixture.rates) rate *= 2;
+  for (const FaultPlan& faults : {churn, storm}) {
+    for (const std::uint64_t seed : test::seeds(2)) {
+      CAPTURE(seed);
+      SwarmOptions options = small(seed, 6, 0);
+      options.length = 90s;
+      options.faults = faults;
+      Swarm swarm(options);
+      const Outcome outcome = swarm.run();
+      check_held(outcome);
+      CHECK(std::any_of(outcome.faults.begin(), outcome.faults.end(), [](const auto& fact) { return fact.struck; }));
+      CHECK(outcome.epochs > 10);
+    }
   }
 }
 

@@ -79,6 +79,7 @@ class NoticeBoard::View final : public directory::Directory {
     co_return Result<>();
   }
   Task<Result<std::vector<directory::Record>>> get(std::string key, TimePoint) override {
+    ++board_.asked_[{self_, key}];
     co_return NoticeBoard::Watch(board_, self_, std::move(key)).records();
   }
   std::unique_ptr<directory::Watch> watch(std::string key) override {
@@ -97,6 +98,11 @@ NoticeBoard::NoticeBoard(sim::Simulation& world, Duration delay)
 NoticeBoard::~NoticeBoard() {
   const auto stop = [this]() -> Task<> { co_await tasks_.stop(); };
   world_.run(stop());
+}
+
+unsigned NoticeBoard::asked(const PeerId& peer, const std::string& key) const {
+  const auto asked = asked_.find({peer, key});
+  return asked == asked_.end() ? 0 : asked->second;
 }
 
 directory::Directory& NoticeBoard::view_of(const PeerId& peer) {

@@ -25,6 +25,8 @@ class NoticeBoard {
   void cut_off(const PeerId&, bool cut = true);
   /// Its claims find no majority and wait for their deadline, as when servers have died.
   void stall(const PeerId& peer) { stalled_.insert(peer); }
+  /// How often a peer has asked for the records of `key`, watching aside.
+  unsigned asked(const PeerId& peer, const std::string& key) const;
 
  private:
   class View;
@@ -46,6 +48,7 @@ class NoticeBoard {
   std::map<PeerId, std::unique_ptr<View>> views_;
   std::map<PeerId, TimePoint> cut_;
   std::set<PeerId> stalled_;
+  std::map<std::pair<PeerId, std::string>, unsigned> asked_;
   Signal changed_;
   TaskGroup tasks_;
 };

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,7 +115,11 @@ TEST_CASE("status socket: clients that send nothing or read nothing hold nobody 
     REQUIRE(::connect(stuck.back(), path.address(), path.size()) == 0);
     REQUIRE(::send(stuck.back(), "\n", 1, MSG_NOSIGNAL) == 1);
   }
-  std::this_thread::sleep_for(milliseconds(600));  // beyond both timeouts
+  for (const int socket : stuck) {
+    pollfd hung_up{socket, 0, 0};
+    CHECK(::poll(&hung_up, 1, 5000) == 1);
+    CHECK((hung_up.revents & POLLHUP) != 0);
+  }
   CHECK(ask_node(home.path(), "status").size() == std::size_t(3) << 20U);
   for (const int socket : stuck) ::close(socket);
 }

@@ -219,6 +219,24 @@ TEST_CASE("tracker: who leaves with the last state of a run, or as the last peer
   }
 }
 
+TEST_CASE("tracker: who stays for a keeper asks it twice a second, however many leave at once") {
+  Swarm swarm(std::vector<std::int64_t>(8, 0));
+  const auto scenario = [&]() -> Task<> {
+    swarm.board.view_of(test::peer(9)).publish(std::string(kKeeperKey), "", encode(KeeperRecord{2}), 60s);
+    co_await swarm.sleep_until(3);
+    for (auto& peer : swarm.peers) {
+      peer->own.epoch = 7;
+      peer->own.taking_part = false;
+    }
+    co_await swarm.sleep_until(5);
+    co_await swarm.peers[0]->tracker.leave(TimePoint(15s), /*run_is_over=*/true);
+    CHECK(swarm.now() == doctest::Approx(15));
+    CHECK(swarm.board.asked(test::peer(1), std::string(kKeeperKey)) <= 21);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: at constant speeds each peer knows the end of the epoch within 2 %, and believes all others") {
   Swarm swarm({0, 0, 0, 0});
   const double ideal = static_cast<double>(kTarget) / swarm.samples_per_s;

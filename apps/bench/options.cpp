@@ -21,7 +21,7 @@ node::OptionTable bench_options() {
       {"target-batch", OptionKind::number, training, "SAMPLES", "512", "per optimizer step", 1, 1e9},
       {"steps", OptionKind::number, training, "N", "8", "in a slice", 1, 1e6},
       {"casts", OptionKind::number, training, "N", "5", "times all is done, each with new processes", 1, 100},
-      {"slices", OptionKind::number, training, "N", "1", "of each loop that count, after one to warm up", 1, 10'000},
+      {"slices", OptionKind::number, training, "N", "1", "of one peer that count, after one to warm up; of two thrice", 1, 10'000},
       {"threads", OptionKind::number, training, "N", "1", "for computing, of each process", 1, 1024},
       {"hosted", OptionKind::number, hosting, "N", "200", "peers beside the coordinator, all in one process", 1, 1000},
       {"seconds", OptionKind::number, hosting, "N", "60", "measured, when all have joined", 1, 86'400},

@@ -16,6 +16,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::uint64_t kSlicesOfTwo = 3;  // for each of one peer
+
 /// Both sides of a measurement: slice i of one was followed by slice i of the other.
 struct Sides {
   std::vector<double> bare_samples_per_s;
@@ -51,14 +53,17 @@ void alternate(const char* what, std::uint64_t slices, const Measure& measure, c
   }
 }
 
-/// Of one process: what it did before, and more of the same.
+/// Of the same processes, as many samples each: what they did before, and more of it.
 void add(Slice& sum, const Slice& more) {
+  const auto time = [](const Slice& slice) {
+    return slice.samples == 0 ? 0 : static_cast<double>(slice.samples) / slice.own_samples_per_s;
+  };
+  sum.own_samples_per_s = static_cast<double>(sum.samples + more.samples) / (time(sum) + time(more));
   sum.seconds += more.seconds;
   sum.own_s += more.own_s;
   sum.cpu_s += more.cpu_s;
   sum.samples += more.samples;
   sum.steps += more.steps;
-  sum.own_samples_per_s = static_cast<double>(sum.samples) / sum.own_s;
   sum.epochs.insert(more.epochs.begin(), more.epochs.end());
 }
 
@@ -83,17 +88,20 @@ void measure_one(const OverheadOrder& order, Training& training, std::size_t bar
   alternate("one peer", order.slices, measure, rate, sides);
 }
 
-/// Slices of many steps: what one step leaves to do while the next is computed belongs to it.
+/// Slices of many steps: what one step leaves to do while the next is computed belongs to it. Half of the bare ones
+/// come before and half after, and there are more of them: here the machine's moods show more than in single steps.
 void measure_two(const OverheadOrder& order, Training& training, const std::vector<std::size_t>& bare,
                  const std::vector<std::size_t>& peers, Sides& sides) {
   const std::uint64_t samples = order.steps * order.target_batch;
-  const std::uint64_t half = (samples + 1) / 2;
+  const std::uint64_t quarter = (samples + 3) / 4;
   const auto measure = [&](std::uint64_t slice, Slice& without, Slice& together) {
-    without = training.train(bare, slice * samples, half);
-    together = training.train(peers, slice * samples, half, order.steps);
+    const std::uint64_t first_unit = slice * samples;
+    add(without, training.train(bare, first_unit, quarter));
+    together = training.train(peers, first_unit, 2 * quarter, order.steps);
+    add(without, training.train(bare, first_unit + 2 * quarter, quarter));
   };
   const auto rate = [](const Slice& slice) { return static_cast<double>(committed(slice)) / slice.seconds; };
-  alternate("two peers", order.slices, measure, rate, sides);
+  alternate("two peers", kSlicesOfTwo * order.slices, measure, rate, sides);
 }
 
 /// With processes of its own: where the kernel puts a process and its memory makes it some percent faster or slower

@@ -12,7 +12,7 @@ struct OverheadOrder {
   std::uint64_t target_batch = 512;  ///< samples of a step
   std::uint64_t steps = 8;           ///< in a slice
   std::uint64_t casts = 5;           ///< times that everything is done, each with new processes
-  std::uint64_t slices = 1;          ///< of each kind and cast that count, after one to warm up
+  std::uint64_t slices = 1;          ///< of one peer and cast that count, after one to warm up; of two thrice
   unsigned threads = 1;              ///< that compute, of each process
   std::string log_level = "warn";
   bool json = false;  ///< one line, else a table for people
@@ -27,7 +27,7 @@ struct OverheadOrder {
 ///     and take turns after each of them.
 ///   two bare against two peers: two such bare loops side by side, each with target batches of its own, and two peers
 ///     of one run that average over TLS. A slice of the peers is `steps` whole steps of the run; one of a bare loop
-///     half as many samples as that takes.
+///     half as many samples as that takes, half of them before the peers' slice and half after it.
 /// Of the JSON line:
 ///   bare_, wrapped_, two_bare_, two_peers_samples_per_s: medians over slices. Bare loops: samples computed in a second
 ///     of the process's own time, of two the sum. Peers: samples committed by the run in a second, one in its own time,

@@ -83,7 +83,13 @@ node::OptionTable sim_options() {
       {"shrink", OptionKind::text, output, "FILE", "",
        "of the first seed that breaks: the smallest schedule that still does"},
       {"trace", OptionKind::text, output, "WHAT", "", "events: all, or peer=3,room=averaging"},
-      {"json", OptionKind::text, output, "FILE", "", "configuration, series, rounds, faults; - is stdout"},
+      {.name = "json",
+       .kind = OptionKind::text,
+       .topic = output,
+       .value = "[FILE]",
+       .built_in = "",
+       .help = "configuration, series, rounds, faults; without FILE, or -: to stdout",
+       .alone = "-"},
       {"svg", OptionKind::text, output, "FILE", "", "throughput, peers and loss over time"},
       {"quiet", OptionKind::toggle, output, "", "", "no table: only what broke"},
   };
@@ -102,7 +108,7 @@ cli::Synopsis sim_synopsis() {
   synopsis.examples = {"collab-sim --peers 8 --epochs 20", "collab-sim --faults churn --minutes 10 --seeds 50",
                        "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",
                        "collab-sim --faults churn --minutes 10 --plant sum_twice --shrink schedule.toml",
-                       "collab-sim moshpit --peers 1024 --grid 32x32 --failure 0.01 --seeds 30 --json -"};
+                       "collab-sim moshpit --peers 1024 --grid 32x32 --failure 0.01 --seeds 30 --json"};
   synopsis.read_on = "doc/operating.md has the format of fault files; doc/architecture.md the invariants";
   return synopsis;
 }

@@ -69,6 +69,7 @@ Parsed parse(const Synopsis& synopsis, node::Config& config, const std::vector<s
     } else {
       auto* option = app.add_option("--" + row.name, into.values);
       option->expected(row.kind == OptionKind::list ? -1 : 1)->take_all();
+      if (!row.alone.empty()) option->expected(0, 1)->default_str(row.alone);
     }
   }
   try {

@@ -34,6 +34,7 @@ struct OptionRow {
   std::string help;                                       ///< one line
   double min = -std::numeric_limits<double>::infinity();  ///< of a number, real
   double max = std::numeric_limits<double>::infinity();
+  std::string alone = {};  ///< what the flag means without a value; empty: it needs one
 };
 using OptionTable = std::vector<OptionRow>;
 

@@ -54,6 +54,24 @@ std::string refusal(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+TEST_CASE("options: a flag whose value may be left out has a meaning alone, before other flags and at the end") {
+  node::OptionTable rows = table();
+  OptionRow json{"json", OptionKind::text, "Output", "[FILE]", "", "one line"};
+  json.alone = "-";
+  rows.push_back(json);
+  const std::map<std::vector<std::string>, std::string> meant = {{{"--json"}, "-"},
+                                                                 {{"--json", "--quiet"}, "-"},
+                                                                 {{"--json", "-"}, "-"},
+                                                                 {{"--json", "a.json", "--quiet"}, "a.json"},
+                                                                 {{"--json=a.json"}, "a.json"}};
+  for (const auto& [arguments, value] : meant) {
+    Config config(rows);
+    run(config, arguments);
+    CHECK(config.text("json") == value);
+  }
+  CHECK(refusal({"--target-batch"}) != "accepted");
+}
+
 TEST_CASE("options: flags beat the environment, the environment beats files, files beat what is built in") {
   const auto file = std::filesystem::temp_directory_path() / "collab_options_test.toml";
   std::ofstream(file) << "target_batch = 256\nrun-id = \"file\"\nbootstrap = [\"a:1\", \"b:2\"]\n";

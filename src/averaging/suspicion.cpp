@@ -53,6 +53,8 @@ Ranks Suspicion::check(TimePoint now, std::span<const net::LinkState> links, Deb
     }
     if (peer.ever == LeftOut::no || verdict < peer.ever) peer.ever = verdict;
     suspected_ |= bit(rank);
+    // who was never heard and is given up has no round to answer in: that its line is back is no word of it
+    if (verdict != LeftOut::slow && peer.heard_at == TimePoint()) peer.stuck = true;
   }
   return suspected_;
 }

@@ -63,7 +63,7 @@ class Suspicion {
     TimePoint heard_at{};
     TimePoint owes_since{};
     bool owes = false;
-    bool stuck = false;  // owed and moved nothing; until a frame comes
+    bool stuck = false;  // owed and moved nothing, or was given up before it said a word; until a frame comes
     bool refused = false;
     bool departed = false;
     TimePoint slow_until{};

@@ -13,6 +13,7 @@ constexpr Duration kAskAlone = std::chrono::seconds(5);         // for the answe
 constexpr Duration kAloneForgotten = std::chrono::seconds(15);  // without another answer
 constexpr std::int64_t kRecordTtlPeriods = 6;  // two make a record stale; the rest bridges a lost server
 constexpr std::size_t kReportsMax = 1024;
+constexpr Duration kSilentCounts = std::chrono::seconds(10);
 constexpr Duration kAskKeepers = std::chrono::seconds(2);  // for the answer; without one nobody waits for them
 constexpr Duration kLookWhileLeaving = std::chrono::milliseconds(500);
 constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves
@@ -183,7 +184,22 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
   known_.clear();
   for (const auto& [owner, record] : told_) known_.emplace(owner, reports_.at(owner).believed());
   read_any_ = read_any_ || !told_.empty();
+  note_who_gathers();
   changed_.notify();
+}
+
+void Tracker::note_who_gathers() {
+  const TimePoint now = needs_.clock.now();
+  for (const auto& [peer, record] : known_) {
+    if (!record.taking_part) {
+      gathered_at_.erase(peer);
+    } else if (is_fresh(record, needs_.clock.unix_ms())) {
+      gathered_at_[peer] = now;
+    }
+  }
+  std::erase_if(gathered_at_, [&](const auto& entry) {
+    return now - entry.second > kSilentCounts || (needs_.expelled && needs_.expelled(entry.first));
+  });
 }
 
 Yardstick Tracker::yardstick(const PeerId& peer) const {
@@ -243,6 +259,13 @@ std::size_t Tracker::current_peers() const {
   const auto count =
       std::count_if(standings.begin(), standings.end(), [](const Standing& s) { return s.record.taking_part; });
   return static_cast<std::size_t>(count) + 1;
+}
+
+std::size_t Tracker::recent_peers() const {
+  const TimePoint now = needs_.clock.now();
+  const auto recent = std::count_if(gathered_at_.begin(), gathered_at_.end(),
+                                    [&](const auto& entry) { return now - entry.second <= kSilentCounts; });
+  return static_cast<std::size_t>(recent) + 1;
 }
 
 std::vector<Standing> Tracker::taking_part() const {

@@ -84,6 +84,9 @@ class Tracker {
   std::uint64_t epoch() const { return shown_ ? own_.epoch : global_epoch().value_or(0); }
   /// Peers that gather samples now, this one included.
   std::size_t current_peers() const;
+  /// The same with those who fell silent less than 10 s ago and have not said that they stop: a group of more than half
+  /// of them is the only one, also while a line is cut for so long, which silences many at once on both of its sides.
+  std::size_t recent_peers() const;
   /// Fresh records of those who take part, this peer's own among them when it does.
   std::vector<Standing> taking_part() const;
   /// The directory has long known of this peer, and when it was asked because nobody else was heard of, it answered and
@@ -131,6 +134,7 @@ class Tracker {
   /// What `peer` is measured by.
   Yardstick yardstick(const PeerId& peer) const;
   void believe(const directory::Record& from);
+  void note_who_gathers();
 
   struct Told {
     std::uint64_t sequence = 0;
@@ -142,8 +146,9 @@ class Tracker {
   std::unique_ptr<directory::Watch> watch_;
   std::map<PeerId, Told> told_;  // what is there now, as it was written
   std::map<PeerId, Record> known_;
-  std::map<PeerId, SelfReport> reports_;  // also of peers that are gone: they come back with their history
-  std::set<PeerId> doubted_;              // whose last record was not believed whole
+  std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
+  std::map<PeerId, SelfReport> reports_;     // also of peers that are gone: they come back with their history
+  std::set<PeerId> doubted_;                 // whose last record was not believed whole
   bool read_any_ = false;
   std::map<std::uint64_t, Digest> history_;
   std::function<void()> ask_;

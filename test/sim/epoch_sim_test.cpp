@@ -1,7 +1,4 @@
-#include "base/file.hpp"
-#include "sim/shrink.hpp"
 #include "small_swarm.hpp"
-#include "support/temp_folder.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -85,36 +82,6 @@ TEST_CASE("epoch sim: what a faster groupmate hands over is here when the own mi
   }
 }
 
-TEST_CASE("epoch sim: when a peer is banned the other goes on within a second") {
-  for (const std::uint64_t seed : test::seeds(8)) {
-    CAPTURE(seed);
-    SwarmOptions options = small(seed, 2, 0);
-    options.target_batch = 64;
-    options.rates = {64, 64};
-    options.length = 40s;
-    const Duration at = 20s + seed * 53ms;  // at any moment of an epoch
-    options.faults.events = {timed(at, FaultKind::ban, 1, 0s)};
-    const Outcome outcome = run_and_check(options);
-    Duration before{};
-    for (const EpochFact& fact : outcome.epoch_facts) {
-      CAPTURE(fact.epoch);
-      if (fact.committed > at)
-        CHECK(to_seconds(fact.committed - before) <= 2);  // one of them is what it computes alone
-      if (fact.begun > at + 2s) CHECK_FALSE(fact.weights.contains(1));
-      before = fact.committed;
-    }
-    CHECK(before > at + 10s);
-  }
-}
-
-TEST_CASE("epoch sim: who was banned is back when the ban is over") {
-  SwarmOptions options = small(1, 4, 30);
-  options.faults.events = {timed(14s, FaultKind::ban, 2, 20s), timed(20s, FaultKind::ban, 1, 0s)};
-  const Outcome outcome = run_and_check(options);
-  CHECK(outcome.epoch_facts.back().weights.contains(2));
-  CHECK_FALSE(outcome.epoch_facts.back().weights.contains(1));
-}
-
 TEST_CASE("epoch sim: a late joiner gets the state and takes part") {
   SwarmOptions options = small(1, 4, 12);
   options.faults.events.push_back(timed(14s, FaultKind::join, 0, 0s));
@@ -174,27 +141,6 @@ TEST_CASE("epoch sim: who leaves while it pauses after a failed round leaves, th
     failed += run_and_check(options).rounds_failed;
   }
   CHECK(failed > 0);
-}
-
-TEST_CASE("epoch sim: killed or frozen in the middle of a round, a peer holds nobody up and comes back by itself") {
-  for (const Phase phase : {Phase::begin, Phase::scatter, Phase::reduce, Phase::gather, Phase::hold, Phase::commit}) {
-    for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {
-      const bool an_owner = phase == Phase::reduce || phase == Phase::gather;
-      const Aim aim = an_owner ? Aim::any : Aim::coordinator;
-      CAPTURE(name(phase));
-      CAPTURE(name(kind));
-      SwarmOptions options = small(3, 4, 14);
-      options.faults.events.push_back(aimed(phase, kind, 7s, aim));
-      const Outcome outcome = run_and_check(options);
-      for (const PeerFact& peer : outcome.peers) CHECK(peer.epoch == 14);
-    }
-  }
-}
-
-TEST_CASE("epoch sim: training goes on without the coordinator, and with it again") {
-  SwarmOptions options = small(1, 4, 20);
-  options.faults.events.push_back(timed(12s, FaultKind::coordinator, 0, 10s));
-  run_and_check(options);
 }
 
 TEST_CASE("epoch sim: ten rounds that come to nothing cost no sample; then one epoch has them all") {
@@ -262,40 +208,6 @@ TEST_CASE("epoch sim: peers of speeds 1, 4 and 16 bring weights as their speeds,
   for (const PeerFact& peer : outcome.peers) {
     CHECK(peer.records_per_s <= 2);
     CHECK(peer.busy >= 0.97);
-  }
-}
-
-TEST_CASE("epoch sim: under churn, and in a storm of every fault, every invariant holds") {
-  FaultPlan churn = load_faults("churn");
-  for (auto& [kind, rate] : churn.mixture.rates) rate = kind == FaultKind::leave ? rate : 20;
-  FaultPlan storm = load_faults("storm");
-  for (auto& [kind, rate] : storm.mixture.rates) rate *= 2;
-  for (const FaultPlan& faults : {churn, storm}) {
-    for (const std::uint64_t seed : test::seeds(2)) {
-      CAPTURE(seed);
-      SwarmOptions options = small(seed, 6, 0);
-      options.length = 90s;
-      options.faults = faults;
-      Swarm swarm(options);
-      const Outcome outcome = swarm.run();
-      check_held(outcome);
-      CHECK(std::any_of(outcome.faults.begin(), outcome.faults.end(), [](const auto& fact) { return fact.struck; }));
-      CHECK(outcome.epochs > 10);
-    }
-  }
-}
-
-TEST_CASE("epoch sim: one fault of each kind, and every invariant holds") {
-  using enum FaultKind;
-  const std::map<FaultKind, double> amounts = {{mute, 0},   {deaf, 0},    {slow, 8},  {flap, 2},
-                                               {drift, 80}, {corrupt, 0}, {spoil, 0}, {swizzle, 0}};
-  for (const auto& [kind, amount] : amounts) {
-    CAPTURE(name(kind));
-    SwarmOptions options = small(3, 5, 20);
-    options.faults.events.push_back(timed(15s, kind, 2, kind == corrupt || kind == spoil ? 0s : 10s));
-    options.faults.events.back().amount = amount;
-    const Outcome outcome = run_and_check(options);
-    CHECK(outcome.epochs == 20);
   }
 }
 
@@ -378,95 +290,6 @@ TEST_CASE("epoch sim: under churn, also of the storers, no unit is committed twi
     CHECK(outcome.ledger.committed().count() >= 60 * options.target_batch / 2);
     for (const PeerFact& peer : outcome.peers) CHECK(peer.units_wait_max <= 150ms);  // then the hash decides
   }
-}
-
-namespace {
-
-/// The invariants that the first of some seeds broke; empty when none was.
-std::string found_by(SwarmOptions options, std::uint64_t seeds) {
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    options.seed = seed;
-    Swarm swarm(options);
-    const Outcome outcome = swarm.run();
-    if (!outcome.violations.empty()) return outcome.violations.front().invariant;
-  }
-  return {};
-}
-
-}  // namespace
-
-TEST_CASE("epoch sim: a peer that steps alone when it is cut off is found, and no correct peer does") {
-  SwarmOptions options = small(1, 3, 0);
-  options.target_batch = 64;
-  options.length = 90s;
-  options.faults.events.push_back(timed(15s, FaultKind::partition, 1, 40s));
-  CHECK(found_by(options, 2).empty());
-  options.plant = Plant::no_quorum;
-  CHECK(found_by(options, 5) == "agree");
-}
-
-TEST_CASE("epoch sim: sums in order of arrival are found") {
-  SwarmOptions options = small(1, 4, 4);
-  options.codec = CodecId::float32;
-  options.plant = Plant::arrival_order;
-  CHECK(found_by(options, 5) == "mean");
-}
-
-TEST_CASE("epoch sim: a run that breaks something is shrunk to what it takes, and the schedule breaks it again") {
-  SwarmOptions options = small(1, 5, 30);
-  options.plant = Plant::sum_twice;
-  for (const Duration at : {15s, 20s, 25s}) options.faults.events.push_back(timed(at, FaultKind::slow, 1, 2s));
-  for (Fault& fault : options.faults.events) fault.amount = 2;
-  options.faults.events.push_back(timed(22s, FaultKind::kill, 2, 6s));
-  options.faults.events.push_back(aimed(Phase::hold, FaultKind::freeze, 6s));
-  const Outcome broken = Swarm(options).run();
-  REQUIRE(!broken.violations.empty());
-  REQUIRE(broken.violations.front().invariant == "ledger");
-  const Shrunk shrunk = shrink(options, broken, {[] { return false; }, [](const Shrunk&) {}});
-  REQUIRE(shrunk.options.faults.events.size() == 1);
-  CHECK(shrunk.options.faults.events[0].kind == FaultKind::freeze);
-  CHECK(shrunk.options.peers < 5);
-  CHECK(shrunk.options.values < options.values);
-
-  const test::TempFolder folder;
-  const std::string schedule = folder.path() / "schedule.toml";
-  write_file(schedule, to_toml(shrunk.options.faults.events));
-  SwarmOptions again = shrunk.options;
-  again.faults = load_faults(schedule);
-  const Outcome repeated = Swarm(again).run();
-  REQUIRE(!repeated.violations.empty());
-  CHECK(repeated.violations.front().invariant == "ledger");
-  CHECK(repeated.violations.front().at == shrunk.violation.at);
-}
-
-TEST_CASE("epoch sim: a failed round that leaves something behind is found") {
-  SwarmOptions options = small(1, 3, 3);
-  options.aborted_rounds = 1;
-  CHECK(found_by(options, 1).empty());
-  options.plant = Plant::keep_partial;
-  CHECK(found_by(options, 5) == "atomic");
-}
-
-TEST_CASE("epoch sim: samples that count in two epochs are found") {
-  SwarmOptions options = small(1, 4, 14);
-  options.faults.events.push_back(aimed(Phase::hold, FaultKind::freeze, 6s));
-  options.plant = Plant::sum_twice;
-  CHECK(found_by(options, 5) == "ledger");
-}
-
-TEST_CASE("epoch sim: a missed round whose units are not entered in the ledger is found") {
-  SwarmOptions options = small(1, 4, 14);
-  options.units_per_pass = 1000;
-  options.faults.events.push_back(aimed(Phase::hold, FaultKind::freeze, 6s));
-  CHECK(found_by(options, 2).empty());
-  options.plant = Plant::skip_ledger;
-  CHECK(found_by(options, 2) == "units");
-}
-
-TEST_CASE("epoch sim: an epoch that begins before its target batch is there is found") {
-  SwarmOptions options = small(1, 4, 6);
-  options.plant = Plant::begin_early;
-  CHECK(found_by(options, 2) == "begin");
 }
 
 }  // namespace collab::sim

@@ -88,6 +88,7 @@ TEST_CASE("suspicion: any frame clears it") {
 TEST_CASE("suspicion: a broken connection counts at once when a dial fails, else after 2 s") {
   Watch watch;
   watch.until(1s);
+  watch.suspicion.heard(1, 100, watch.now);
   watch.links[1].connected = false;
   watch.links[1].lost_at = watch.now;
   CHECK(watch.until(2900ms) == 0);
@@ -99,6 +100,23 @@ TEST_CASE("suspicion: a broken connection counts at once when a dial fails, else
   watch.links[1].lost_at = watch.now;
   watch.suspicion.refused(1);
   CHECK(watch.until(3200ms) == bit(1));
+}
+
+TEST_CASE("suspicion: who was given up before its first frame is not waited for because its line is back") {
+  for (const bool spoke_before : {false, true}) {
+    CAPTURE(spoke_before);
+    SuspicionOptions options;
+    options.hand_over = 2s;
+    Watch watch(options);
+    watch.until(100ms);
+    if (spoke_before) watch.suspicion.heard(1, 100, watch.now);
+    watch.answers = false;
+    CHECK(watch.until(4s) == bit(1));
+    watch.answers = true;
+    CHECK(watch.until(5s) == (spoke_before ? 0 : bit(1)));
+    watch.suspicion.heard(1, 100, watch.now);
+    CHECK(watch.until(6s) == 0);
+  }
 }
 
 TEST_CASE("suspicion: who owes parts and moves nothing is stuck, however well it answers pings") {

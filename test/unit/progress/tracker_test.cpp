@@ -159,6 +159,27 @@ TEST_CASE("tracker: who is out of the run counts no more, however fresh its reco
   swarm.world.run(scenario());
 }
 
+TEST_CASE(
+    "tracker: who falls silent counts for ten seconds more among those of whom a group needs half, but not who stops") {
+  Swarm swarm({0, 0, 0, 0});
+  const auto scenario = [&]() -> Task<> {
+    Tracker& cut_off = swarm.peers[0]->tracker;
+    co_await swarm.sleep_until(5);
+    swarm.peers[3]->own.taking_part = false;
+    co_await swarm.sleep_until(8);
+    CHECK(cut_off.current_peers() == 3);
+    CHECK(cut_off.recent_peers() == 3);
+    swarm.board.cut_off(test::peer(1));
+    co_await swarm.sleep_until(14);
+    CHECK(cut_off.current_peers() == 1);
+    CHECK(cut_off.recent_peers() == 3);
+    co_await swarm.sleep_until(24);
+    CHECK(cut_off.recent_peers() == 1);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: who leaves goes as soon as the last of those behind has caught up") {
   Swarm swarm({0, 0});
   const auto scenario = [&]() -> Task<> {

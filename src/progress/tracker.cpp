@@ -178,6 +178,10 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
     told.insert_or_assign(record.owner, Told{record.sequence, *progress});
     news.push_back(&record);
   }
+  for (const auto& [peer, record] : known_) {  // that of who falls silent goes stale long before it goes
+    const bool withdrawn = !told.contains(peer) && is_fresh(record, needs_.clock.unix_ms());
+    if (withdrawn) gathered_at_.erase(peer);
+  }
   told_ = std::move(told);
   if (reports_.size() > kReportsMax) std::erase_if(reports_, [&](const auto& of) { return !told_.contains(of.first); });
   for (const directory::Record* record : news) believe(*record);

@@ -84,8 +84,9 @@ class Tracker {
   std::uint64_t epoch() const { return shown_ ? own_.epoch : global_epoch().value_or(0); }
   /// Peers that gather samples now, this one included.
   std::size_t current_peers() const;
-  /// The same with those who fell silent less than 10 s ago and have not said that they stop: a group of more than half
-  /// of them is the only one, also while a line is cut for so long, which silences many at once on both of its sides.
+  /// The same with those who fell silent less than 10 s ago and have not said that they stop, or left: a group of more
+  /// than half of them is the only one, also while a line is cut for so long, which silences many at once on both of
+  /// its sides.
   std::size_t recent_peers() const;
   /// Fresh records of those who take part, this peer's own among them when it does.
   std::vector<Standing> taking_part() const;

@@ -56,7 +56,7 @@ class NoticeBoard::View final : public directory::Directory {
     post.expires = now + ttl;
     auto& posts = board_.posts_[key][{self_, subkey}];
     posts.push_back(std::move(post));
-    if (posts.size() > 2) posts.erase(posts.begin());
+    if (posts.size() > 2 && board_.cut_.empty()) posts.erase(posts.begin());  // who is cut off still sees the older
     board_.tasks_.spawn("announce", board_.announce(now + board_.delay_));
   }
   void withdraw(const std::string& key, const std::string& subkey) override {

@@ -44,7 +44,7 @@ class NoticeBoard {
   Duration delay_;
   std::uint64_t sequence_ = 0;
   std::map<std::string, std::map<Place, std::vector<Post>>>
-      posts_;  // by key; of each place the newest and the one before
+      posts_;  // by key; of each place the newest and the one before, all while somebody is cut off
   std::map<PeerId, std::unique_ptr<View>> views_;
   std::map<PeerId, TimePoint> cut_;
   std::set<PeerId> stalled_;

@@ -170,11 +170,30 @@ TEST_CASE(
     CHECK(cut_off.current_peers() == 3);
     CHECK(cut_off.recent_peers() == 3);
     swarm.board.cut_off(test::peer(1));
-    co_await swarm.sleep_until(14);
-    CHECK(cut_off.current_peers() == 1);
+    while (cut_off.current_peers() == 3) co_await swarm.sleep_until(swarm.now() + 0.1);
+    const double first_silent = swarm.now();
+    while (cut_off.current_peers() == 2) co_await swarm.sleep_until(swarm.now() + 0.1);
+    const double both_silent = swarm.now();
+    co_await swarm.sleep_until(first_silent + 8.5);  // it looks once a second
     CHECK(cut_off.recent_peers() == 3);
-    co_await swarm.sleep_until(24);
+    co_await swarm.sleep_until(both_silent + 10.5);
     CHECK(cut_off.recent_peers() == 1);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
+TEST_CASE(
+    "tracker: who left does not count among those of whom a group needs half, be it seen as a record that is gone") {
+  Swarm swarm({0, 0, 0});
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(5);
+    CHECK(swarm.peers[0]->tracker.recent_peers() == 3);
+    const auto leave = [&](std::size_t i) -> Task<> { co_await swarm.peers[i]->tracker.leave(TimePoint(10s)); };
+    co_await leave(1);
+    co_await leave(2);
+    co_await swarm.sleep_until(swarm.now() + 0.5);
+    CHECK(swarm.peers[0]->tracker.recent_peers() == 1);
     co_await swarm.tasks.stop();
   };
   swarm.world.run(scenario());

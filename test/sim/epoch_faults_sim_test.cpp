@@ -1,4 +1,4 @@
-// Epochs while peers die, freeze, are cut off and lie, and bugs on purpose that must be found.
+// Epochs while peers die, freeze, are cut off or banned; and planted bugs, which must be found.
 
 #include "base/file.hpp"
 #include "sim/shrink.hpp"

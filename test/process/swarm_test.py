@@ -64,6 +64,16 @@ class Swarm:
         goals = {name: self.peers[name].epoch() + epochs for name in names}
         return self.wait(what, seconds, lambda: all(self.peers[n].epoch() >= g for n, g in goals.items()))
 
+    def of_all_four(self):
+        """Epochs that a, b, c and d committed, with what each brought: nothing, when the others were quick."""
+        by_epoch = collections.defaultdict(list)
+        for name in 'abcd':
+            for e in self.peers[name].events('epoch'):
+                by_epoch[e['epoch']].append(e)
+        return [{'epoch': number, 'peers': ended[0]['peers'], 'samples': ended[0]['samples'],
+                 'brought': [e['own_samples'] for e in ended]}
+                for number, ended in by_epoch.items() if [e['result'] for e in ended] == 4 * ['committed']]
+
     def unequal_epochs(self):
         hashes = collections.defaultdict(set)
         for peer in self.history:
@@ -101,7 +111,9 @@ def aside(swarm):
     swarm.wait('peers have it in their groups', 5, lambda: swarm.peers['a'].events('epoch')[-1]['peers'] == 5)
     swarm.wait('the monitor sees epochs, of four peers', 10,
                lambda: any(e['peers'] == 4 and e['loss'] > 0 for e in watcher.events('epoch')))
-    assert not any(e['own_samples'] == 0 for e in swarm.peers['a'].events('epoch')[-2:])
+    swarm.wait('an epoch with it that all four committed', 10, lambda: any(e['peers'] == 5 for e in swarm.of_all_four()))
+    for e in swarm.of_all_four():
+        assert sum(e['brought']) == e['samples'], f'the peers brought what was averaged, the auxiliary nothing: {e}'
     helper.kill(signal.SIGKILL)
     took = swarm.goes_on('abcd', 1, 8, 'the others go on without the auxiliary')
     watcher.kill(signal.SIGINT)

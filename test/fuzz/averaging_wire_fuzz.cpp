@@ -6,16 +6,16 @@
 // fuzzer need not find 32-byte group ids by itself.
 #include "averaging/participant.hpp"
 #include "base/frame.hpp"
+#include "support.hpp"
 
 #include <array>
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
-namespace {
+namespace collab::fuzz::averaging_wire_target {
 
-using namespace collab;
-using namespace collab::averaging;
+using namespace averaging;
 
 struct World {
   World() {
@@ -86,9 +86,7 @@ wire::Header header_of(unsigned what, const matchmaking::GroupId& group, unsigne
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(averaging_wire) {
   static const World world;
   Guard guard;
   Contribution own;
@@ -122,3 +120,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (participant.state() == Commit::State::committed) std::abort();
   return 0;
 }
+
+}  // namespace collab::fuzz::averaging_wire_target

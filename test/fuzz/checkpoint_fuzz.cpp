@@ -10,10 +10,7 @@
 #include <set>
 #include <string>
 
-namespace {
-
-using namespace collab;
-using fuzz::require;
+namespace collab::fuzz::checkpoint_target {
 
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kResume = "resume.safetensors";
@@ -86,9 +83,7 @@ Bytes make_resume(const Model& model, fuzz::Input input) {
   return safetensors::write(tensors, head);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(checkpoint) {
   static const fuzz::InputFolder folder;
   static const Model model;
   fuzz::Input input(fuzz::bytes_of(data, size));
@@ -103,3 +98,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(folder.path());
   return 0;
 }
+
+}  // namespace collab::fuzz::checkpoint_target

@@ -1,5 +1,6 @@
 // Payloads come from strangers: decode() takes any bytes; what it accepts is finite, and survives encoding again within
 // the codec's bound.
+#include "support.hpp"
 #include "tensor/codec.hpp"
 #include "tensor/view.hpp"
 
@@ -7,9 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-namespace {
-
-using namespace collab;
+namespace collab::fuzz::codec_target {
 
 /// Two tensors of up to 8191 values, each with its codec, from the first five bytes.
 CodecMap make_map(std::span<const std::byte> head) {
@@ -37,9 +36,7 @@ void check(const CodecMap& map, std::span<const std::byte> bytes) {
     if (std::abs(double(back[i]) - double(values[i])) > bound) std::abort();
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(codec) {
   constexpr std::size_t head_bytes = 5;
   if (size < head_bytes) return 0;
   const auto input = std::as_bytes(std::span(data, size));
@@ -51,3 +48,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(map, fitted);
   return 0;
 }
+
+}  // namespace collab::fuzz::codec_target

@@ -5,10 +5,7 @@
 
 #include <cmath>
 
-namespace {
-
-using namespace collab;
-using fuzz::require;
+namespace collab::fuzz::config_target {
 
 node::OptionTable table() {
   using node::OptionKind;
@@ -29,9 +26,7 @@ node::OptionTable table() {
   return rows;
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(config) {
   static fuzz::InputFile file;
   file.put(fuzz::bytes_of(data, size));
   node::Config config(table());
@@ -48,3 +43,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)config.describe();
   return 0;
 }
+
+}  // namespace collab::fuzz::config_target

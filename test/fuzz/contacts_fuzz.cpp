@@ -9,10 +9,7 @@
 #include <limits>
 #include <string>
 
-namespace {
-
-using namespace collab;
-using fuzz::require;
+namespace collab::fuzz::contacts_target {
 
 std::string with_checksum(std::string_view lines) {
   std::string text = "collab-contacts-v1\n" + std::string(lines);
@@ -23,9 +20,7 @@ std::string with_checksum(std::string_view lines) {
   return text + "checksum " + to_hex(std::span(digest).first(8)) + "\n";
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(contacts) {
   if (size == 0) return 0;
   const std::string_view rest = fuzz::text_of(fuzz::bytes_of(data + 1, size - 1));
   const auto contacts = directory::Contacts::parse(data[0] % 2 == 0 ? std::string(rest) : with_checksum(rest));
@@ -45,3 +40,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(copy.text() == kept.text());
   return 0;
 }
+
+}  // namespace collab::fuzz::contacts_target

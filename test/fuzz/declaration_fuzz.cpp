@@ -3,9 +3,10 @@
 #include "matchmaking/declaration.hpp"
 #include "support.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
-  using namespace collab::matchmaking;
+namespace collab::fuzz::declaration_target {
+
+COLLAB_FUZZ_TARGET(declaration) {
+  using namespace matchmaking;
   const auto declaration = decode_declaration(fuzz::bytes_of(data, size));
   if (!declaration) return 0;
   fuzz::require(declaration->role <= Role::auxiliary);
@@ -13,3 +14,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(decode_declaration(encode(*declaration)).value() == *declaration);
   return 0;
 }
+
+}  // namespace collab::fuzz::declaration_target

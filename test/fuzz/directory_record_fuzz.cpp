@@ -2,14 +2,16 @@
 #include "directory/contacts.hpp"
 #include "directory/peer_record.hpp"
 #include "directory/storage.hpp"
+#include "support.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
-  using namespace collab::directory;
+namespace collab::fuzz::directory_record_target {
+
+COLLAB_FUZZ_TARGET(directory_record) {
+  using namespace directory;
   const auto bytes = std::as_bytes(std::span(data, size));
   if (auto record = decode_record(bytes)) {
     if (!std::ranges::equal(encode(*record), bytes)) std::abort();
@@ -34,3 +36,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::directory_record_target

@@ -3,14 +3,14 @@
 #include "base/frame.hpp"
 #include "directory/reconcile.hpp"
 #include "directory/wire.hpp"
+#include "support.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 
-namespace {
+namespace collab::fuzz::directory_wire_target {
 
-using namespace collab;
-using namespace collab::directory;
+using namespace directory;
 
 void read_records(std::span<const std::byte> payload, std::size_t count) {
   const auto whole = payload;
@@ -22,9 +22,7 @@ void read_records(std::span<const std::byte> payload, std::size_t count) {
   if (!std::ranges::equal(again, whole.first(whole.size() - payload.size()))) std::abort();
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(directory_wire) {
   const auto bytes = std::as_bytes(std::span(data, size));
   const Storage empty{Storage::Options()};
   if (const auto answer = answer_exchange(empty, bytes); answer && !frame::decode<wire::Header>(**answer)) std::abort();
@@ -45,3 +43,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::directory_wire_target

@@ -12,11 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace {
+namespace collab::fuzz::http_target {
 
-using namespace collab;
-using namespace collab::monitor;
-using fuzz::require;
+using namespace monitor;
 
 constexpr std::string_view kSecret = "what-the-page-says";
 
@@ -76,9 +74,7 @@ Task<> serve(HttpConnection& connection) {
   co_await connection.run();
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(http) {
   const std::string_view text = fuzz::text_of(fuzz::bytes_of(data, size));
   check_helpers(text);
   sim::Simulation world;
@@ -103,3 +99,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_answers(pair.receive(), text);
   return 0;
 }
+
+}  // namespace collab::fuzz::http_target

@@ -3,8 +3,9 @@
 #include "crypto/key_file.hpp"
 #include "support.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
+namespace collab::fuzz::key_file_target {
+
+COLLAB_FUZZ_TARGET(key_file) {
   using fuzz::require;
   static fuzz::InputFile file;
   file.put(fuzz::bytes_of(data, size));
@@ -17,3 +18,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::key_file_target

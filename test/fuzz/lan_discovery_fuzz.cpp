@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
+namespace collab::fuzz::lan_discovery_target {
+
+COLLAB_FUZZ_TARGET(lan_discovery) {
   const auto datagram = fuzz::bytes_of(data, size);
   const auto question = node::decode_lan_question(datagram);
   const auto answer = node::decode_lan_answer(datagram);
@@ -20,3 +21,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::lan_discovery_target

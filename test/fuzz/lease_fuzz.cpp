@@ -4,10 +4,7 @@
 
 #include <algorithm>
 
-namespace {
-
-using namespace collab;
-using fuzz::require;
+namespace collab::fuzz::lease_target {
 
 void check_algebra(const Work& a, const Work& b) {
   Work sum = a;
@@ -23,9 +20,7 @@ void check_algebra(const Work& a, const Work& b) {
   for (const WorkRange& range : front.ranges()) require(sum.contains(range.first) && !taken.contains(range.first));
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(lease) {
   const auto bytes = fuzz::bytes_of(data, size);
   const auto work = directory::decode_lease(bytes);
   if (work) {
@@ -40,3 +35,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (first && second) check_algebra(*first, *second);
   return 0;
 }
+
+}  // namespace collab::fuzz::lease_target

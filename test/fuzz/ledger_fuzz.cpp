@@ -5,8 +5,9 @@
 
 #include <algorithm>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
+namespace collab::fuzz::ledger_target {
+
+COLLAB_FUZZ_TARGET(ledger) {
   using fuzz::require;
   const auto bytes = fuzz::bytes_of(data, size);
   const fuzz::AllocationBound bound(32 * size + 65'536);
@@ -26,3 +27,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(again && *again == *ledger);
   return 0;
 }
+
+}  // namespace collab::fuzz::ledger_target

@@ -7,10 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace {
-
-using namespace collab;
-using fuzz::require;
+namespace collab::fuzz::manifest_target {
 
 constexpr std::string_view kRun = "demo";
 
@@ -39,9 +36,7 @@ void check_fields(std::span<const std::byte> fields, std::uint64_t sequence) {
   require(node::sign_manifest(authority(), *manifest) == statement);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(manifest) {
   fuzz::Input input(fuzz::bytes_of(data, size));
   if (input.number<std::uint8_t>() % 2 != 0) {
     const auto fields = input.rest().first(std::min(input.rest().size(), kSignedPayloadBytesMax));
@@ -56,3 +51,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::manifest_target

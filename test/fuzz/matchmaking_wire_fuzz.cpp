@@ -2,12 +2,14 @@
 // survives whatever they say.
 #include "base/frame.hpp"
 #include "matchmaking/gathering.hpp"
+#include "support.hpp"
 
 #include <cstdlib>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
-  using namespace collab::matchmaking;
+namespace collab::fuzz::matchmaking_wire_target {
+
+COLLAB_FUZZ_TARGET(matchmaking_wire) {
+  using namespace matchmaking;
   const auto message = frame::decode<wire::Header>(std::as_bytes(std::span(data, size)));
   if (!message) return 0;
   const Frame again = frame::encode(message->header, message->payload);
@@ -38,3 +40,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const auto& [to, answer] : gathering.take_outgoing()) (void)frame::encode(answer);
   return 0;
 }
+
+}  // namespace collab::fuzz::matchmaking_wire_target

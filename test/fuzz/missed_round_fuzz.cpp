@@ -11,11 +11,9 @@
 #include <memory>
 #include <vector>
 
-namespace {
+namespace collab::fuzz::missed_round_target {
 
-using namespace collab;
-using namespace collab::averaging;
-using fuzz::require;
+using namespace averaging;
 
 constexpr std::uint64_t kEpoch = 5;
 constexpr std::size_t kMembers = 3;
@@ -123,9 +121,7 @@ void check_signed(const World& world, fuzz::Input input) {
   if (believed) require(world.values(**believed) == values);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(missed_round) {
   static const World world;
   static const std::vector<float> honest = honest_values(world);
   fuzz::Input input(fuzz::bytes_of(data, size));
@@ -138,3 +134,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (round) require(world.values(**round) == honest);
   return 0;
 }
+
+}  // namespace collab::fuzz::missed_round_target

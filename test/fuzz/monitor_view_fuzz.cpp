@@ -11,11 +11,9 @@
 
 #include <nlohmann/json.hpp>
 
-namespace {
+namespace collab::fuzz::monitor_view_target {
 
-using namespace collab;
-using namespace collab::monitor;
-using fuzz::require;
+using namespace monitor;
 
 constexpr std::int64_t kNow = 1'893'456'000'000;
 
@@ -53,9 +51,7 @@ SwarmView make_view(const Records& records, LossHistory& losses) {
   return view_swarm(gather_facts(known, sources));
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(monitor_view) {
   const Records records{fuzz::Input(fuzz::bytes_of(data, size))};
   LossHistory losses;
   const SwarmView view = make_view(records, losses);
@@ -88,3 +84,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(metrics.prometheus("demo").size() < 1'000'000);
   return 0;
 }
+
+}  // namespace collab::fuzz::monitor_view_target

@@ -1,11 +1,13 @@
 // What peers tell dashboards: any bytes are refused or shown, and what is shown could have been told.
 #include "monitor/wire.hpp"
+#include "support.hpp"
 
 #include <cstdlib>
 
-extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
-  using namespace collab;
-  using namespace collab::monitor;
+namespace collab::fuzz::monitor_wire_target {
+
+COLLAB_FUZZ_TARGET(monitor_wire) {
+  using namespace monitor;
   const auto bytes = std::as_bytes(std::span(data, size));
   if (const auto evaluation = decode_evaluation(bytes)) {
     const auto again = decode_evaluation(encode_evaluation(*evaluation));
@@ -27,3 +29,5 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::monitor_wire_target

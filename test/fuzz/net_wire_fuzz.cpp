@@ -2,15 +2,15 @@
 // what decodes to the same again; streams take any frames, in any cut, and their bounds hold.
 #include "net/hello.hpp"
 #include "net/multiplexer.hpp"
+#include "support.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <set>
 
-namespace {
+namespace collab::fuzz::net_wire_target {
 
-using namespace collab;
-using namespace collab::net;
+using namespace net;
 
 void require(bool holds) {
   if (!holds) std::abort();
@@ -82,9 +82,7 @@ void read_stream(std::span<const std::byte> bytes, std::size_t cut) {
   require(reader.open.empty());
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(net_wire) {
   const auto bytes = std::as_bytes(std::span(data, size));
   if (size >= kPrefixBytes) {
     const auto twelve = bytes.first<kPrefixBytes>();
@@ -105,3 +103,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size > 0) read_stream(bytes.subspan(1), size);
   return 0;
 }
+
+}  // namespace collab::fuzz::net_wire_target

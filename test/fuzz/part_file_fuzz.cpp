@@ -10,11 +10,9 @@
 #include <algorithm>
 #include <cstring>
 
-namespace {
+namespace collab::fuzz::part_file_target {
 
-using namespace collab;
-using namespace collab::state;
-using fuzz::require;
+using namespace state;
 
 constexpr std::size_t kSectionBytesMax = kChunkBytes + 1000;
 constexpr std::size_t kManyTimes = 240;  // from there on a short pattern fills a chunk, which takes ten times as long
@@ -55,9 +53,7 @@ Bytes left_over(const Index& index, fuzz::Input& input) {
   return bytes;
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(part_file) {
   static const fuzz::InputFolder folder;
   fuzz::Input input(fuzz::bytes_of(data, size));
   const Snapshot snapshot = wanted(input);
@@ -96,3 +92,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(std::filesystem::is_empty(folder.path()));
   return 0;
 }
+
+}  // namespace collab::fuzz::part_file_target

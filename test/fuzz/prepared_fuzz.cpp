@@ -2,19 +2,20 @@
 #include "base/error.hpp"
 #include "data/prepared.hpp"
 #include "data/prepared_file.hpp"
+#include "support.hpp"
 
 #include <cstdlib>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 
-using namespace collab;
+namespace collab::fuzz::prepared_target {
 
-extern "C" int LLVMFuzzerTestOneInput(const unsigned char* bytes, std::size_t size) {
+COLLAB_FUZZ_TARGET(prepared) {
   static const int file = ::memfd_create("prepared", 0);
   static const std::string path = "/proc/self/fd/" + std::to_string(file);
-  const Digest digest = Hasher(data::kFileDomain).add(std::span(bytes, size)).finish();
-  if (::ftruncate(file, 0) != 0 || ::pwrite(file, bytes, size, 0) != ssize_t(size) ||
+  const Digest digest = Hasher(data::kFileDomain).add(std::span(data, size)).finish();
+  if (::ftruncate(file, 0) != 0 || ::pwrite(file, data, size, 0) != ssize_t(size) ||
       ::pwrite(file, digest.data(), digest.size(), off_t(size)) != ssize_t(digest.size()))
     std::abort();
   try {
@@ -33,3 +34,5 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* bytes, std::size_t si
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::prepared_target

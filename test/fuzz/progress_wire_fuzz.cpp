@@ -9,10 +9,7 @@
 #include <cmath>
 #include <map>
 
-namespace {
-
-using namespace collab;
-using fuzz::require;
+namespace collab::fuzz::progress_wire_target {
 
 void check_codec(const progress::Record& record) {
   require(record.samples_per_s >= 0 && std::isfinite(record.samples_per_s) && record.period_ms > 0);
@@ -22,9 +19,7 @@ void check_codec(const progress::Record& record) {
   require(again && progress::encode(*again) == once);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(progress_wire) {
   if (const auto record = progress::decode(fuzz::bytes_of(data, size))) check_codec(*record);
   if (const auto keeper = progress::decode_keeper(fuzz::bytes_of(data, size))) {
     const auto again = progress::decode_keeper(progress::encode(*keeper));
@@ -59,3 +54,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(std::isfinite(progress::samples_per_s(standings, *epoch)));
   return 0;
 }
+
+}  // namespace collab::fuzz::progress_wire_target

@@ -4,8 +4,9 @@
 #include "recipes/recipe.hpp"
 #include "support.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
+namespace collab::fuzz::recipe_target {
+
+COLLAB_FUZZ_TARGET(recipe) {
   using fuzz::require;
   const fuzz::AllocationBound bound(512 * size + (1U << 20U));
   const auto recipe = recipes::from_json(fuzz::text_of(fuzz::bytes_of(data, size)));
@@ -23,3 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::recipe_target

@@ -3,8 +3,9 @@
 #include "node/run_book.hpp"
 #include "support.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
+namespace collab::fuzz::run_book_target {
+
+COLLAB_FUZZ_TARGET(run_book) {
   using fuzz::require;
   static fuzz::InputFile file;
   file.put(fuzz::bytes_of(data, size));
@@ -24,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::run_book_target

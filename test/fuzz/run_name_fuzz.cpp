@@ -3,10 +3,7 @@
 #include "node/run_name.hpp"
 #include "support.hpp"
 
-namespace {
-
-using namespace collab;
-using fuzz::require;
+namespace collab::fuzz::run_name_target {
 
 /// `parse`, or nothing where it says that the user is wrong. Any other exception is ours.
 template <class Parse>
@@ -37,9 +34,7 @@ void check_id(std::string_view text) {
   if (id) require(listed && *listed == *id);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(run_name) {
   const std::string_view text = fuzz::text_of(fuzz::bytes_of(data, size));
   check_id(text);
   check_address(text);
@@ -57,3 +52,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::run_name_target

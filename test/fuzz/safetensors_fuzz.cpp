@@ -1,20 +1,18 @@
 // Files come from anywhere: read() takes any bytes, and what it accepts is the same file when written and read again.
+#include "support.hpp"
 #include "tensor/safetensors.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 
-namespace {
+namespace collab::fuzz::safetensors_target {
 
-bool same(const collab::safetensors::Tensor& a, const collab::safetensors::Tensor& b) {
+bool same(const safetensors::Tensor& a, const safetensors::Tensor& b) {
   return a.dtype == b.dtype && a.shape == b.shape &&
          std::equal(a.data.begin(), a.data.end(), b.data.begin(), b.data.end());
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
+COLLAB_FUZZ_TARGET(safetensors) {
   const auto file = safetensors::read(std::as_bytes(std::span(data, size)));
   if (file.has_error()) return 0;
   const Bytes again = safetensors::write(file->tensors(), file->metadata());
@@ -27,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace collab::fuzz::safetensors_target

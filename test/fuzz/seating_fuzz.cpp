@@ -8,11 +8,9 @@
 
 #include <algorithm>
 
-namespace {
+namespace collab::fuzz::seating_target {
 
-using namespace collab;
-using namespace collab::matchmaking;
-using fuzz::require;
+using namespace matchmaking;
 
 void foresee(const Seating& seating) {
   if (seating.one_group() || seating.seats.empty() || seating.seats.size() > 64) return;
@@ -55,9 +53,7 @@ void check_made(fuzz::Input input) {
   foresee(seating);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(seating) {
   fuzz::Input input(fuzz::bytes_of(data, size));
   if (input.number<std::uint8_t>() != 0) {
     check_made(input);
@@ -73,3 +69,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_records(pieces);
   return 0;
 }
+
+}  // namespace collab::fuzz::seating_target

@@ -3,13 +3,13 @@
 #include "base/bytes.hpp"
 #include "net/secure_channel.hpp"
 #include "net/tls_context.hpp"
+#include "support.hpp"
 
 #include <cstdlib>
 
-namespace {
+namespace collab::fuzz::secure_channel_target {
 
-using namespace collab;
-using namespace collab::net;
+using namespace net;
 
 Identity identity_of(unsigned char number) {
   Identity::Seed seed{};
@@ -26,9 +26,7 @@ std::size_t pass(SecureChannel& from, SecureChannel& to, std::size_t bytes_max) 
   return bytes.size();
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(secure_channel) {
   static const Identity ours = identity_of(1);
   static const Identity theirs = identity_of(2);
   static const TlsContext our_tls(ours);
@@ -52,3 +50,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)victim.close();
   return 0;
 }
+
+}  // namespace collab::fuzz::secure_channel_target

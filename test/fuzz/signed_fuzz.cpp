@@ -1,12 +1,14 @@
 // Signed statements come from strangers: any bytes decode or are refused, one statement has exactly one encoding, and
 // no signature fits that nobody made.
 #include "crypto/signed.hpp"
+#include "support.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace collab;
+namespace collab::fuzz::signed_target {
+
+COLLAB_FUZZ_TARGET(signed) {
   const auto bytes = std::as_bytes(std::span(data, size));
   const auto statement = decode_signed(bytes);
   if (!statement) return 0;
@@ -14,3 +16,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (verify(*statement, "another-run")) std::abort();  // the corpus is signed for "run"
   return 0;
 }
+
+}  // namespace collab::fuzz::signed_target

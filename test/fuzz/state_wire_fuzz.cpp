@@ -1,11 +1,13 @@
 // Any bytes as a message of the state protocol: an index is whole and within bounds, or refused; never a crash.
 #include "base/frame.hpp"
 #include "state/wire.hpp"
+#include "support.hpp"
 
 #include <cstdlib>
 
-extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
-  using namespace collab;
+namespace collab::fuzz::state_wire_target {
+
+COLLAB_FUZZ_TARGET(state_wire) {
   const auto bytes = std::as_bytes(std::span(data, size));
   (void)frame::decode<state::wire::Message>(bytes);  // what a donor does with a request
   const auto index = state::wire::read_index(bytes);
@@ -19,3 +21,5 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   if (!again || *again != *index) std::abort();
   return 0;
 }
+
+}  // namespace collab::fuzz::state_wire_target

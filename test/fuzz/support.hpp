@@ -1,6 +1,6 @@
 #pragma once
-// What several fuzz targets need: a promise that ends the process when it is broken, so that the fuzzer keeps the
-// input; a way to cut an input; a file whose content is the input.
+// What fuzz targets need: the head of a target; a promise that ends the process when it is broken, so that the fuzzer
+// keeps the input; a way to cut an input; a file whose content is the input.
 
 #include "base/bytes.hpp"
 
@@ -11,7 +11,22 @@
 #include <span>
 #include <string_view>
 
+/// The head of a target's body, which takes one input, `size` bytes from `data` on, and returns 0. A target is a
+/// program of its own under the fuzzer. To replay their corpora all are in one program, so each is in a namespace of
+/// its own.
+#ifdef COLLAB_FUZZ_REPLAY
+#define COLLAB_FUZZ_TARGET(name)                              \
+  int take_input(const std::uint8_t* data, std::size_t size); \
+  const bool replayed = add_target(#name, take_input);        \
+  int take_input(const std::uint8_t* data, std::size_t size)
+#else
+#define COLLAB_FUZZ_TARGET(name) extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size)
+#endif
+
 namespace collab::fuzz {
+
+/// Makes a target known to the program that replays corpora.
+bool add_target(std::string_view name, int (*take_input)(const std::uint8_t* data, std::size_t size));
 
 inline void require(bool holds) {
   if (!holds) std::abort();

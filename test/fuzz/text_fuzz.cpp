@@ -6,10 +6,7 @@
 
 #include <array>
 
-namespace {
-
-using namespace collab;
-using fuzz::require;
+namespace collab::fuzz::text_target {
 
 bool is_clean(std::string_view sentence) {
   if (sentence.empty() || sentence.find('\n') != std::string_view::npos) return false;
@@ -21,9 +18,7 @@ bool is_clean(std::string_view sentence) {
   return sentence.front() != ' ' && sentence.back() != ' ';
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(text) {
   constexpr std::array<const char*, 3> names = {"a.txt", "a.txt.zst", "a.jsonl"};
   if (size == 0) return 0;
   static const fuzz::InputFolder folder;
@@ -40,3 +35,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::filesystem::remove(folder.path() / name);
   return 0;
 }
+
+}  // namespace collab::fuzz::text_target

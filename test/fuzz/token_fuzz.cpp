@@ -2,14 +2,14 @@
 // input that it did not sign is never accepted.
 #include "crypto/ban.hpp"
 #include "crypto/token.hpp"
+#include "support.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 
-namespace {
+namespace collab::fuzz::token_target {
 
 void look_at(std::span<const std::byte> bytes) {
-  using namespace collab;
   static const Identity authority = Identity::generate({9});  // the corpus is signed by it, for "run"
   constexpr std::int64_t kNow = 1'790'000'000'000;
   if (const auto token = read_token(bytes, "run", authority.id())) {
@@ -26,11 +26,11 @@ void look_at(std::span<const std::byte> bytes) {
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+COLLAB_FUZZ_TARGET(token) {
   look_at(std::as_bytes(std::span(data, size)));
-  const auto bytes = collab::parse_token_text({reinterpret_cast<const char*>(data), size});
+  const auto bytes = parse_token_text({reinterpret_cast<const char*>(data), size});
   if (bytes) look_at(*bytes);
   return 0;
 }
+
+}  // namespace collab::fuzz::token_target

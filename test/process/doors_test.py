@@ -504,19 +504,41 @@ def doctor_on_a_full_disk(folder):
         assert not (disk / 'p').exists()
 
 
-CASES = [('2: wrong words', usage), ('3: a run that cannot be reached', unreachable),
-         ('a coordinator is found again by its manifest', found_again), ('4: a peer that is not admitted', not_admitted),
-         ('5: a manifest that does not fit', incompatible), ('5: a job that is unknown', unknown_job),
-         ('6: port, key and home of this machine', this_machine), ('6: a full disk', disk_full),
-         ('a checkpoint that does not fit is said, and training goes on', checkpoint_disk_full),
-         ('7: three steps in a row that are not finite', nan_steps),
-         ('a peer whose gradients are NaN drops them, and the others go on', nan_gradients),
-         ('8: text and data that are missing or damaged', data_missing), ('8: a damaged checkpoint', damaged_checkpoint),
-         ('the doctor finds each of these, and changes nothing', doctors_report),
-         ('the doctor finds a full disk', doctor_on_a_full_disk), ('0: a planned leave', planned_leave), ('130: a second Ctrl+C', interrupts)]
+# Side by side, for they wait more than they work: what happens in the run that is open to all, one by one, and what has a
+# run of its own or gets into none.
+IN_THE_OPEN_RUN = [
+    ('6: a full disk', disk_full), ('a checkpoint that does not fit is said, and training goes on', checkpoint_disk_full),
+    ('a peer whose gradients are NaN drops them, and the others go on', nan_gradients),
+    ('8: a damaged checkpoint', damaged_checkpoint), ('the doctor finds each of these, and changes nothing', doctors_report),
+    ('the doctor finds a full disk', doctor_on_a_full_disk), ('0: a planned leave', planned_leave)]
+APART = [
+    ('2: wrong words', usage), ('3: a run that cannot be reached', unreachable),
+    ('a coordinator is found again by its manifest', found_again), ('4: a peer that is not admitted', not_admitted),
+    ('5: a manifest that does not fit', incompatible), ('5: a job that is unknown', unknown_job),
+    ('6: port, key and home of this machine', this_machine), ('7: three steps in a row that are not finite', nan_steps),
+    ('8: text and data that are missing or damaged', data_missing), ('130: a second Ctrl+C', interrupts)]
 
-passed, failed, skipped = 0, 0, 0
+
+def run_cases(cases, folder):
+    """How each of them ended."""
+    results = []
+    for name, case in cases:
+        began = time.monotonic()
+        try:
+            case(folder)
+            results.append('passed')
+            print(f'ok: {name} ({time.monotonic() - began:.1f} s)\n', end='', flush=True)
+        except Skip as reason:
+            results.append('skipped')
+            print(f'skipped: {name}: {reason}\n', end='', flush=True)
+        except (AssertionError, subprocess.SubprocessError, OSError, KeyError) as problem:
+            results.append('failed')
+            print(f'FAILED: {name}: {type(problem).__name__}: {problem}\n', end='', flush=True)
+    return results
+
+
 chosen = sys.argv[6:]
+lanes = [[(name, case) for name, case in cases if not chosen or case.__name__ in chosen] for cases in (IN_THE_OPEN_RUN, APART)]
 with tempfile.TemporaryDirectory() as place:
     folder = pathlib.Path(place)
     ENVIRONMENT = dict(os.environ, XDG_CONFIG_HOME=str(folder / 'config'), XDG_DATA_HOME=str(folder / 'data'),
@@ -525,25 +547,13 @@ with tempfile.TemporaryDirectory() as place:
     try:
         OPEN = host(folder / 'open')
         shutil.copytree(folder / 'open', folder / 'founded', ignore=shutil.ignore_patterns('*.sock', '*.lock', '*sock*'))
-        for name, case in CASES:
-            if chosen and case.__name__ not in chosen:
-                continue
-            began = time.monotonic()
-            try:
-                case(folder)
-                passed += 1
-                print(f'ok: {name} ({time.monotonic() - began:.1f} s)', flush=True)
-            except Skip as reason:
-                skipped += 1
-                print(f'skipped: {name}: {reason}', flush=True)
-            except (AssertionError, subprocess.SubprocessError, OSError, KeyError) as problem:
-                failed += 1
-                print(f'FAILED: {name}: {type(problem).__name__}: {problem}', flush=True)
+        with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+            ended = [end for lane in pool.map(lambda cases: run_cases(cases, folder), lanes) for end in lane]
         assert OPEN.stop() == 0, OPEN.log()
     finally:
         for program in RUNNING:
             if program.process.poll() is None:
                 program.process.kill()
                 program.process.wait()
-print(f'{passed} passed, {failed} failed, {skipped} skipped')
-sys.exit(failed > 0)
+print(', '.join(f'{ended.count(end)} {end}' for end in ('passed', 'failed', 'skipped')))
+sys.exit('failed' in ended)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Installs collab into a folder and builds the examples against it outside of this tree.
 
-Usage: install_test.py pkg-config|cmake MESON BUILD EXAMPLES COORDINATOR. The loop that was built takes three steps in a run
-of its own; the job, built by pkg-config only, says how it is used. The job, and the loop of CMake, are built as on a machine
-whose libtorch lies at another place than where the library was built.
+Usage: install_test.py pkg-config|cmake MESON BUILD EXAMPLES COORDINATOR. CMake builds the loop, as on a machine whose libtorch
+lies at another place than where the library was built; it takes three steps in a run of its own. pkg-config builds the job,
+linked as here and as there; it says how it is used.
 """
 import os, pathlib, re, shutil, subprocess, sys, tempfile
 
@@ -84,20 +84,24 @@ def build_by_pkg_config(prefix, libraries, outside):
         return run('pkg-config', f'--define-variable=prefix={prefix}', *more, '--cflags', '--libs', 'collab',
                    env=environment).split()
 
-    def build(program, flags):
-        run('c++', '-Wall', '-Wextra', '-Werror', f'{program}.cpp', '-o', program, *flags, cwd=outside)
+    def compiler(*words):
+        return run('c++', *words, cwd=outside)
 
     flags = flags_for()
-    build('together', flags)
+    compiler('-Wall', '-Wextra', '-Werror', '-c', 'your_job.cpp', *flags)
+    compiler('your_job.o', '-o', 'here', *flags)
+    assert 'collab-peer' in run(outside / 'here', '--help')
     torch = elsewhere(prefix, libraries)
     assert not any(torch in flag for flag in flags_for())
-    build('your_job', flags_for(f'--define-variable=libtorch={torch}'))
+    at_its_place = flags_for(f'--define-variable=libtorch={torch}')
+    assert at_its_place == flags, (at_its_place, flags)
+    compiler('your_job.o', '-o', 'there', *at_its_place)
+    assert 'collab-peer' in run(outside / 'there', '--help')
     headers = prefix / 'include/collab'
     every = outside / 'every.cpp'
     every.write_text(''.join(f'#include "{h.relative_to(headers)}"\n' for h in sorted(headers.rglob('*.hpp'))))
-    seen = run('c++', '-M', every, *[f for f in flags if not f.startswith(('-l', '-L', '-W'))], cwd=outside)
+    seen = compiler('-M', every, *[f for f in flags if not f.startswith(('-l', '-L', '-W'))])
     assert 'boost/asio' not in seen and 'msgpack' not in seen and '/src/' not in seen
-    return outside
 
 
 def build_by_cmake(prefix, libraries, outside):
@@ -108,7 +112,14 @@ def build_by_cmake(prefix, libraries, outside):
     assert refused.returncode != 0 and 'give -DCOLLAB_LIBTORCH=PATH' in ' '.join(refused.stderr.split()), refused
     run(*configure, f'-DCOLLAB_LIBTORCH={torch}')
     run('cmake', '--build', outside / 'build')
-    return outside / 'build'
+
+
+def take_three_steps(programs, together):
+    host, address = programs.coordinator(COORDINATOR, 'installed', '--job', 'mine', '--target-batch', 32)
+    peer = programs.start('peer', [together, small_data(programs.folder / 'data'), 3, 32, 'installed', address,
+                                   programs.folder / 'peer/home'])
+    assert 'accuracy' in peer.finish(120)
+    host.leave()
 
 
 if HOW == 'cmake' and shutil.which('cmake') is None:
@@ -121,15 +132,10 @@ with tempfile.TemporaryDirectory() as folder, Programs(folder) as programs:
     shutil.copy(pathlib.Path(EXAMPLES) / 'embed/together.cpp', outside)
     shutil.copy(pathlib.Path(EXAMPLES) / 'your_job/main.cpp', outside / 'your_job.cpp')
     if HOW == 'cmake':
-        built = build_by_cmake(prefix, libraries, outside)
+        build_by_cmake(prefix, libraries, outside)
+        take_three_steps(programs, outside / 'build/together')
     else:
         library_shows_what_it_should(libraries)
-        built = build_by_pkg_config(prefix, libraries, outside)
-        assert 'collab-peer' in run(built / 'your_job', '--help')
-    host, address = programs.coordinator(COORDINATOR, 'installed', '--job', 'mine', '--target-batch', 32)
-    peer = programs.start('peer', [built / 'together', small_data(programs.folder / 'data'), 3, 32, 'installed', address,
-                                   programs.folder / 'peer/home'])
-    assert 'accuracy' in peer.finish(120)
-    host.leave()
+        build_by_pkg_config(prefix, libraries, outside)
     print(f'libcollab.so of {(libraries / "libcollab.so").stat().st_size / 1e6:.0f} MB; built by {HOW}')
 print('1 passed, 0 failed, 0 skipped')

@@ -6,7 +6,7 @@ one. A program that died in mid-run counts as one failure more. Exits non-zero w
 """
 import json, pathlib, re, sys
 
-DOCTEST = re.compile(r'test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed\s*\|\s*(\d+) skipped')
+DOCTEST = re.compile(r'test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed\s*\|(?:\s*(\d+) skipped)?')
 OURS = re.compile(r'^(\d+) passed, (\d+) failed, (\d+) skipped$', re.M)
 SKIP_REASON = re.compile(r'^skipped: .*$', re.M)
 
@@ -17,7 +17,7 @@ for line in log.read_text().splitlines() if log.exists() else []:
     test = json.loads(line)
     output = test.get('stdout') or ''
     counts = DOCTEST.search(re.sub(r'\x1b\[[0-9;]*m', '', output))
-    counts = [int(n) for n in counts.groups()[1:]] if counts else None
+    counts = [int(n or 0) for n in counts.groups()[1:]] if counts else None
     if counts is None and (ours := OURS.search(output)):
         counts = [int(n) for n in ours.groups()]
     ok, skip = test['result'] in ('OK', 'EXPECTEDFAIL'), test['result'] == 'SKIP'

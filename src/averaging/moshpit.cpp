@@ -125,7 +125,7 @@ Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
     const auto role = pass.clients.contains(peer) ? matchmaking::Role::client : matchmaking::Role::node;
     wanted.expected.push_back({peer, role});
   }
-  wanted.current_peers = wanted.expected.size() + 1;  // more than half of the cell, so there are never two groups
+  wanted.electorate = wanted.expected.size() + 1;  // more than half of the cell, so there are never two groups
   wanted.deadline = round == 1 ? pass.deadline : context_.clock.now() + options_.patience;
   return wanted;
 }

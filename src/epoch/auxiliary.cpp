@@ -72,7 +72,7 @@ Task<Result<matchmaking::Group>> Auxiliary::find_group() {
   wanted.epoch = epoch_;
   wanted.target_samples = options_.target_batch;
   wanted.weight_min = weight_min(options_);
-  wanted.current_peers = context_.tracker.taking_part().size();
+  wanted.electorate = context_.tracker.taking_part().size();
   wanted.deadline = context_.clock.now() + kGroupTime;
   auto first = co_await (matchmaker_.find_group(std::move(wanted)) || epoch_over());
   if (first.index() == 0) co_return std::get<0>(std::move(first));

@@ -31,7 +31,7 @@ struct Contribution {
 Task<> feed(EpochContext node, std::uint64_t epoch) {
   for (;;) {
     node.matchmaker.samples(epoch, node.bridge.samples());
-    node.matchmaker.current_peers(node.tracker.recent_peers());
+    node.matchmaker.electorate(node.tracker.recent_peers());
     node.moshpit.samples(epoch, node.bridge.samples());
     co_await node.bridge.moved().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);
   }
@@ -88,7 +88,7 @@ Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options,
   wanted.epoch = options.epoch;
   wanted.target_samples = options.target_batch;
   wanted.weight_min = options.weight_min;
-  wanted.current_peers = node.tracker.recent_peers();
+  wanted.electorate = node.tracker.recent_peers();
   wanted.alone = alone;
   wanted.deadline = deadline;
   co_return co_await node.matchmaker.find_group(std::move(wanted));

@@ -77,7 +77,7 @@ std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& 
   if (std::any_of(group->roster.begin(), group->roster.end(), beyond)) return RefusalReason::weight_refused;
   const auto sends = [](const Member& member) { return member.role != Role::auxiliary; };
   const auto senders = std::count_if(group->roster.begin(), group->roster.end(), sends);
-  if (2 * static_cast<std::size_t>(senders) <= wanted.current_peers) return RefusalReason::too_few;
+  if (2 * static_cast<std::size_t>(senders) <= wanted.electorate) return RefusalReason::too_few;
   return std::move(*group);
 }
 

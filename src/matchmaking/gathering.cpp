@@ -79,8 +79,8 @@ void Gathering::on_samples_elsewhere(std::uint64_t total, TimePoint now) {
   maybe_begin(now);
 }
 
-void Gathering::on_current_peers(std::size_t count, TimePoint now) {
-  terms_.wanted.current_peers = count;
+void Gathering::on_electorate(std::size_t count, TimePoint now) {
+  terms_.wanted.electorate = count;
   maybe_begin(now);
 }
 
@@ -430,7 +430,7 @@ void Gathering::has_begun(std::uint32_t attempt) {
 }
 
 void Gathering::give_up_if_hopeless() {
-  if (outcome_ || !refused_for_ || 2 * candidates_.possible() > terms_.wanted.current_peers) return;
+  if (outcome_ || !refused_for_ || 2 * candidates_.possible() > terms_.wanted.electorate) return;
   if (*refused_for_ == NoGroup::begun) knock();
   fail(*refused_for_);
 }

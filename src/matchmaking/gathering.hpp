@@ -55,7 +55,7 @@ class Gathering {
   void on_candidates(const std::vector<Candidate>&, TimePoint now);
   void on_samples(std::uint64_t own_total, TimePoint now);
   void on_samples_elsewhere(std::uint64_t total, TimePoint now);
-  void on_current_peers(std::size_t count, TimePoint now);
+  void on_electorate(std::size_t count, TimePoint now);
   /// To be called every 100 ms or so: silence makes no noise of its own.
   void on_time(TimePoint now);
   /// The deadline passed, or the caller does not want a group any more.

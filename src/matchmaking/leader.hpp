@@ -61,7 +61,7 @@ class Leader {
   std::uint64_t bound_of(const PeerId&) const;
   std::uint64_t believed_of(const PeerId&) const;
   std::size_t senders() const;
-  bool has_quorum() const { return 2 * senders() > terms_.wanted.current_peers; }
+  bool has_quorum() const { return 2 * senders() > terms_.wanted.electorate; }
 
   const Terms& terms_;
   std::map<PeerId, Follower> members_;  // without self

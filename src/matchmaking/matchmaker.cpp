@@ -64,8 +64,8 @@ void Matchmaker::samples_elsewhere(std::uint64_t total) {
   if (search_) search_->samples_elsewhere(total);
 }
 
-void Matchmaker::current_peers(std::size_t count) {
-  if (search_) search_->current_peers(count);
+void Matchmaker::electorate(std::size_t count) {
+  if (search_) search_->electorate(count);
 }
 
 void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s) {

@@ -37,8 +37,8 @@ class Matchmaker {
   void samples(std::uint64_t epoch, std::uint64_t own_total);
   /// Samples that peers outside this group have told the directory, on a grid of several groups.
   void samples_elsewhere(std::uint64_t total);
-  /// The tracker's count changed while find_group() waits.
-  void current_peers(std::size_t count);
+  /// `Wanted::electorate` changed while find_group() waits.
+  void electorate(std::size_t count);
   /// Measured bytes per second of this peer; 0: unknown. Told with the next Join.
   void bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s);
 

@@ -84,8 +84,8 @@ void Search::samples_elsewhere(std::uint64_t total) {
   flush();
 }
 
-void Search::current_peers(std::size_t count) {
-  gathering_->on_current_peers(count, context_.clock.now());
+void Search::electorate(std::size_t count) {
+  gathering_->on_electorate(count, context_.clock.now());
   flush();
 }
 

@@ -40,7 +40,7 @@ class Search {
   Task<Result<Group>> outcome();
   void samples(std::uint64_t own_total);
   void samples_elsewhere(std::uint64_t total);
-  void current_peers(std::size_t count);
+  void electorate(std::size_t count);
   void sit_out();
   bool left(const PeerId& peer) const { return gathering_->left().contains(peer); }
   const std::set<PeerId>& late() const noexcept { return gathering_->late(); }

@@ -89,7 +89,7 @@ struct Wanted {
   Digest previous{};                 ///< the group this peer committed with in the round before; zero in round 1
   std::uint32_t dropped = 0;         ///< the grid digit it dropped then
   std::vector<Expected> expected;  ///< who follows from the grid: nobody else has a place in the group; empty: anybody
-  std::size_t current_peers = 1;   ///< a group has more than half of so many senders; 1 on a grid of several groups
+  std::size_t electorate = 1;      ///< a group has more than half of so many senders; 1 on a grid of several groups
   bool alone = false;              ///< the directory answers and shows nobody else: a group of one is the swarm
   TimePoint deadline{};
 };

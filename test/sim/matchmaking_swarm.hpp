@@ -80,7 +80,7 @@ class MatchmakingSwarm {
     result.epoch = epoch;
     result.target_samples = kTarget;
     result.weight_min = kTarget / 2;
-    result.current_peers = count;
+    result.electorate = count;
     result.deadline = world.clock().now() + patience;
     return result;
   }

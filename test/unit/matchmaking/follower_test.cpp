@@ -113,14 +113,14 @@ TEST_CASE("follower: each reason to refuse a Begin") {
   CHECK(answer([](wire::Begin& b) { b.incarnations[1] = 7; }) == RefusalReason::former_life);
   CHECK(answer([](wire::Begin& b) { b.incarnations.pop_back(); }) == RefusalReason::bad_plan);
   Terms many = terms;
-  many.wanted.current_peers = 4;
+  many.wanted.electorate = 4;
   CHECK(reason_of(many, begin_for(2)) == RefusalReason::too_few);
   CHECK(answer([](wire::Begin& b) { b.weights[0] = kTargetsPerPeer * kTarget + 1; }) == RefusalReason::weight_refused);
 }
 
 TEST_CASE("follower: a Begin with somebody whom the grid does not send is no plan") {
   Terms terms = terms_of(2);
-  terms.wanted.current_peers = 1;
+  terms.wanted.electorate = 1;
   terms.wanted.expected = {{peer(1), Role::node}};
   CHECK(reason_of(terms, begin_for(2)) == RefusalReason(0));
   terms.wanted.expected = {{peer(5), Role::node}};

@@ -16,8 +16,8 @@ std::vector<Candidate> declared(std::initializer_list<unsigned> numbers) {
 }
 
 struct One {
-  explicit One(unsigned self, Start start = {}, std::size_t current_peers = 3)
-      : gathering(terms_of(self, current_peers), world.links(), std::move(start), {}, kStart) {}
+  explicit One(unsigned self, Start start = {}, std::size_t electorate = 3)
+      : gathering(terms_of(self, electorate), world.links(), std::move(start), {}, kStart) {}
 
   template <class Message>
   void hears(unsigned from, const Message& message, TimePoint now = kStart) {

@@ -26,7 +26,7 @@ inline Plan everything_to_first_node(const std::vector<Applicant>& roster) {
   return plan;
 }
 
-inline Terms terms_of(unsigned self, std::size_t current_peers = 3) {
+inline Terms terms_of(unsigned self, std::size_t electorate = 3) {
   Terms terms;
   terms.self = peer(self);
   terms.options.key = "run/gradients/0/-";
@@ -38,7 +38,7 @@ inline Terms terms_of(unsigned self, std::size_t current_peers = 3) {
   terms.wanted.epoch = 5;
   terms.wanted.target_samples = kTarget;
   terms.wanted.weight_min = kTarget / 2;
-  terms.wanted.current_peers = current_peers;
+  terms.wanted.electorate = electorate;
   terms.wanted.deadline = kStart + 10s;
   return terms;
 }

@@ -19,6 +19,7 @@ constexpr Duration kRetryMin = std::chrono::seconds(10);  // after a checkpoint 
 constexpr Duration kRetryMax = std::chrono::minutes(10);
 constexpr Duration kDownloadTime = std::chrono::hours(1);
 constexpr Duration kRecordTtl = std::chrono::seconds(60);
+constexpr int kTriesMax = 8;  // for one checkpoint, of a state that is over or not there yet when our question arrives
 constexpr std::size_t kTokenizerBytesMax = std::size_t(64) << 20U;
 
 Bytes bytes_of(const std::string& text) {
@@ -123,8 +124,10 @@ Task<std::optional<state::Snapshot>> Keeper::fetch(std::uint64_t epoch) {
   const state::Context download{context_.net, context_.clock, context_.workers, context_.log, context_.random};
   const state::OnProgress nothing_to_tell;
   auto snapshot = co_await state::download(download, wanted, donors, nothing_to_tell);
-  for (int tries = 0; !snapshot && snapshot.error().code == Errc::stale && tries < 8; ++tries) {
-    wanted.epoch = snapshot.error().number + 1;  // a short epoch is over before our question arrives
+  for (int tries = 0; !snapshot && tries < kTriesMax; ++tries) {
+    const auto instead = state::epoch_instead(snapshot.error(), wanted.epoch, options_.recipe.schedule.total_epochs);
+    if (!instead || *instead <= kept_) break;
+    wanted.epoch = *instead;
     snapshot = co_await state::download(download, wanted, context_.tracker.donors(0), nothing_to_tell);
   }
   if (!snapshot) {

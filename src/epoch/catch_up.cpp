@@ -115,10 +115,10 @@ Task<bool> CatchUp::by_state(std::uint64_t epoch) {
   co_return false;
 }
 
-/// By the time our question arrives, an epoch of a blink is over: then the one after.
 Task<std::uint64_t> CatchUp::epoch_instead(std::uint64_t asked, Refusal refusal) {
   needs_.log.info("state.not_yet", {{"epoch", asked}, {"reason", refusal.reason}, {"number", refusal.number}});
-  if (refusal.code == Errc::stale && refusal.number >= asked) co_return refusal.number + 1;
+  const auto instead = state::epoch_instead(refusal, asked, options_.epochs_max);
+  if (instead && *instead >= epoch_) co_return *instead;
   co_await needs_.clock.sleep_until(needs_.clock.now() + options_.retry_min);
   co_await needs_.tracker.look(needs_.clock.now() + kLookTime);
   co_return std::max(epoch_, needs_.tracker.global_epoch().value_or(asked));

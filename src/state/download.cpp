@@ -50,6 +50,13 @@ Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedS
   co_return shelf.take();
 }
 
+std::optional<std::uint64_t> epoch_instead(const Refusal& refusal, std::uint64_t asked, std::uint64_t last) {
+  const std::uint64_t theirs = refusal.number;
+  if (refusal.code == Errc::stale && theirs >= asked) return theirs < last ? theirs + 1 : theirs;
+  if (refusal.code == Errc::late && theirs > 0 && theirs < asked) return theirs;
+  return std::nullopt;
+}
+
 Task<boost::system::result<Bytes, Refusal>> download_result(Context context, WantedResult wanted,
                                                             std::vector<PeerId> donors, FetchOptions options) {
   std::set<Digest> refused;

@@ -17,17 +17,22 @@ struct WantedState {
   std::optional<Digest> root;        ///< when it is known; else the one that most donors show
   std::optional<Digest> parameters;  ///< `parameter_hash` of the majority's signed records: must be in the index
   std::uint64_t bytes_max = std::uint64_t(2) << 30U;  ///< an index that names more is not believed
-  Duration wait = std::chrono::seconds(10);  ///< how long donors may wait until they reach `epoch`; at most 60 s
-  std::shared_ptr<const Snapshot> have;      ///< what we hold ourselves: equal chunks are not fetched; may be null
-  std::filesystem::path folder;              ///< of this download alone: finished chunks are kept there; empty: nowhere
+  Duration wait = std::chrono::seconds(3);  ///< how long donors may wait until they reach `epoch`; at most 60 s
+  std::shared_ptr<const Snapshot> have;     ///< what we hold ourselves: equal chunks are not fetched; may be null
+  std::filesystem::path folder;             ///< of this download alone: finished chunks are kept there; empty: nowhere
   TimePoint deadline{};
 };
 
 /// A whole snapshot of that epoch: every byte is of a chunk named by the index that most donors show.
-/// Errors: see Fetch::run; after `stale` ask for an epoch a little above its number. Throws `Failure(machine)` when the
+/// Errors: see Fetch::run; what to ask for after one tells epoch_instead(). Throws `Failure(machine)` when the
 /// folder cannot be written. Cancelling it leaves the finished chunks in the folder.
 Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedState wanted, std::vector<PeerId> donors,
                                                         OnProgress on_progress, FetchOptions options = {});
+
+/// Which epoch to ask for when the state of `asked` is refused: the one after that of the donors when they are past it,
+/// since an epoch of a blink is over before our question arrives; theirs when they stay there, for `last` ends the run,
+/// or nobody goes on. None: that does not tell, look at the swarm.
+std::optional<std::uint64_t> epoch_instead(const Refusal& refusal, std::uint64_t asked, std::uint64_t last);
 
 struct WantedResult {
   std::uint64_t epoch = 0;

@@ -255,6 +255,40 @@ TEST_CASE("sim: an epoch that nobody reaches ends with late, at the time the joi
   CHECK(swarm.snapshots_taken == 0);
 }
 
+TEST_CASE("sim: who asks for an epoch that is over gets the state of those who go no further, before they are gone") {
+  const auto ask = [](std::uint64_t last, double seconds_max) {
+    Swarm swarm(7);
+    for (unsigned i = 0; i < 3; ++i) swarm.add_donor(i, 9);
+    swarm.run([&](TaskGroup&) -> Task<> {
+      const TimePoint start = swarm.clock().now();
+      Got got = co_await swarm.join(100, wanted(swarm, 7));
+      std::uint64_t asked = 7;
+      while (!got) {
+        const auto instead = epoch_instead(got.error(), asked, last);
+        REQUIRE(instead.has_value());
+        asked = *instead;
+        got = co_await swarm.join(100, wanted(swarm, asked));
+      }
+      CHECK(is_state_of(got, 9));
+      CHECK(to_seconds(swarm.clock().now() - start) < seconds_max);
+    });
+  };
+  SUBCASE("the run is over") {
+    ask(9, 3);
+  }
+  SUBCASE("they leave in the middle of it") {
+    ask(1000, 7);
+  }
+}
+
+TEST_CASE("a refusal that does not tell where donors are names no epoch to ask for") {
+  CHECK(epoch_instead(Refusal(Errc::stale, "", 9), 7, 1000) == 10);
+  CHECK(epoch_instead(Refusal(Errc::late, "", 9), 10, 1000) == 9);
+  CHECK_FALSE(epoch_instead(Refusal(Errc::stale, "", 5), 7, 1000).has_value());
+  CHECK_FALSE(epoch_instead(Refusal(Errc::late), 7, 1000).has_value());
+  CHECK_FALSE(epoch_instead(Refusal(Errc::gone, "", 9), 7, 1000).has_value());
+}
+
 TEST_CASE("sim: six joiners share donors that serve four at a time") {
   Swarm swarm(8);
   for (unsigned i = 0; i < 2; ++i) swarm.add_donor(i, 7);

@@ -4,11 +4,11 @@
 #include "cli/program.hpp"
 #include "jobs/peer_files.hpp"
 #include "jobs/presence.hpp"
-#include "jobs/tell_dashboards.hpp"
 #include "monitor/metrics_csv.hpp"
 #include "node/run_name.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/parts.hpp"
+#include "optim/tell_dashboards.hpp"
 #include "recipes/albert.hpp"
 #include "state/checkpoint.hpp"
 
@@ -183,10 +183,7 @@ void Stay::after_epoch(optim::StepResult result) {
                   {"parameters", to_hex(committed && report ? report->parameters : optimizer_->parameter_hash())},
                   {"ledger", to_hex(optimizer_->ledger_hash())}});
   }
-  if (committed && report) {
-    write_csv(*report);
-    tell_round(collaboration_.parts(), *report);
-  }
+  if (committed && report) write_csv(*report);
   if (recipe_.data.evaluate_every > 0 && epoch % recipe_.data.evaluate_every == 0 && !config_.toggle("no-evaluate"))
     evaluate();
   const auto every = static_cast<std::uint64_t>(config_.number("checkpoint-every"));
@@ -221,7 +218,8 @@ void Stay::evaluate() {
     collaboration_.parts().metrics.set("collab_evaluation", value, {{"score", name}});
   }
   held_out_loss_ = scores.front().second;
-  tell_evaluation(collaboration_.parts(), epoch, held_out_loss_);
+  optim::Collaboration::Parts& parts = collaboration_.parts();
+  parts.runtime.on_loop([&] { optim::tell_evaluation(parts, epoch, held_out_loss_); });
   evaluated_epoch_ = epoch;
   output_.json(object);
 }

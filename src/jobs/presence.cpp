@@ -1,8 +1,6 @@
 #include "jobs/presence.hpp"
 
 #include "jobs/peer_run.hpp"
-#include "jobs/tell_dashboards.hpp"
-#include "optim/parts.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -58,7 +56,6 @@ void Presence::say_event(const optim::Event& event) {
                                                         : event.type},
                 {"epoch", event.epoch},
                 {"text", event.text}});
-  if (event.type == "round.failed") tell_failed_round(collaboration_.parts(), event.epoch, event.text);
   if (event.type != "epoch.committed" && !event.text.empty()) output_.note(event.text);
 }
 

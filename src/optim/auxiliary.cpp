@@ -3,6 +3,7 @@
 #include "epoch/auxiliary.hpp"
 #include "optim/member_options.hpp"
 #include "optim/parts.hpp"
+#include "optim/tell_dashboards.hpp"
 
 #include <utility>
 
@@ -18,6 +19,7 @@ struct Auxiliary::Inner {
 
   void on_round(std::uint64_t epoch, boost::system::error_code why) const {
     parts.tell({why ? "round.failed" : "round.committed", epoch, why ? why.message() : std::string()});
+    if (why) tell_failed_round(parts, epoch, why.message());
   }
 };
 

@@ -8,6 +8,7 @@
 #include "optim/member_options.hpp"
 #include "optim/model_trainer.hpp"
 #include "optim/parts.hpp"
+#include "optim/tell_dashboards.hpp"
 #include "progress/rate.hpp"
 #include "recipes/recipe.hpp"
 #include "state/snapshot.hpp"
@@ -90,6 +91,8 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
     case Kind::waiting: type = "peer.waiting"; break;
   }
   parts.tell({type, event.epoch, event.text});
+  if (event.report) tell_round(parts, *event.report);
+  if (event.kind == Kind::round_failed) tell_failed_round(parts, event.epoch, event.text);
   const std::lock_guard lock(mutex);
   happened.push_back(event);
 }

@@ -6,7 +6,7 @@ equal parameters, each having done its part. ALONE takes as many steps of as man
 more or less on the 10,000 images held out (the standard deviation of 17), so of one run the test asks that it has learnt;
 of eight or more, that the means are the same within half a point.
 """
-import difflib, gzip, json, pathlib, re, subprocess, sys, tempfile, time
+import collections, difflib, gzip, json, pathlib, re, subprocess, sys, tempfile, time
 
 from programs import Programs
 
@@ -41,27 +41,24 @@ def accuracy(words):
 
 
 def watch(programs, peers):
-    """What each peer shows of the epoch it gathers for, every quarter of a second until they have ended."""
-    seen, deadline = [], time.monotonic() + 150
+    """The committed rounds that the coordinator was told of until the peers have ended: by epoch, samples by member."""
+    rounds, deadline = {}, time.monotonic() + 150
     while not all(peer.ended() for peer in peers) and time.monotonic() < deadline:
         status = subprocess.run([COORDINATOR, 'status', '--run-id', 'fashion', '--home', programs.folder / 'coordinator'],
                                 text=True, capture_output=True, timeout=20)
         if status.returncode == 0:
-            here = [peer for peer in json.loads(status.stdout)['peers'] if peer['role'] != 'coordinator']
-            seen.append({peer['id']: (peer['epoch'], peer['samples']) for peer in here if peer['epoch'] is not None})
+            committed = [told for told in json.loads(status.stdout)['rounds'] if told['result'] == 'committed']
+            rounds |= {told['epoch']: {m['id'][:8]: m['samples'] for m in told['members']} for told in committed}
         time.sleep(0.25)
-    return seen
+    return rounds
 
 
-def shares_of(seen):
-    """Per cent by peer, of samples gathered for the newest epoch of that moment: who only follows has none."""
-    sums = {}
-    for moment in seen:
-        newest = max((epoch for epoch, _ in moment.values()), default=0)
-        for peer, (epoch, samples) in moment.items():
-            sums[peer] = sums.get(peer, 0) + (samples if epoch == newest else 0)
-    whole = max(1, sum(sums.values()))
-    return sorted(100 * samples / whole for samples in sums.values())
+def shares_of(rounds):
+    """Per cent by peer, of the samples that those rounds averaged: who only follows has none."""
+    sums = collections.Counter()
+    for members in rounds.values():
+        sums.update(members)
+    return sorted(100 * samples / max(1, sums.total()) for samples in sums.values())
 
 
 def learn_together(folder, data):
@@ -78,7 +75,7 @@ def learn_together(folder, data):
         host.leave()
     shares = shares_of(watched)
     shown = ', '.join(f'{share:.1f}' for share in shares)
-    print(f'together {together} %; seen at {len(watched)} moments, with {shown} % of the samples then in hand', flush=True)
+    print(f'together {together} %; {len(watched)} rounds looked at, with {shown} % of their samples', flush=True)
     assert len(shares) == 3 and min(shares) > 0, f'not all took part: {shares}'
     return together[0]
 

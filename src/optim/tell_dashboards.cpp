@@ -1,4 +1,4 @@
-#include "jobs/tell_dashboards.hpp"
+#include "optim/tell_dashboards.hpp"
 
 #include "base/text.hpp"
 #include "monitor/wire.hpp"
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-namespace collab::jobs {
+namespace collab::optim {
 namespace {
 
 std::string left_out(const averaging::PeerReport& peer) {
@@ -54,23 +54,21 @@ monitor::RoundView view_of(const epoch::EpochReport& report) {
   return round;
 }
 
-void publish(optim::Collaboration::Parts& parts, std::string_view key, Bytes value) {
+void publish(Collaboration::Parts& parts, std::string_view key, Bytes value) {
   parts.node->directory().publish(std::string(key), "", std::move(value), monitor::kReportTtl);
 }
 
 }  // namespace
 
-void tell_round(optim::Collaboration::Parts& parts, const epoch::EpochReport& report) {
+void tell_round(Collaboration::Parts& parts, const epoch::EpochReport& report) {
   if (!report.group) return;  // it was the whole swarm: there was no round
+  if (parts.tracker->lowest_of_epoch(report.epoch + 1) != parts.id) return;
   auto value = monitor::encode_round(view_of(report));
   if (!value) return;  // more members than a record holds, and than a group may have
-  parts.runtime.on_loop([&] {
-    if (parts.tracker->lowest_of_epoch(report.epoch + 1) == parts.id)
-      publish(parts, monitor::kRoundKey, std::move(*value));
-  });
+  publish(parts, monitor::kRoundKey, std::move(*value));
 }
 
-void tell_failed_round(optim::Collaboration::Parts& parts, std::uint64_t epoch, const std::string& reason) {
+void tell_failed_round(Collaboration::Parts& parts, std::uint64_t epoch, const std::string& reason) {
   monitor::RoundView round;
   round.epoch = epoch;
   round.result = "failed";
@@ -78,12 +76,12 @@ void tell_failed_round(optim::Collaboration::Parts& parts, std::uint64_t epoch, 
   round.exchange_s = round.commit_s = round.apply_s = monitor::kUnknown;
   auto value = monitor::encode_round(round);
   if (!value) return;  // never: a reason alone fits
-  parts.runtime.on_loop([&] { publish(parts, monitor::kRoundKey, std::move(*value)); });
+  publish(parts, monitor::kRoundKey, std::move(*value));
 }
 
-void tell_evaluation(optim::Collaboration::Parts& parts, std::uint64_t epoch, double loss) {
+void tell_evaluation(Collaboration::Parts& parts, std::uint64_t epoch, double loss) {
   if (!std::isfinite(loss)) return;
-  parts.runtime.on_loop([&] { publish(parts, monitor::kEvaluationKey, monitor::encode_evaluation({epoch, loss})); });
+  publish(parts, monitor::kEvaluationKey, monitor::encode_evaluation({epoch, loss}));
 }
 
-}  // namespace collab::jobs
+}  // namespace collab::optim

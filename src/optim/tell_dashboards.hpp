@@ -7,14 +7,16 @@
 #include <cstdint>
 #include <string>
 
-namespace collab::jobs {
+namespace collab::optim {
+
+// On the loop, all of them.
 
 /// One peer tells of each round: the one with the lowest hash of those who take part (Tracker::lowest_of_epoch), so a
-/// swarm of any size costs the directory one record an epoch. From the trainer's thread, as all below.
-void tell_round(optim::Collaboration::Parts& parts, const epoch::EpochReport& report);
+/// swarm of any size costs the directory one record an epoch.
+void tell_round(Collaboration::Parts& parts, const epoch::EpochReport& report);
 /// Whoever sees it; readers show it once.
-void tell_failed_round(optim::Collaboration::Parts& parts, std::uint64_t epoch, const std::string& reason);
+void tell_failed_round(Collaboration::Parts& parts, std::uint64_t epoch, const std::string& reason);
 /// `loss` on held-out text of the parameters of `epoch`; one that is not finite is not told.
-void tell_evaluation(optim::Collaboration::Parts& parts, std::uint64_t epoch, double loss);
+void tell_evaluation(Collaboration::Parts& parts, std::uint64_t epoch, double loss);
 
-}  // namespace collab::jobs
+}  // namespace collab::optim

@@ -123,7 +123,8 @@ Result<Seating> decode_seating(const std::vector<Bytes>& pieces) {
       id = piece->id;
       seats_told = piece->seats;
     } else {
-      const bool same = piece->seating.from == whole.from && piece->seating.radices == whole.radices;
+      const bool same = piece->seating.from == whole.from && piece->seating.revision == whole.revision &&
+                        piece->seating.radices == whole.radices;
       if (!same || piece->id != id || piece->seats != seats_told) return Errc::bad_request;
       whole.seats.insert(whole.seats.end(), seats.begin(), seats.end());
     }

@@ -122,7 +122,7 @@ Task<> Crowd::Inner::train(Peer& peer) {
   own.taking_part = true;
   own.samples_per_s = share / options.epoch_seconds;
   own.loss = 5;
-  own.microbatch = static_cast<std::uint64_t>(std::max(1.0, share / kMicrobatches));
+  own.microbatch = static_cast<std::uint64_t>(std::ceil(share / kMicrobatches));  // or the larger are doubted
   for (;;) {
     const double epochs = to_seconds(clock.now() - began) / options.epoch_seconds;
     own.epoch = static_cast<std::uint64_t>(epochs);

@@ -73,9 +73,12 @@ TEST_CASE("endpoint on TCP: a conversation carries messages of every size in ord
   RealNode b(2);
   add_talk(a);
   add_talk(b);
+  add_echo(b);
   a.start();
   b.start();
   REQUIRE(a.in_loop(a.endpoint().connect(b.address(), a.in(std::chrono::seconds(5)))));
+  // who was dialled knows the way back when it has heard something on it, and does not know our address
+  REQUIRE(a.in_loop(a.endpoint().call(b.id(), "test.echo", text_frame("there?"), a.in(std::chrono::seconds(5)))));
   constexpr std::size_t kCount = 60;
   const auto size_of = [](std::size_t i) { return 1 + (i * i * i * 977) % (std::size_t(1) << 20U); };
   const auto talk = [&](RealNode& self, RealNode& other) -> Task<std::size_t> {

@@ -2,7 +2,6 @@
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
@@ -35,6 +34,12 @@ Task<> RealClock::sleep_until(TimePoint when) {
   asio::steady_timer timer(executor_, when);
   const auto [error] = co_await timer.async_wait(as_result);
   if (error) throw boost::system::system_error(error);
+}
+
+Task<bool> RealClock::rings(asio::steady_timer& alarm, TimePoint when) {
+  alarm.expires_at(when);
+  const auto [error] = co_await alarm.async_wait(as_result);
+  co_return !error;
 }
 
 Task<bool> ends_by(Clock& clock, TimePoint deadline, Task<> work) {

@@ -6,6 +6,7 @@
 #include "base/task.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -23,6 +24,9 @@ class Clock {
   virtual std::int64_t unix_ms() const = 0;
   /// Returns at or after `when`. Cancellation ends it early with `operation_aborted`.
   virtual Task<> sleep_until(TimePoint when) = 0;
+  /// Waits for `alarm`, which nobody else uses meanwhile: true at or after `when`, false when somebody cancelled it
+  /// first. Cancellation of the task looks like that too: the next co_await throws.
+  virtual Task<bool> rings(asio::steady_timer& alarm, TimePoint when) = 0;
 };
 
 /// The machine's own time. `executor`: the node's loop.
@@ -32,6 +36,7 @@ class RealClock final : public Clock {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
   std::int64_t unix_ms() const override;
   Task<> sleep_until(TimePoint when) override;
+  Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override;
 
  private:
   asio::any_io_executor executor_;

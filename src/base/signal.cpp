@@ -1,19 +1,55 @@
 #include "base/signal.hpp"
 
-#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/system/system_error.hpp>
 
 namespace collab {
 
+/// In the list of those who wait for as long as it lives, or until it is notified.
+struct Signal::Waiter {
+  explicit Waiter(Signal& of) : signal(of), alarm(of.executor_, asio::steady_timer::time_point::max()) {
+    before = signal.last_;
+    (before != nullptr ? before->after : signal.first_) = this;
+    signal.last_ = this;
+  }
+  ~Waiter() { leave(); }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+  void leave() {
+    if (notified) return;
+    (before != nullptr ? before->after : signal.first_) = after;
+    (after != nullptr ? after->before : signal.last_) = before;
+  }
+
+  Signal& signal;
+  asio::steady_timer alarm;
+  Waiter* before = nullptr;
+  Waiter* after = nullptr;
+  bool notified = false;
+};
+
+void Signal::notify() {
+  while (first_ != nullptr) {
+    Waiter& waiter = *first_;
+    waiter.leave();
+    waiter.notified = true;
+    waiter.alarm.cancel();
+  }
+}
+
 Task<> Signal::wait() {
-  // the timer never fires: an aborted wait is a notification, unless we are being cancelled (the next co_await throws)
-  co_await timer_.async_wait(as_result);
+  Waiter waiter(*this);
+  // the alarm never rings: an aborted wait is a notification, unless we are being cancelled (the next co_await throws)
+  co_await waiter.alarm.async_wait(as_result);
 }
 
 Task<bool> Signal::wait_until(Clock& clock, TimePoint deadline) {
-  using namespace asio::experimental::awaitable_operators;
   if (clock.now() >= deadline) co_return false;
-  const auto first = co_await (wait() || clock.sleep_until(deadline));
-  co_return first.index() == 0;
+  Waiter waiter(*this);
+  const bool rang = co_await clock.rings(waiter.alarm, deadline);
+  if (!rang && !waiter.notified) throw boost::system::system_error(asio::error::operation_aborted);
+  co_return waiter.notified;
 }
 
 }  // namespace collab

@@ -3,20 +3,18 @@
 
 #include "base/clock.hpp"
 
-#include <boost/asio/steady_timer.hpp>
-
 namespace collab {
 
 /// Wakes every task that waits. Carries no value: a waiter looks again at whatever it waits for, in a loop.
 /// Must outlive its waiters. Thread safety: none; belongs to the node's loop.
 class Signal {
  public:
-  explicit Signal(asio::any_io_executor executor)
-      : timer_(std::move(executor), asio::steady_timer::time_point::max()) {}
+  explicit Signal(asio::any_io_executor executor) : executor_(std::move(executor)) {}
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
 
-  void notify() { timer_.cancel(); }
+  /// Wakes them in the order in which they began to wait.
+  void notify();
 
   /// Returns after the next `notify()`. A notification before the call is not seen, so test the condition first.
   Task<> wait();
@@ -24,7 +22,11 @@ class Signal {
   Task<bool> wait_until(Clock& clock, TimePoint deadline);
 
  private:
-  asio::steady_timer timer_;
+  struct Waiter;
+
+  asio::any_io_executor executor_;
+  Waiter* first_ = nullptr;
+  Waiter* last_ = nullptr;
 };
 
 }  // namespace collab

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "crypto/identity.hpp"
 #include "crypto/peer_id.hpp"
+#include "crypto/verified.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -43,7 +44,8 @@ struct SignedRecord {
 /// What makes a record acceptable in one run.
 struct RecordRules {
   std::string run;
-  std::optional<PeerId> authority;  ///< may write `kBanKey` and `kManifestKey`; without one nobody may
+  std::optional<PeerId> authority;         ///< may write `kBanKey` and `kManifestKey`; without one nobody may
+  VerifiedStatements* verified = nullptr;  ///< of all nodes in this process; null: every signature is verified here
 };
 
 /// Nothing, or why not, with a text for the owner's user.

@@ -102,6 +102,7 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
   directory::ServerOptions serving;
   serving.storage.rules.run = first.run_id;
   serving.storage.rules.authority = first.authority;
+  serving.storage.rules.verified = needs_.verified;
   if (options_.serve_directory) bootstrap.push_back(identity_.id());
   for (const Contact& coordinator : first.coordinators) bootstrap.push_back(coordinator.peer);
   for (const PeerId& peer : bootstrap) {
@@ -121,6 +122,7 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
                                                            needs_.log, needs_.loop, needs_.workers, identity_, *server_,
                                                            contacts_, reading);
   members_ = directory_->watch(std::string(directory::kPeerKey));
+  members_->relax(directory::kMembersPace);
   obey(first);
 }
 

@@ -29,6 +29,7 @@ struct NodeNeeds {
   Random random;  ///< for ids, choices and back-off, not for keys
   Log& log;
   Metrics& metrics;
+  VerifiedStatements* verified = nullptr;  ///< shared by the nodes of one loop, or null
 };
 
 struct NodeOptions {

@@ -104,7 +104,7 @@ Task<> GridSwarm::live_all() {
     if (hosts_[number]->alive()) co_await passes_[number]->join();
   for (auto& pass : passes_) co_await pass->stop();
   for (auto& peer : peers_) co_await peer->stop();
-  co_await network_.stop();
+  network_.stop();
 }
 
 void GridSwarm::run() {

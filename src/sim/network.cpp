@@ -19,15 +19,30 @@ constexpr std::size_t kBacklogMax = 128;
 
 }  // namespace
 
-/// One direction of a stream.
-struct Host::Pipe {
-  Pipe(Host& sender, Host& receiver, std::uint64_t number)
-      : from(sender), to(receiver), stream(number), readable(sender.executor()), writable(sender.executor()) {}
+/// One direction of a stream. As an event: its next piece arrives.
+struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
+  struct Piece {
+    Bytes bytes;  // none: the end of the stream
+    TimePoint arrives;
+  };
 
+  Pipe(SimNetwork& of, Host& sender, Host& receiver, std::uint64_t number)
+      : Event(of.world_.clock()),
+        network(of),
+        from(sender),
+        to(receiver),
+        stream(number),
+        latency(of.latency(sender, receiver)),
+        readable(sender.executor()),
+        writable(sender.executor()) {}
+
+  SimNetwork& network;
   Host& from;
   Host& to;
   std::uint64_t stream;
-  std::deque<Bytes> on_the_way;  // an empty piece is the end of the stream
+  Duration latency;
+  std::deque<Piece> on_the_way;
+  std::shared_ptr<Pipe> moving;  // itself while something is on the way, whoever else has let go
   std::deque<Bytes> arrived;
   std::size_t read_offset = 0;   // into arrived.front()
   std::size_t queued_bytes = 0;  // on the way and unread
@@ -38,11 +53,39 @@ struct Host::Pipe {
   Signal readable;
   Signal writable;
 
+  void put(Bytes bytes) {
+    queued_bytes += bytes.size();
+    on_the_way.push_back({std::move(bytes), last_arrival});
+    if (on_the_way.size() > 1) return;
+    moving = shared_from_this();
+    set(last_arrival);
+  }
+
+  /// Its oldest piece, so that order holds.
+  Bytes take() {
+    Bytes piece = std::move(on_the_way.front().bytes);
+    on_the_way.pop_front();
+    if (!on_the_way.empty()) set(on_the_way.front().arrives);
+    return piece;
+  }
+
+  /// All but the first `kept` pieces never arrive.
+  void lose_all_but(std::size_t kept) {
+    for (std::size_t i = kept; i < on_the_way.size(); ++i) queued_bytes -= on_the_way[i].bytes.size();
+    on_the_way.resize(kept);
+    if (kept > 0) return;
+    call_off();
+    moving.reset();
+  }
+
   void stop_reading() {
     read_closed = true;
     readable.notify();
     writable.notify();
   }
+
+ private:
+  void happen() override { network.arrive(*this); }
 };
 
 class Host::HostClock final : public Clock {
@@ -56,7 +99,12 @@ class Host::HostClock final : public Clock {
   }
   Task<> sleep_until(TimePoint when) override {
     co_await host_.network_.world_.clock().sleep_until(when);
-    co_await host_.thawed();
+    if (host_.frozen_) co_await host_.thawed();
+  }
+  Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override {
+    const bool rang = co_await host_.network_.world_.clock().rings(alarm, when);
+    if (rang && host_.frozen_) co_await host_.thawed();
+    co_return rang;
   }
 
  private:
@@ -71,7 +119,7 @@ class Host::Stream final : public net::ByteStream {
   Task<Result<std::size_t>> read(std::span<std::byte> into) override { return host_.read(in_, into); }
   Task<Result<>> write(std::span<const std::byte> bytes) override { return host_.write(out_, bytes); }
   void close() override {
-    host_.network_.end(out_);
+    host_.network_.end(*out_);
     in_->stop_reading();
   }
   net::Address remote() const override { return remote_; }
@@ -120,8 +168,9 @@ class Host::Acceptor final : public net::Listener {
   bool closed_ = false;
 };
 
-Host::Host(SimNetwork& network, std::string name, std::string address, LineOptions line)
+Host::Host(SimNetwork& network, std::size_t number, std::string name, std::string address, LineOptions line)
     : network_(network),
+      number_(number),
       name_(std::move(name)),
       address_(std::move(address)),
       line_(line),
@@ -162,10 +211,8 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
   if (!alive_ || !other.alive_ || listener == other.listening_.end()) co_return Errc::gone;
 
   const std::uint64_t number = network_.next_stream_++;
-  auto there = std::make_shared<Pipe>(*this, other, number);
-  auto back = std::make_shared<Pipe>(other, *this, number);
-  network_.pipes_.emplace_back(there);
-  network_.pipes_.emplace_back(back);
+  const auto there = network_.make_pipe(*this, other, number);
+  const auto back = network_.make_pipe(other, *this, number);
   const net::Address mine{address_, next_port_++};
   const net::Address theirs{other.address_, to.port};
   auto near = std::make_unique<Stream>(*this, there, back, theirs);
@@ -185,11 +232,11 @@ Task<Result<>> Host::write(std::shared_ptr<Pipe> pipe, std::span<const std::byte
     const std::size_t queue = network_.options_.queue_bytes;
     const auto open = [&] { return alive_ && !pipe->write_closed && !pipe->read_closed; };
     while (open() && pipe->queued_bytes >= queue) co_await pipe->writable.wait();
-    co_await thawed();
+    if (frozen_) co_await thawed();
     if (!open()) co_return Errc::gone;
     if (pipe->queued_bytes >= queue) continue;
     const std::size_t size = std::min({bytes.size(), kPieceBytes, queue - pipe->queued_bytes});
-    network_.send(pipe, bytes.first(size));
+    network_.send(*pipe, bytes.first(size));
     bytes = bytes.subspan(size);
   }
   co_return Result<>();
@@ -198,7 +245,7 @@ Task<Result<>> Host::write(std::shared_ptr<Pipe> pipe, std::span<const std::byte
 Task<Result<std::size_t>> Host::read(std::shared_ptr<Pipe> pipe, std::span<std::byte> into) {
   assert(!into.empty());
   while (alive_ && !pipe->read_closed && !pipe->ended && pipe->arrived.empty()) co_await pipe->readable.wait();
-  co_await thawed();
+  if (frozen_) co_await thawed();
   if (!alive_ || pipe->read_closed) co_return Errc::gone;
   std::size_t size = 0;
   while (size < into.size() && !pipe->arrived.empty()) {
@@ -217,11 +264,7 @@ Task<Result<std::size_t>> Host::read(std::shared_ptr<Pipe> pipe, std::span<std::
 }
 
 SimNetwork::SimNetwork(Simulation& world, std::uint64_t seed, LinkOptions options)
-    : world_(world),
-      options_(options),
-      random_(Random(seed).derive("sim.network")),
-      opened_(world.executor()),
-      on_the_way_(world.executor(), rethrow) {}
+    : world_(world), options_(options), random_(Random(seed).derive("sim.network")), opened_(world.executor()) {}
 
 SimNetwork::~SimNetwork() = default;
 
@@ -230,7 +273,7 @@ Host& SimNetwork::add_host(const std::string& name, LineOptions line) {
   boost::system::error_code is_a_word;
   (void)asio::ip::make_address(name, is_a_word);
   const std::string address = !is_a_word ? name : fmt::format("10.9.{}.{}", number / 250, number % 250 + 1);
-  Host& host = *hosts_.emplace(name, std::make_unique<Host>(*this, name, address, line)).first->second;
+  Host& host = *hosts_.emplace(name, std::make_unique<Host>(*this, number, name, address, line)).first->second;
   by_address_.emplace(host.address(), &host);
   return host;
 }
@@ -251,12 +294,8 @@ void SimNetwork::kill(Host& host) {
     if (!pipe) continue;
     if (&pipe->to == &host) pipe->stop_reading();
     if (&pipe->from != &host || pipe->write_closed) continue;
-    const std::size_t kept = random_.below(pipe->on_the_way.size() + 1);
-    for (std::size_t i = kept; i < pipe->on_the_way.size(); ++i) {
-      pipe->queued_bytes -= pipe->on_the_way[i].size();
-      pipe->on_the_way[i].clear();  // the stream ends here
-    }
-    end(pipe);
+    pipe->lose_all_but(random_.below(pipe->on_the_way.size() + 1));
+    end(*pipe);
   }
   auto listening = std::exchange(host.listening_, {});
   for (auto& [port, acceptor] : listening) acceptor->close();
@@ -276,26 +315,31 @@ void SimNetwork::thaw(Host& host) {
 }
 
 void SimNetwork::partition(std::set<std::string> side) {
-  side_ = std::move(side);
+  for (const auto& [name, host] : hosts_) host->on_the_side_ = side.contains(name);
 }
 
 void SimNetwork::heal() {
-  side_.clear();
-  opened_.notify();
+  partition({});
+  opened();
 }
 
 void SimNetwork::clog(const Host& from, const Host& to, bool clogged) {
   if (clogged) {
-    clogged_.emplace(from.name_, to.name_);
+    clogged_.emplace(from.number_, to.number_);
   } else {
-    clogged_.erase({from.name_, to.name_});
-    opened_.notify();
+    clogged_.erase({from.number_, to.number_});
+    opened();
   }
 }
 
 void SimNetwork::block(Host& host, bool out, bool in) {
   host.blocked_out_ = out;
   host.blocked_in_ = in;
+  opened();
+}
+
+void SimNetwork::opened() {
+  for (const auto& pipe : std::exchange(stuck_, {})) arrive(*pipe);
   opened_.notify();
 }
 
@@ -323,13 +367,13 @@ void SimNetwork::cut(Host& a, Host& b) {
 }
 
 bool SimNetwork::moves(const Host& from, const Host& to) const {
-  const bool divided = side_.contains(from.name_) != side_.contains(to.name_);
-  return !divided && !from.blocked_out_ && !to.blocked_in_ && !clogged_.contains({from.name_, to.name_});
+  if (from.on_the_side_ != to.on_the_side_ || from.blocked_out_ || to.blocked_in_) return false;
+  return clogged_.empty() || !clogged_.contains({from.number_, to.number_});
 }
 
 Duration SimNetwork::latency(const Host& a, const Host& b) {
   if (&a == &b) return std::chrono::microseconds(50);
-  const auto pair = std::minmax(a.address_, b.address_);
+  const std::pair<std::size_t, std::size_t> pair = std::minmax(a.number_, b.number_);
   const auto known = latencies_.find(pair);
   if (known != latencies_.end()) return known->second;
   const auto spread = static_cast<std::uint64_t>((options_.latency_max - options_.latency_min).count());
@@ -338,60 +382,70 @@ Duration SimNetwork::latency(const Host& a, const Host& b) {
   return drawn;
 }
 
-void SimNetwork::send(const std::shared_ptr<Pipe>& pipe, std::span<const std::byte> bytes) {
+std::shared_ptr<Host::Pipe> SimNetwork::make_pipe(Host& from, Host& to, std::uint64_t stream) {
+  if (pipes_.size() >= 2 * pipes_swept_ + 64) {  // a long run opens many
+    std::erase_if(pipes_, [](const auto& pipe) { return pipe.expired(); });
+    pipes_swept_ = pipes_.size();
+  }
+  auto pipe = std::make_shared<Pipe>(*this, from, to, stream);
+  pipes_.emplace_back(pipe);
+  return pipe;
+}
+
+void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
   if (stopping_) return;
-  Host& from = pipe->from;
-  Host& to = pipe->to;
+  Host& from = pipe.from;
+  Host& to = pipe.to;
   const auto size = static_cast<double>(bytes.size());
-  Duration way = latency(from, to);
+  Duration way = pipe.latency;
   way += Duration(static_cast<Duration::rep>(static_cast<double>(way.count()) * options_.jitter *
                                              (static_cast<double>(random_.below(1U << 20U)) * 0x1p-20)));
   const double packets = std::ceil(size / kPacketBytes);
   if (options_.loss > 0 && random_.chance(1 - std::pow(1 - options_.loss, packets))) {
-    way += std::max(kLossDelayMin, 2 * latency(from, to));
+    way += std::max(kLossDelayMin, 2 * pipe.latency);
   }
   from.up_free_ =
       std::max(from.up_free_, world_.clock().now()) + from_seconds(size * from.slowness_ / from.line_.up_bytes_per_s);
   to.down_free_ =
       std::max(to.down_free_, from.up_free_ + way) + from_seconds(size * to.slowness_ / to.line_.down_bytes_per_s);
-  pipe->last_arrival = std::max(pipe->last_arrival, to.down_free_);
-  pipe->on_the_way.emplace_back(bytes.begin(), bytes.end());
+  pipe.last_arrival = std::max(pipe.last_arrival, to.down_free_);
+  Bytes piece(bytes.begin(), bytes.end());
   if (std::exchange(from.corrupts_, false)) {
-    Bytes& piece = pipe->on_the_way.back();
     piece[random_.below(piece.size())] ^= std::byte(1U << random_.below(8));
   }
-  pipe->queued_bytes += bytes.size();
-  on_the_way_.spawn("sim.deliver", deliver(pipe, pipe->last_arrival));
+  pipe.put(std::move(piece));
 }
 
-void SimNetwork::end(const std::shared_ptr<Pipe>& pipe) {
-  if (std::exchange(pipe->write_closed, true) || stopping_) return;
-  const TimePoint soonest = world_.clock().now() + latency(pipe->from, pipe->to);
-  pipe->last_arrival = std::max(pipe->last_arrival, soonest);
-  pipe->on_the_way.emplace_back();
-  on_the_way_.spawn("sim.end", deliver(pipe, pipe->last_arrival));
+void SimNetwork::end(Pipe& pipe) {
+  if (std::exchange(pipe.write_closed, true) || stopping_) return;
+  pipe.last_arrival = std::max(pipe.last_arrival, world_.clock().now() + pipe.latency);
+  pipe.put({});
 }
 
-Task<> SimNetwork::deliver(std::shared_ptr<Pipe> pipe, TimePoint when) {
-  co_await world_.clock().sleep_until(when);
-  while (!moves(pipe->from, pipe->to)) co_await opened_.wait();
-  if (pipe->on_the_way.empty()) co_return;
-  Bytes piece = std::move(pipe->on_the_way.front());  // the oldest, so that order holds whoever wakes first
-  pipe->on_the_way.pop_front();
-  mix(pipe->stream);
+void SimNetwork::arrive(Pipe& pipe) {
+  const auto keep = pipe.moving;
+  if (pipe.on_the_way.empty()) return;
+  if (!moves(pipe.from, pipe.to)) return stuck_.push_back(keep);
+  Bytes piece = pipe.take();
+  if (pipe.on_the_way.empty()) pipe.moving.reset();
+  mix(pipe.stream);
   mix(piece.size());
   mix(static_cast<std::uint64_t>(world_.clock().now().time_since_epoch().count()));
   bytes_delivered_ += piece.size();
-  if (piece.empty()) pipe->ended = true;
-  if (!pipe->ended) {
-    pipe->arrived.push_back(std::move(piece));
+  if (piece.empty()) {
+    pipe.ended = true;
+  } else if (!pipe.ended) {
+    pipe.arrived.push_back(std::move(piece));
   }
-  pipe->readable.notify();
+  pipe.readable.notify();
 }
 
-Task<> SimNetwork::stop() {
+void SimNetwork::stop() {
   stopping_ = true;
-  co_await on_the_way_.stop();
+  stuck_.clear();
+  for (const auto& weak : pipes_) {
+    if (const auto pipe = weak.lock()) pipe->lose_all_but(0);
+  }
 }
 
 }  // namespace collab::sim

@@ -36,7 +36,7 @@ class SimNetwork;
 /// frozen host's code stands still. Owned by the SimNetwork.
 class Host final : public net::Network {
  public:
-  Host(SimNetwork& network, std::string name, std::string address, LineOptions line);
+  Host(SimNetwork& network, std::size_t number, std::string name, std::string address, LineOptions line);
   ~Host() override;
 
   /// This host's view of time: stands still while frozen.
@@ -62,6 +62,7 @@ class Host final : public net::Network {
   Task<Result<std::size_t>> read(std::shared_ptr<Pipe> pipe, std::span<std::byte> into);
 
   SimNetwork& network_;
+  std::size_t number_;
   std::string name_;
   std::string address_;
   LineOptions line_;
@@ -70,6 +71,7 @@ class Host final : public net::Network {
   TimePoint down_free_{};
   bool alive_ = true;
   bool frozen_ = false;
+  bool on_the_side_ = false;  ///< of a partition
   bool blocked_out_ = false;
   bool blocked_in_ = false;
   bool corrupts_ = false;
@@ -119,32 +121,33 @@ class SimNetwork {
   /// Equal for two runs that delivered the same numbers of bytes over the same streams at the same times.
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
   std::uint64_t bytes_delivered() const noexcept { return bytes_delivered_; }
-  /// Lets go of everything on the way. The last thing a scenario awaits.
-  Task<> stop();
+  /// Lets go of everything on the way: the last thing that happens in a scenario.
+  void stop();
 
  private:
   friend class Host;
   using Pipe = Host::Pipe;
   bool moves(const Host& from, const Host& to) const;
   Duration latency(const Host& a, const Host& b);
-  void send(const std::shared_ptr<Pipe>& pipe, std::span<const std::byte> bytes);
-  void end(const std::shared_ptr<Pipe>& pipe);
-  Task<> deliver(std::shared_ptr<Pipe> pipe, TimePoint when);
+  std::shared_ptr<Pipe> make_pipe(Host& from, Host& to, std::uint64_t stream);
+  void send(Pipe& pipe, std::span<const std::byte> bytes);
+  void end(Pipe& pipe);
+  void arrive(Pipe& pipe);
+  void opened();
+  Host* find(const std::string& name_or_address) const;
   void mix(std::uint64_t value) noexcept { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3U; }
 
   Simulation& world_;
   LinkOptions options_;
   Random random_;
-  Host* find(const std::string& name_or_address) const;
-
   std::map<std::string, std::unique_ptr<Host>> hosts_;  // by name
   std::map<std::string, Host*> by_address_;
-  std::map<std::pair<std::string, std::string>, Duration> latencies_;
+  std::map<std::pair<std::size_t, std::size_t>, Duration> latencies_;  // by the lower and the higher number
   std::vector<std::weak_ptr<Pipe>> pipes_;
-  std::set<std::string> side_;
-  std::set<std::pair<std::string, std::string>> clogged_;  // from, to
+  std::size_t pipes_swept_ = 0;                            // how many were alive when the others were forgotten
+  std::vector<std::shared_ptr<Pipe>> stuck_;               // their next piece should have arrived
+  std::set<std::pair<std::size_t, std::size_t>> clogged_;  // from, to
   Signal opened_;                                          // some link carries again
-  TaskGroup on_the_way_;
   std::uint64_t next_stream_ = 0;
   std::uint64_t fingerprint_ = 0xcbf29ce484222325U;
   std::uint64_t bytes_delivered_ = 0;

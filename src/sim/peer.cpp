@@ -69,8 +69,9 @@ struct Peer::Life {
         random(Random(of.needs_.seed).derive("sim." + of.host_.name() + "." + std::to_string(number))),
         tasks(of.needs_.loop, [this](std::string_view task, std::exception_ptr what) { broke(task, what); }) {
     log.observe([this](LogLevel level, std::string_view event, Log::Fields fields) { logged(level, event, fields); });
-    const node::NodeNeeds needs{of.needs_.loop, of.needs_.loop, of.host_.clock(), of.host_, random.derive("node"), log,
-                                metrics};
+    const node::NodeNeeds needs{of.needs_.loop, of.needs_.loop,        of.host_.clock(),
+                                of.host_,       random.derive("node"), log,
+                                metrics,        &of.needs_.verified};
     node = std::make_unique<node::Node>(needs, identity_of(of.needs_.seed, of.number_), of.node_options());
   }
 

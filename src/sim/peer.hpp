@@ -29,6 +29,7 @@ struct PeerNeeds {
   StepOptions step;
   Plant plant = Plant::none;
   Witness& witness;
+  VerifiedStatements& verified;      ///< of all peers: what one has verified, no other verifies again
   bool leave_at_end = false;         ///< a peer that has had the last epoch leaves the run, as programs do
   std::uint64_t units_per_pass = 0;  ///< of the data that all lease units of; 0: each has samples of its own
 };

@@ -6,7 +6,7 @@
 #include <boost/system/system_error.hpp>
 
 #include <algorithm>
-#include <iterator>
+#include <cassert>
 #include <stdexcept>
 
 namespace collab::sim {
@@ -16,21 +16,32 @@ constexpr std::int64_t kOriginUnixMs = 1'893'456'000'000;  // 2030-01-01
 
 }  // namespace
 
-struct SimClock::Sleeper {
-  Sleeper(SimClock& owner, TimePoint when)
-      : clock(owner),
-        key(std::max(when, owner.now_), owner.next_ticket_++),
-        wake(owner.executor_, asio::steady_timer::time_point::max()) {
-    clock.sleepers_.emplace(key, this);
-  }
-  ~Sleeper() { clock.sleepers_.erase(key); }
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
+void Event::set(TimePoint when) {
+  assert(!key_);
+  if (when == TimePoint::max()) return;
+  key_.emplace(std::max(when, clock_.now_), clock_.next_ticket_++);
+  clock_.events_.emplace(*key_, this);
+}
 
-  SimClock& clock;
-  std::pair<TimePoint, std::uint64_t> key;
-  asio::steady_timer wake;
-  bool due = false;
+void Event::call_off() {
+  if (key_) clock_.events_.erase(*key_);
+  key_.reset();
+}
+
+/// Ends the wait of a task.
+class SimClock::Alarm final : public Event {
+ public:
+  Alarm(SimClock& clock, asio::steady_timer& timer, TimePoint when) : Event(clock), timer_(timer) { set(when); }
+  bool rang() const noexcept { return rang_; }
+
+ private:
+  void happen() override {
+    rang_ = true;
+    timer_.cancel();
+  }
+
+  asio::steady_timer& timer_;
+  bool rang_ = false;
 };
 
 std::int64_t SimClock::unix_ms() const {
@@ -38,23 +49,23 @@ std::int64_t SimClock::unix_ms() const {
 }
 
 Task<> SimClock::sleep_until(TimePoint when) {
-  Sleeper sleeper(*this, when);
-  co_await sleeper.wake.async_wait(as_result);
-  if (!sleeper.due) throw boost::system::system_error(asio::error::operation_aborted);
+  asio::steady_timer timer(executor_, asio::steady_timer::time_point::max());
+  const bool rang = co_await rings(timer, when);
+  if (!rang) throw boost::system::system_error(asio::error::operation_aborted);
 }
 
-std::size_t SimClock::sleepers() const noexcept {
-  const auto for_ever = sleepers_.lower_bound({TimePoint::max(), 0});
-  return static_cast<std::size_t>(std::distance(sleepers_.begin(), for_ever));
+Task<bool> SimClock::rings(asio::steady_timer& timer, TimePoint when) {
+  const Alarm alarm(*this, timer, when);
+  co_await timer.async_wait(as_result);
+  co_return alarm.rang();
 }
 
 bool SimClock::advance() {
-  if (sleepers_.empty() || sleepers_.begin()->first.first == TimePoint::max()) return false;
-  const auto [key, sleeper] = *sleepers_.begin();
-  sleepers_.erase(sleepers_.begin());
+  if (events_.empty()) return false;
+  const auto [key, event] = *events_.begin();
   now_ = key.first;
-  sleeper->due = true;
-  sleeper->wake.cancel();
+  event->call_off();
+  event->happen();
   return true;
 }
 

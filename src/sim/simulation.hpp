@@ -8,9 +8,32 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
+#include <optional>
+#include <utility>
 
 namespace collab::sim {
+
+class SimClock;
+
+/// Something that happens once at a moment of virtual time, unless it is called off or destroyed before.
+class Event {
+ public:
+  explicit Event(SimClock& clock) : clock_(clock) {}
+  virtual ~Event() { call_off(); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  /// At `when`, or now if that has passed; TimePoint::max(): never. Not while it is set.
+  void set(TimePoint when);
+  void call_off();
+
+ private:
+  friend class SimClock;
+  virtual void happen() = 0;
+
+  SimClock& clock_;
+  std::optional<std::pair<TimePoint, std::uint64_t>> key_;
+};
 
 /// Virtual time; moves only when every task waits. Starts at 0, which is 2030-01-01 of every peer's calendar.
 class SimClock final : public Clock {
@@ -19,17 +42,19 @@ class SimClock final : public Clock {
   TimePoint now() const override { return now_; }
   std::int64_t unix_ms() const override;
   Task<> sleep_until(TimePoint when) override;
-  /// Jumps to the earliest sleeper and wakes it. False when nobody sleeps.
+  Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override;
+  /// Jumps to the earliest event and lets it happen. False when there is none.
   bool advance();
-  /// Who sleeps now; those who wait for ever are not counted.
-  std::size_t sleepers() const noexcept;
+  /// Of those that are set.
+  std::size_t events() const noexcept { return events_.size(); }
 
  private:
-  struct Sleeper;
+  friend class Event;
+  class Alarm;
   asio::any_io_executor executor_;
   TimePoint now_{};
   std::uint64_t next_ticket_ = 0;
-  std::map<std::pair<TimePoint, std::uint64_t>, Sleeper*> sleepers_;  // ties wake in the order they slept
+  std::map<std::pair<TimePoint, std::uint64_t>, Event*> events_;  // ties happen in the order they were set
 };
 
 /// One thread, one loop, one virtual clock.
@@ -39,14 +64,14 @@ class Simulation {
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  Clock& clock() noexcept { return clock_; }
-  const Clock& clock() const noexcept { return clock_; }
+  SimClock& clock() noexcept { return clock_; }
+  const SimClock& clock() const noexcept { return clock_; }
   asio::any_io_executor executor() { return loop_.get_executor(); }
   /// Runs `scenario` to its end. Throws what the scenario threw; `std::logic_error` when every task waits and no timer
   /// is set (a hang), or after `events_max` wake-ups (a livelock).
   void run(Task<> scenario);
   /// Timers that are set: none after everybody has stopped.
-  std::size_t sleepers() const noexcept { return clock_.sleepers(); }
+  std::size_t timers() const noexcept { return clock_.events(); }
 
   std::uint64_t events_max = 50'000'000;
 

@@ -133,6 +133,7 @@ struct Swarm::World final : Stage {
   Invariants invariants;
   Recorder recorder;
   Injector injector;
+  VerifiedStatements verified;
   Duration length{};
   PeerNeeds needs;
   std::vector<std::unique_ptr<Peer>> peers;
@@ -166,6 +167,7 @@ Swarm::World::World(SwarmOptions given)
             options.step,
             options.plant,
             recorder,
+            verified,
             options.leave_at_end,
             options.units_per_pass},
       coordinator_host(net.add_host("coordinator")) {
@@ -208,7 +210,8 @@ void Swarm::World::start_coordinator() {
                                    coordinator_host,
                                    Random(options.seed).derive("coordinator"),
                                    coordinator->log,
-                                   coordinator->metrics};
+                                   coordinator->metrics,
+                                   &verified};
   coordinator->node =
       std::make_unique<node::Node>(node_needs, Peer::identity_of(options.seed, kCoordinator), node_options);
   const Identity authority = Peer::identity_of(options.seed, kCoordinator);
@@ -280,7 +283,7 @@ Task<> Swarm::World::scenario() {
     co_await peer->kill();
   }
   co_await kill_coordinator();
-  co_await net.stop();
+  net.stop();
 }
 
 /// After a calm last quarter: everybody lives, is current and has the same parameters.
@@ -316,8 +319,8 @@ Outcome Swarm::World::outcome() {
   out.samples_committed = invariants.samples_committed();
   out.ledger = invariants.newest_ledger();
   for (const auto& peer : peers) out.epochs = std::max(out.epochs, peer->trainer().epoch());
-  if (world.sleepers() > 0)
-    invariants.add("clean", {}, fmt::format("{} timers are set after everybody has stopped", world.sleepers()));
+  if (world.timers() > 0)
+    invariants.add("clean", {}, fmt::format("{} timers are set after everybody has stopped", world.timers()));
   out.violations = invariants.violations().kept();
   out.violations_total = invariants.violations().count();
   out.interrupted = interrupted;

@@ -59,7 +59,7 @@ struct Swarm {
       for (auto& node : nodes) node->start();
       co_await scenario();
       for (auto& node : nodes) co_await node->stop();
-      co_await network.stop();
+      network.stop();
     };
     world.run(all());
   }

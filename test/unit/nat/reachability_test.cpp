@@ -201,7 +201,7 @@ TEST_CASE("dial-back: knocks at the door of who asks and at no other, not too of
     };
     auto scope = task_scope(rethrow, body);
     co_await std::move(scope);
-    co_await lines.stop();
+    lines.stop();
   };
   simulation.run(scenario());
 }

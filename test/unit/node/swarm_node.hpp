@@ -87,7 +87,7 @@ struct SimRun {
     const auto all = [&]() -> Task<> {
       co_await scenario();
       for (auto& node : nodes) co_await node->stop();
-      co_await network.stop();
+      network.stop();
     };
     world.run(all());
   }

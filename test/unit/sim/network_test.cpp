@@ -39,7 +39,7 @@ struct Pair {
       auto accepted = co_await listener->accept();
       REQUIRE(accepted);
       co_await scenario(**dialled, **accepted);
-      co_await network.stop();
+      network.stop();
     };
     world.run(all());
   }

@@ -1,0 +1,29 @@
+#pragma once
+// A verification costs 0.1 ms, and many nodes of one process read the same statements.
+
+#include "crypto/hash.hpp"
+#include "crypto/signed.hpp"
+
+#include <cstddef>
+#include <set>
+#include <string_view>
+
+namespace collab {
+
+/// Remembers which statements were genuine, by a hash of all that a signature covers and of the signature itself, so it
+/// answers what `verify` answers. What is not genuine is looked at each time. Thread safety: none; for the nodes of one
+/// loop.
+class VerifiedStatements {
+ public:
+  /// Remembers at least the last `count` of them, and at most twice as many.
+  explicit VerifiedStatements(std::size_t count = 50'000) : count_(count) {}
+
+  Result<> verify(const Signed& statement, std::string_view run_id);
+
+ private:
+  std::size_t count_;
+  std::set<Digest> recent_;
+  std::set<Digest> older_;
+};
+
+}  // namespace collab

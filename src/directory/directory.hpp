@@ -21,6 +21,9 @@ class Watch {
   virtual const std::vector<Record>& records() const = 0;
   /// True after the next change, false when `deadline` passed first.
   virtual Task<bool> changed_until(TimePoint deadline) = 0;
+  /// From now on changes within `pace` may come together: a key that many write is a key that many read, and each
+  /// reading costs both ends a call. At first every change is told at once.
+  virtual void relax(Duration pace) = 0;
 };
 
 /// Thread safety: none; belongs to the node's loop.

@@ -10,6 +10,7 @@ namespace collab::directory {
 
 Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
   const auto members = directory.watch(std::string(kPeerKey));
+  members->relax(kMembersPace);
   std::map<PeerId, std::vector<net::Address>> introduced;
   for (;;) {
     std::map<PeerId, std::vector<net::Address>> current;

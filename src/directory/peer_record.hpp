@@ -2,6 +2,7 @@
 // What every node publishes about itself, under key "peer" with an empty subkey: the run's list of members.
 
 #include "base/bytes.hpp"
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/message.hpp"
 #include "directory/record.hpp"
@@ -17,6 +18,7 @@
 namespace collab::directory {
 
 inline constexpr std::string_view kPeerKey = "peer";
+inline constexpr Duration kMembersPace = std::chrono::milliseconds(500);  ///< who only follows who is there
 inline constexpr std::size_t kListenAddressesMax = 8;
 inline constexpr std::size_t kNameBytesMax = 64;
 

@@ -146,11 +146,11 @@ void Server::stop_waiting() {
 
 Storage::Offered Server::accept(SignedRecord record, Storage::Source source, const std::string& origin) {
   const std::string key = record.record.key;
-  const std::string owner = record.record.owner.short_text();
+  const PeerId owner = record.record.owner;
   const std::size_t evidence = storage_.evidence().size();
   Storage::Offered offered = storage_.offer(std::move(record), unix_ms(), source, origin);
   if (storage_.evidence().size() > evidence) {
-    log_.warn("directory.two_records_of_one_sequence", {{"key", key}, {"owner", owner}});
+    log_.warn("directory.two_records_of_one_sequence", {{"key", key}, {"owner", owner.short_text()}});
   }
   if (offered.outcome == Storage::Outcome::stored) signals_.notify(key);
   return offered;

@@ -28,10 +28,14 @@ std::string save(const std::filesystem::path& file, const std::string& text) {
 /// The records of a key as of the last look.
 class SwarmDirectory::View final : public Watch {
  public:
-  View(SwarmDirectory& directory, std::string key) : directory_(directory), key_(std::move(key)) {
-    directory_.follow(key_);
+  View(SwarmDirectory& directory, std::string key)
+      : directory_(directory), key_(std::move(key)), followed_(directory_.follow(key_)), pace_(followed_.paces.end()) {
+    relax(Duration::zero());
   }
-  ~View() override { directory_.unfollow(key_); }
+  ~View() override {
+    followed_.paces.erase(pace_);
+    directory_.unfollow(key_);
+  }
   View(const View&) = delete;
   View& operator=(const View&) = delete;
 
@@ -49,6 +53,11 @@ class SwarmDirectory::View final : public Watch {
       const TimePoint until = std::min(deadline, next_expiry());
       co_await directory_.server_.signals().wait_until(key_, directory_.clock_, until);
     }
+  }
+
+  void relax(Duration pace) override {
+    if (pace_ != followed_.paces.end()) followed_.paces.erase(pace_);
+    pace_ = followed_.paces.insert(pace);
   }
 
  private:
@@ -73,6 +82,8 @@ class SwarmDirectory::View final : public Watch {
 
   SwarmDirectory& directory_;
   std::string key_;
+  Followed& followed_;
+  std::multiset<Duration>::iterator pace_;
   mutable std::vector<Record> records_;
   mutable std::uint64_t version_ = 0;
   mutable std::int64_t next_expiry_ms_ = 0;
@@ -107,6 +118,7 @@ Task<> SwarmDirectory::run() {
     tasks.spawn("directory.contacts", keep_contacts());
     tasks.spawn("directory.reachable", tell_when_unreachable());
     const auto members = watch(std::string(kPeerKey));  // who the servers are follows from it
+    members->relax(kMembersPace);
     for (;;) {
       for (auto& [key, followed] : followed_) {
         if (!std::exchange(followed.running, true)) tasks.spawn("directory.follow", keep_followed(key));
@@ -187,8 +199,10 @@ Task<Result<std::vector<Record>>> SwarmDirectory::get(std::string key, TimePoint
   co_return current(key);
 }
 
-void SwarmDirectory::follow(const std::string& key) {
-  if (++followed_[key].watches == 1) followed_changed_.notify();
+SwarmDirectory::Followed& SwarmDirectory::follow(const std::string& key) {
+  Followed& followed = followed_[key];
+  if (++followed.watches == 1) followed_changed_.notify();
+  return followed;
 }
 
 void SwarmDirectory::unfollow(const std::string& key) {
@@ -215,6 +229,12 @@ Task<> SwarmDirectory::keep_followed(std::string key) {
   } else {
     followed_changed_.notify();
   }
+}
+
+/// As its most impatient watch wants it.
+Duration SwarmDirectory::pace_of(const std::string& key) const {
+  const auto& paces = followed_.at(key).paces;
+  return paces.empty() ? Duration::zero() : *paces.begin();
 }
 
 Task<> SwarmDirectory::long_poll(std::string key) {
@@ -246,9 +266,9 @@ Task<> SwarmDirectory::long_poll(std::string key) {
       const bool nothing_new = read->next == cursor;
       cursor = read->next;
       // a server that answers at once without news must not keep us busy
-      if (nothing_new && clock_.now() < asked_at + options_.watch_wait / 4) {
-        co_await clock_.sleep_until(clock_.now() + options_.retry);
-      }
+      Duration pause = pace_of(key);
+      if (nothing_new && clock_.now() < asked_at + options_.watch_wait / 4) pause = std::max(pause, options_.retry);
+      if (pause > Duration::zero()) co_await clock_.sleep_until(clock_.now() + pause);
       continue;
     }
     log_.debug("directory.watch_failed", {{"server", server->short_text()}, {"why", read.error().message()}});

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,11 +62,13 @@ class SwarmDirectory final : public Directory {
     std::size_t watches = 0;
     bool running = false;
     std::map<PeerId, Cursor> cursors;  ///< of the servers that were asked
+    std::multiset<Duration> paces;     ///< of its watches
   };
 
-  void follow(const std::string& key);
+  Followed& follow(const std::string& key);
   void unfollow(const std::string& key);
   Task<> keep_followed(std::string key);
+  Duration pace_of(const std::string& key) const;
   Task<> long_poll(std::string key);
   Task<> poll(std::string key);
   Task<std::size_t> ask(std::string key, std::vector<PeerId> servers, bool contacts, TimePoint deadline);

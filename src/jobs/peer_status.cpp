@@ -11,6 +11,7 @@ PeerStatus::PeerStatus(optim::Collaboration& run) : run_(run) {
   auto& parts = run_.parts();
   parts.runtime.on_loop([&] {
     members_ = parts.node->directory().watch(std::string(directory::kPeerKey));
+    members_->relax(directory::kMembersPace);
     events_ = std::make_unique<monitor::Events>(parts.runtime.loop(), parts.runtime.clock());
     const monitor::Watched watched{[this] { return view(); }, rounds_, *events_, parts.metrics, parts.runtime.clock()};
     const monitor::StatusCommands commands{[watched] { return monitor::current_state_json(watched); },

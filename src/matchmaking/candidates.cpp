@@ -18,9 +18,11 @@ bool Candidates::add(const Candidate& candidate) {
     const auto is_contact = [](const auto& entry) { return entry.second.sureness == Sureness::contact; };
     const auto contact = std::find_if(known_.begin(), known_.end(), is_contact);
     if (contact == known_.end() || candidate.sureness == Sureness::contact) return false;
+    by_place_.erase(place_of(contact->first));
     known_.erase(contact);
   }
-  known_.emplace(candidate.id, candidate);
+  const auto added = known_.emplace(candidate.id, candidate).first;
+  by_place_.emplace(place_of(candidate.id), &added->second);
   return true;
 }
 
@@ -29,14 +31,14 @@ void Candidates::strike(const PeerId& peer, std::string_view why) {
 }
 
 std::optional<PeerId> Candidates::smallest(Sureness at_least) const {
-  std::optional<PeerId> best;
-  if (terms_.options.role != Role::client) best = terms_.self;
-  for (const auto& [id, candidate] : known_) {
-    if (!candidate.reachable || candidate.sureness < at_least || struck_.contains(id) || !links_.can_reach(id))
-      continue;
-    if (!best || before(id, *best)) best = id;
+  const bool leads = terms_.options.role != Role::client;
+  const auto end = leads ? by_place_.lower_bound(place_of(terms_.self)) : by_place_.end();
+  for (auto next = by_place_.begin(); next != end; ++next) {
+    const Candidate& candidate = *next->second;
+    const bool fits = candidate.reachable && candidate.sureness >= at_least && !struck_.contains(candidate.id);
+    if (fits && links_.can_reach(candidate.id)) return candidate.id;
   }
-  return best;
+  return leads ? std::optional(terms_.self) : std::nullopt;
 }
 
 std::size_t Candidates::possible() const {

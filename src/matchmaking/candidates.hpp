@@ -58,6 +58,7 @@ class Candidates {
   const Terms& terms_;
   Links links_;
   std::map<PeerId, Candidate> known_;
+  std::map<Digest, const Candidate*> by_place_;  // the same
   std::map<PeerId, std::string_view> struck_;
   mutable std::map<PeerId, Digest> places_;  // computed once; of at most the peers that were asked about
 };

@@ -74,6 +74,8 @@ class Gathering {
 
   /// Peers that asked when the group had begun: they catch up, and the next round is to wait for them.
   const std::set<PeerId>& late() const noexcept { return late_; }
+  /// Who has joined this peer, or is presumed to; none when it does not lead.
+  std::vector<PeerId> followers() const { return leader_.followers(); }
 
   /// The next try of the same round: one after that of the group, ours or one that began without us, and no less
   /// than anybody has tried. So peers whose tries differed agree after one failure.

@@ -84,8 +84,9 @@ std::uint64_t Leader::bound_of(const PeerId& peer) const {
 }
 
 std::uint64_t Leader::believed_of(const PeerId& peer) const {
-  const std::uint64_t bound = bound_of(peer);
-  return terms_.options.samples_believed ? std::min(bound, terms_.options.samples_believed(peer)) : bound;
+  if (!terms_.options.samples_believed) return bound_of(peer);
+  const std::uint64_t believed = terms_.options.samples_believed(peer);  // never more than its weight may be
+  return terms_.weight_max() == 0 ? believed : std::min(believed, terms_.weight_max());
 }
 
 std::uint64_t Leader::samples(std::uint64_t own) const {

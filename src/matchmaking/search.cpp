@@ -14,14 +14,6 @@ Links links_of(net::Endpoint& net) {
   return links;
 }
 
-std::vector<PeerId> members_of(const Terms& terms, const Start& start) {
-  std::vector<PeerId> ids;
-  for (const Expected& expected : terms.wanted.expected) ids.push_back(expected.id);
-  for (const Standing& standing : start.last_group) ids.push_back(standing.id);
-  for (const Candidate& candidate : start.candidates) ids.push_back(candidate.id);
-  return ids;
-}
-
 }  // namespace
 
 std::vector<Candidate> candidates_in(const std::vector<directory::Record>& records, const Wanted& wanted) {
@@ -45,12 +37,13 @@ Search::Search(Context context, std::shared_ptr<directory::Watch> watch, asio::a
       wanted_(terms.wanted),
       links_(links_of(context.net)),
       opened_at_(context.clock.now()),
-      conversation_(context.net.converse(kProtocol, topic(terms.options.key, wanted_.epoch, wanted_.round),
-                                         members_of(terms, start))),
+      conversation_(context.net.converse(kProtocol, topic(terms.options.key, wanted_.epoch, wanted_.round), {})),
       gathering_(std::make_unique<Gathering>(std::move(terms), links_, std::move(start), Gathering::Carried(),
                                              context.clock.now())),
       changed_(executor),
       tasks_(executor, rethrow) {
+  for (const Expected& expected : wanted_.expected) heed(expected.id);
+  for (const PeerId& follower : gathering_->followers()) heed(follower);
   flush();
   tasks_.spawn("matchmaking.receive", receive_frames());
   tasks_.spawn("matchmaking.watch", watch_directory());
@@ -163,6 +156,12 @@ Task<> Search::send_frames(PeerId to) {
   flush();
 }
 
+/// From now on the silence of `peer` means something. Only of those with whom this one has words, or who are presumed
+/// to follow it: were each to ask for signs of life of everybody, a swarm of 64 would do little else.
+void Search::heed(const PeerId& peer) {
+  if (heeded_.size() < Candidates::kCandidatesMax && heeded_.insert(peer).second) conversation_->add_member(peer);
+}
+
 void Search::flush() {
   if (stopping_) return;
   for (const auto& [peer, why] : gathering_->take_struck()) {
@@ -170,7 +169,7 @@ void Search::flush() {
   }
   for (auto& [to, message] : gathering_->take_outgoing()) {
     const auto [entry, idle] = outbox_.try_emplace(to);
-    if (heeded_.size() < Candidates::kCandidatesMax && heeded_.insert(to).second) conversation_->add_member(to);
+    heed(to);
     if (entry->second.size() >= kOutboxMax) entry->second.pop_front();
     entry->second.push_back(frame::encode(message));
     if (idle) tasks_.spawn("matchmaking.send", send_frames(to));

@@ -55,6 +55,7 @@ class Search {
   Task<> receive_frames();
   Task<> watch_directory();
   Task<> send_frames(PeerId to);
+  void heed(const PeerId& peer);
   /// After anything that touched the gathering: what it wants sent, logged or known goes on its way.
   void flush();
 

@@ -9,6 +9,7 @@ namespace collab::net {
 namespace {
 
 constexpr double kRateMax = 1e12;
+constexpr Duration kIdleLook = std::chrono::seconds(1);
 constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr std::int64_t kSkewNoiseMs = 100;
 
@@ -290,6 +291,7 @@ void Connection::tick(TimePoint now, Attention attention) {
   if (attention != Attention::idle && attention_ == Attention::idle) attention_since_ = now;
   attention_ = attention;
   const bool idle = attention == Attention::idle;
+  due_ = idle ? now + kIdleLook : now;
   const TimePoint heard = idle ? last_received_ : std::max(last_received_, attention_since_);
   if (now - heard >= (idle ? options_.gone_idle : options_.gone_waiting)) {
     fell_silent_ = true;

@@ -76,8 +76,12 @@ class Connection final : private MultiplexerOwner {
   void turn_away(const Refuse& why);
   /// At once.
   void drop(const std::string& reason);
-  /// Periodically: pings, notices silence and slow senders.
+  /// Periodically, when it is due: pings, notices silence and slow senders.
   void tick(TimePoint now, Attention attention);
+  /// One that nobody waits for is looked at once a second: a full group has many.
+  bool is_due(TimePoint now) const noexcept { return now >= due_ || closing_ || superseded; }
+  /// Its peer matters more from now on.
+  void look_soon() noexcept { due_ = TimePoint::min(); }
   /// Asks for a sign of life now, unless one was asked for already.
   void probe(TimePoint now);
   /// A sign of life was asked for and nothing came for two of `ping_waiting`: perhaps the other end is long gone.
@@ -156,6 +160,7 @@ class Connection final : private MultiplexerOwner {
   TimePoint close_deadline_ = TimePoint::max();
 
   TimePoint last_received_;
+  TimePoint due_ = TimePoint::min();
   TimePoint attention_since_;
   Attention attention_ = Attention::idle;
   std::optional<std::uint64_t> pinged_;

@@ -197,7 +197,8 @@ void PeerEndpoint::tick(TimePoint now) {
   ticked_ = now;
   if (links_.empty()) time_.read_calendar();
   if (now - access_checked_ >= kAccessPeriod) check_access(now);
-  for (Connection* connection : links_.all()) tick_connection(*connection, now);
+  for (Connection* connection : links_.all())
+    if (connection->is_due(now)) tick_connection(*connection, now);
   agree_on_time();
   server_.tick(now);
   conversations_.tick(now);
@@ -361,6 +362,7 @@ Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, Traf
   const TimePoint now = needs_.clock.now();
   if (!with.refusals.take(now)) {
     with.floods = true;  // closed at the next tick, not within its own callback
+    connection.look_soon();
     with.refusals = TokenBucket(options_.refusals_per_s, options_.refusals_burst, now);
   }
   return accepted;
@@ -466,10 +468,16 @@ PeerEndpoint::Partner& PeerEndpoint::partner(const PeerId& peer) {
 
 void PeerEndpoint::waits(const PeerId& peer, int change) {
   partner(peer).waiting += change;
+  if (change > 0) look_soon(peer);
 }
 
 void PeerEndpoint::converses(const PeerId& peer, int change) {
   partner(peer).conversing += change;
+  if (change > 0) look_soon(peer);
+}
+
+void PeerEndpoint::look_soon(const PeerId& peer) {
+  if (Connection* connection = links_.current(peer)) connection->look_soon();
 }
 
 // --- Endpoint

@@ -149,6 +149,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// Asked for time and again, so what the peers' clocks say is not looked up each time.
   void agree_on_time();
   void tick_connection(Connection& connection, TimePoint now);
+  void look_soon(const PeerId& peer);
   void check_access(TimePoint now);
   void count_traffic();
 

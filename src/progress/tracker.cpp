@@ -17,6 +17,8 @@ constexpr Duration kSilentCounts = std::chrono::seconds(10);
 constexpr Duration kAskKeepers = std::chrono::seconds(2);  // for the answer; without one nobody waits for them
 constexpr Duration kLookWhileLeaving = std::chrono::milliseconds(500);
 constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves
+constexpr int kLooksPerPeriod = 4;
+constexpr Duration kPaceMax = std::chrono::milliseconds(500);  // later, who has a wrong clock is misjudged
 constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
 
 std::int64_t to_ms(Duration duration) {
@@ -119,6 +121,8 @@ Task<> Tracker::publish() {
   while (!left_) {
     // news at most every period_min, so that epochs of a blink do not flood the directory
     const Duration wait = period();
+    // far from the end of an epoch nobody needs every record at once
+    watch_->relax(std::min<Duration>(wait / kLooksPerPeriod, kPaceMax));
     if (ask_) ask_();
     own_.period_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(to_ms(wait), to_ms(options_.period_min)));
     own_.unix_ms = needs_.clock.unix_ms();
@@ -160,36 +164,45 @@ Task<Result<>> Tracker::look(TimePoint deadline) {
 }
 
 void Tracker::read_records(const std::vector<directory::Record>& records) {
-  std::map<PeerId, Told> told;
+  std::vector<PeerId> present;  // sorted, as the records are
   std::vector<const directory::Record*> news;
   for (const directory::Record& record : records) {
     if (record.owner == needs_.self || !record.subkey.empty()) continue;
     if (needs_.expelled && needs_.expelled(record.owner)) continue;
     const auto before = told_.find(record.owner);
-    if (before != told_.end() && before->second.sequence == record.sequence) {
-      told.insert(told_.extract(before));
-      continue;
+    if (before == told_.end() || before->second.sequence != record.sequence) {
+      const auto progress = decode(record.value);
+      if (!progress) {
+        needs_.log.warn("progress.bad_record", {{"peer", record.owner.short_text()}});
+        continue;
+      }
+      told_.insert_or_assign(record.owner, Told{record.sequence, *progress});
+      news.push_back(&record);
     }
-    const auto progress = decode(record.value);
-    if (!progress) {
-      needs_.log.warn("progress.bad_record", {{"peer", record.owner.short_text()}});
-      continue;
-    }
-    told.insert_or_assign(record.owner, Told{record.sequence, *progress});
-    news.push_back(&record);
+    present.push_back(record.owner);
   }
-  for (const auto& [peer, record] : known_) {  // that of who falls silent goes stale long before it goes
-    const bool withdrawn = !told.contains(peer) && is_fresh(record, needs_.clock.unix_ms());
-    if (withdrawn) gathered_at_.erase(peer);
+  counted_.reset();
+  forget_all_but(present);
+  for (const directory::Record* record : news) {
+    believe(*record);
+    known_.insert_or_assign(record->owner, reports_.at(record->owner).believed());
   }
-  told_ = std::move(told);
-  if (reports_.size() > kReportsMax) std::erase_if(reports_, [&](const auto& of) { return !told_.contains(of.first); });
-  for (const directory::Record* record : news) believe(*record);
-  known_.clear();
-  for (const auto& [owner, record] : told_) known_.emplace(owner, reports_.at(owner).believed());
   read_any_ = read_any_ || !told_.empty();
   note_who_gathers();
   changed_.notify();
+}
+
+/// `present`: sorted.
+void Tracker::forget_all_but(const std::vector<PeerId>& present) {
+  const auto gone = [&](const PeerId& peer) { return !std::binary_search(present.begin(), present.end(), peer); };
+  std::erase_if(told_, [&](const auto& entry) { return gone(entry.first); });
+  std::erase_if(known_, [&](const auto& entry) {
+    if (!gone(entry.first)) return false;
+    // that of who falls silent goes stale long before it goes, so this one was withdrawn
+    if (is_fresh(entry.second, needs_.clock.unix_ms())) gathered_at_.erase(entry.first);
+    return true;
+  });
+  if (reports_.size() > kReportsMax) std::erase_if(reports_, [&](const auto& of) { return gone(of.first); });
 }
 
 void Tracker::note_who_gathers() {
@@ -259,10 +272,13 @@ std::vector<Standing> Tracker::all() const {
 }
 
 std::size_t Tracker::current_peers() const {
-  const auto standings = others();
-  const auto count =
-      std::count_if(standings.begin(), standings.end(), [](const Standing& s) { return s.record.taking_part; });
-  return static_cast<std::size_t>(count) + 1;
+  const std::int64_t now_ms = needs_.clock.unix_ms();
+  if (counted_ && counted_->first == now_ms) return counted_->second;
+  const auto others = std::count_if(known_.begin(), known_.end(), [&](const auto& entry) {
+    return entry.second.taking_part && is_fresh(entry.second, now_ms);
+  });
+  counted_.emplace(now_ms, static_cast<std::size_t>(others) + 1);
+  return counted_->second;
 }
 
 std::size_t Tracker::recent_peers() const {

@@ -134,6 +134,7 @@ class Tracker {
   void read_records(const std::vector<directory::Record>& records);
   /// What `peer` is measured by.
   Yardstick yardstick(const PeerId& peer) const;
+  void forget_all_but(const std::vector<PeerId>& present);
   void believe(const directory::Record& from);
   void note_who_gathers();
 
@@ -147,6 +148,7 @@ class Tracker {
   std::unique_ptr<directory::Watch> watch_;
   std::map<PeerId, Told> told_;  // what is there now, as it was written
   std::map<PeerId, Record> known_;
+  mutable std::optional<std::pair<std::int64_t, std::size_t>> counted_;  // unix_ms, current peers then
   std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
   std::map<PeerId, SelfReport> reports_;     // also of peers that are gone: they come back with their history
   std::set<PeerId> doubted_;                 // whose last record was not believed whole

@@ -41,6 +41,7 @@ class GridPeer::NoDirectory final : public directory::Directory {
    public:
     explicit NoWatch(const asio::any_io_executor& executor) : changed_(executor) {}
     const std::vector<directory::Record>& records() const override { return none_; }
+    void relax(Duration) override {}
     Task<bool> changed_until(TimePoint) override {
       co_await changed_.wait();
       co_return false;

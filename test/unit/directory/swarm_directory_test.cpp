@@ -80,6 +80,17 @@ Task<> watch_for(World& world, DirectoryNode& node, std::string key, std::string
   seen_after.push_back(world.simulation.clock().now() - start);
 }
 
+/// Counts how often somebody who wants changes of `key` no closer than `pace` sees one.
+Task<> count_changes(DirectoryNode& node, std::string key, Duration pace, std::size_t& seen, std::string& last) {
+  const auto watch = node.directory.watch(key);
+  watch->relax(pace);
+  for (;;) {
+    co_await watch->changed_until(TimePoint::max());
+    ++seen;
+    last = value_of(watch->records().front());
+  }
+}
+
 }  // namespace
 
 TEST_CASE("swarm directory: five peers and two servers know each other within two seconds") {
@@ -122,6 +133,34 @@ TEST_CASE("swarm directory: a watcher sees a change within a round trip and 200 
     REQUIRE(seen_after.size() == 7);
     CHECK(*std::max_element(seen_after.begin(), seen_after.end()) <= 80ms + 200ms);  // links: 5 to 40 ms one way
   }
+}
+
+TEST_CASE("swarm directory: who relaxes reads a busy key less often, and still sees the last change soon") {
+  World world;
+  const auto scenario = [&]() -> Task<> {
+    world.add_swarm(1, 3, false);
+    co_await world.sleep(5s);
+    TaskGroup watchers(world.simulation.executor(), rethrow);
+    std::size_t at_once = 0;
+    std::size_t relaxed = 0;
+    std::string last;
+    std::string last_relaxed;
+    watchers.spawn("at once", count_changes(*world.nodes[1], "busy", 0s, at_once, last));
+    watchers.spawn("relaxed", count_changes(*world.nodes[2], "busy", 500ms, relaxed, last_relaxed));
+    for (int i = 1; i <= 100; ++i) {
+      world.nodes[3]->directory.publish("busy", "", text_bytes(std::to_string(i)), 30s);
+      co_await world.sleep(50ms);
+    }
+    CHECK(at_once > 25);
+    CHECK(relaxed > 4);
+    CHECK(relaxed < 14);
+    co_await world.sleep(700ms);
+    CHECK(last == "100");
+    CHECK(last_relaxed == "100");
+    co_await watchers.stop();
+    co_await world.stop();
+  };
+  world.run(scenario());
 }
 
 TEST_CASE("swarm directory: who was known first does not serve everybody for ever") {

@@ -299,6 +299,7 @@ void Session::describe() {
     const bool linked = contains(shape_->members.linked(participant_.self()), rank);
     if (peer.fault != Fault::none) {
       peer.left_out = LeftOut::refused;
+      context_.log.warn("averaging.refused", {{"peer", peer.id.short_text()}, {"why", name(peer.fault)}});
     } else if (peer.counted >= 1 - 1e-9) {
       continue;  // whatever was thought of it
     } else if (linked && suspicion_.ever(rank) != LeftOut::no) {

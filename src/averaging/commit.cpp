@@ -432,6 +432,25 @@ bool Commit::decide() {
   return true;
 }
 
+/// Of those who accepted in the highest view, the first who accepted what most did: in one view they differ only when
+/// an owner has told some of them something else.
+std::optional<Rank> Commit::best_holder(const std::vector<Rank>& servers) const {
+  std::map<std::pair<std::uint32_t, wire::Manifest>, std::size_t> votes;
+  for (const Rank rank : servers)
+    if (const auto& accepted = tells_.at(rank).accepted) ++votes[{accepted->view, accepted->manifest}];
+  std::optional<Rank> best;
+  std::pair<std::uint32_t, std::size_t> most;
+  for (const Rank rank : servers) {
+    const auto& accepted = tells_.at(rank).accepted;
+    if (!accepted) continue;
+    const std::pair here(accepted->view, votes.at({accepted->view, accepted->manifest}));
+    if (best && here <= most) continue;
+    best = rank;
+    most = here;
+  }
+  return best;
+}
+
 /// Owners may be clients here.
 Commit::Plan Commit::choose(Ranks tellers) {
   // who serves, best first: someone whom all can dial, then the lowest rank
@@ -442,17 +461,10 @@ Commit::Plan Commit::choose(Ranks tellers) {
         servers.push_back(static_cast<Rank>(rank));
 
   Plan plan(plan_.size());
-  const wire::Accepted* highest = nullptr;
-  Rank holder = self_;
-  for (const Rank rank : servers) {
-    const auto& accepted = tells_.at(rank).accepted;
-    if (!accepted || (highest != nullptr && accepted->view <= highest->view)) continue;
-    highest = &*accepted;
-    holder = rank;
-  }
-  if (highest != nullptr) {
+  if (const auto holder = best_holder(servers)) {
     count(Step::decide_accepted);
-    for (std::size_t index = 0; index < plan.size(); ++index) plan[index] = {holder, highest->manifest[index]};
+    const wire::Manifest& manifest = tells_.at(*holder).accepted->manifest;
+    for (std::size_t index = 0; index < plan.size(); ++index) plan[index] = {*holder, manifest[index]};
     return plan;
   }
   std::vector<std::optional<std::tuple<std::uint32_t, Digest>>> best(plan.size());

@@ -83,6 +83,7 @@ class Commit {
   Ranks suspected() const noexcept { return suspected_; }  ///< the blamed included
   /// They lied, or have nothing to give: suspected until the end of the round.
   void blame(Ranks liars);
+  Ranks blamed() const noexcept { return blamed_; }
   /// A complete result of segment `index` (of the manifest) is here, reduced in `view`. `weight`: the smallest of its
   /// chunks.
   void hold(std::size_t index, std::uint32_t view, const Digest&, std::uint64_t weight);
@@ -148,6 +149,7 @@ class Commit {
   bool open_view(Step why);
   bool decide();
   bool give_up(Step why, wire::GiveUpReason);
+  std::optional<Rank> best_holder(const std::vector<Rank>& servers) const;
   Plan choose(Ranks tellers);
   const Held* find(std::size_t index, const Digest&) const;
   wire::Tell tell() const;

@@ -223,6 +223,7 @@ void Participant::describe(RoundReport& report) const {
     PeerReport& peer = report.peers[rank];
     peer.id = group.roster[rank].id;
     peer.role = group.roster[rank].role;
+    if (contains(commit_.blamed(), static_cast<Rank>(rank))) peer.fault = Fault::conflict;
     for (std::size_t index = 0; index < commit_.plan().size(); ++index) {
       const SegmentReducer* reducer = round_.reducer(index);
       if (reducer == nullptr) continue;

@@ -35,7 +35,7 @@ void Round::enter(std::uint32_t view, std::vector<wire::Assignment> plan, std::v
     const auto& [owner, adopted] = plan_[index];
     if (adopted) {
       if (find(index, *adopted) != nullptr || (!receives() && owner != setup_.self)) continue;
-      wants_[index] = {*adopted, bit(sources[index]) & ~bit(setup_.self), std::nullopt, std::nullopt};
+      wants_[index] = {*adopted, bit(sources[index]) & ~bit(setup_.self), std::nullopt, std::nullopt, false};
       fetch(index);
     } else if (owner == setup_.self) {
       start_reducing(index);
@@ -127,7 +127,8 @@ void Round::want(const wire::Manifest& manifest, Ranks holders) {
   if (!receives()) return;
   for (std::size_t index = 0; index < manifest.size(); ++index) {
     if (find(index, manifest[index]) != nullptr) continue;
-    wants_[index] = {manifest[index], (holders & shape_.members.linked(setup_.self)), std::nullopt, std::nullopt};
+    wants_[index] = {manifest[index], (holders & shape_.members.linked(setup_.self)), std::nullopt, std::nullopt,
+                     false};
     // an owner that still streams this very result needs no asking, but who knows: asking costs one segment at most
     fetch(index);
   }
@@ -164,7 +165,12 @@ Result<> Round::on(Rank from, const wire::Average& average, const Frame& frame, 
   } else if ((average.view > view_ && !committed_) || want->second.view.value_or(average.view) != average.view) {
     fetch_elsewhere(index);
     return Errc::bad_request;
-  } else {
+  } else if (!want->second.view) {
+    // what is here of that view is not what was asked for, or not whole: of two sources one may lie, and which is not
+    // known before the end, so nothing of them is mixed
+    const auto before = results_.find({index, average.view});
+    want->second.two_faced = before != results_.end() && before->second.result.complete() && average.view == 0;
+    if (before != results_.end()) results_.erase(before);
     want->second.view = average.view;
   }
   const auto stored = slot(index, average.view).add(average, frame, payload);
@@ -201,6 +207,7 @@ void Round::completed(std::size_t index, std::uint32_t view, Rank from) {
   const auto want = wants_.find(index);
   if (want != wants_.end()) {
     if (want->second.digest == held.digest) {
+      if (want->second.two_faced) liars_ |= bit(shape_.members.segments[index]);
       wants_.erase(want);
     } else if (want->second.server == from) {  // not what was asked for
       fetch_elsewhere(index);

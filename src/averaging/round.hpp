@@ -95,6 +95,7 @@ class Round {
     Ranks candidates = 0;
     std::optional<Rank> server;
     std::optional<std::uint32_t> view;  ///< of the frames that the server sends: one, not one for each lie
+    bool two_faced = false;  ///< the segment's owner in view 0 has sent us another whole result than is wanted
   };
   struct Unsent {
     std::size_t index = 0;

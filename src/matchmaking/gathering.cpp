@@ -300,6 +300,10 @@ void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) 
   const bool promised = follower_.leader() && *follower_.leader() != from && follower_.accepted();
   if (promised || (leading_ && leader_.has_joined_followers())) return refuse(from, RefusalReason::joined_elsewhere);
 
+  if (2 * strangers_in(begin) > begin.roster.size()) {
+    refuse(from, RefusalReason::bad_plan);
+    return distrust(from, "begins with strangers", now);
+  }
   const auto verdict = judge(terms_, begin);
   if (const auto* reason = std::get_if<RefusalReason>(&verdict)) {
     refuse(from, *reason);
@@ -309,6 +313,16 @@ void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) 
     return give_up_if_hopeless();
   }
   take_group(from, std::get<Group>(verdict));
+}
+
+/// Of whom this peer has neither a record nor an address. A newcomer may be one, for records take a while; a group of
+/// them would only be waited for.
+std::size_t Gathering::strangers_in(const wire::Begin& begin) const {
+  const auto is_stranger = [this](const auto& key) {
+    const PeerId id{key};
+    return id != terms_.self && !candidates_.known().contains(id) && !terms_.expects(id) && !links_.can_reach(id);
+  };
+  return static_cast<std::size_t>(std::count_if(begin.roster.begin(), begin.roster.end(), is_stranger));
 }
 
 void Gathering::take_group(const PeerId& from, Group group) {

@@ -105,6 +105,7 @@ class Gathering {
   void ask(const PeerId& leader, TimePoint now);
   void follow_redirect(const PeerId& leader, const PeerId& to, TimePoint now);
   void answer_after_outcome(const PeerId& from, const wire::Join&);
+  std::size_t strangers_in(const wire::Begin& begin) const;
   void take_group(const PeerId& from, Group group);
   void maybe_begin(TimePoint now);
   void check_follower(TimePoint now);

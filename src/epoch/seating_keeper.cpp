@@ -12,7 +12,9 @@ using matchmaking::Seating;
 namespace {
 
 constexpr std::uint64_t kEpochsNotice = 2;
-constexpr unsigned kMisfitsMin = 2;  // who comes or goes is seen by all within a moment; before, views differ
+constexpr std::size_t kSeatsOff = 2;     // times as many as we count, or so much fewer: somebody else's swarm
+constexpr std::size_t kAbsurdTold = 64;  // writers that are named in the log
+constexpr unsigned kMisfitsMin = 2;      // who comes or goes is seen by all within a moment; before, views differ
 
 std::string radices_text(const Seating& seating) {
   std::string text;
@@ -51,7 +53,7 @@ void SeatingKeeper::read(const std::vector<directory::Record>& records) {
 }
 
 void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
-  if (seating.from > epoch_ + options_.epochs_ahead_max) return;
+  if (seating.from > epoch_ + options_.epochs_ahead_max || is_absurd(writer, seating)) return;
   const Place place(seating.from, seating.revision);
   const auto found = known_.find(place);
   if (found != known_.end()) {
@@ -65,6 +67,17 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
                                  {"seats", seating.seats.size()},
                                  {"writer", writer.short_text()}});
   changed_.notify();
+}
+
+/// Whether it seats more than twice as many as this peer counts, or not half of them: then its writer sees another
+/// swarm, or lies. Said once of each writer. Records are read again and again, so one that only came early is no loss.
+bool SeatingKeeper::is_absurd(const PeerId& writer, const Seating& seating) {
+  const std::size_t seats = seating.one_group() ? std::min(peers_, 2 * options_.group_size_max) : seating.seats.size();
+  if (peers_ == 0 || (seats <= kSeatsOff * peers_ && peers_ <= kSeatsOff * seats)) return false;
+  passed_over_ = true;
+  if (absurd_.size() < kAbsurdTold && absurd_.insert(writer).second)
+    needs_.log.warn("grid.absurd", {{"peer", writer.short_text()}, {"seats", seats}, {"peers", peers_}});
+  return true;
 }
 
 const Seating* SeatingKeeper::in_force(std::uint64_t epoch) const {
@@ -110,6 +123,8 @@ bool SeatingKeeper::fits(const Seating& wanted) const {
 
 void SeatingKeeper::look_at(const Now& now) {
   epoch_ = now.epoch;
+  peers_ = now.present.size();
+  if (std::exchange(passed_over_, false)) read(watch_->records());  // by now we may count as many
   forget_old();
   if (now.present.empty()) {  // the last ones are leaving
     misfits_ = 0;

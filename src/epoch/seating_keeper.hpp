@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +77,7 @@ class SeatingKeeper {
   void read(const std::vector<directory::Record>& records);
   void consider(const PeerId& writer, const matchmaking::Seating& seating);
   bool fits(const matchmaking::Seating& wanted) const;
+  bool is_absurd(const PeerId& writer, const matchmaking::Seating& seating);
   matchmaking::Seating wanted_for(const std::vector<PeerId>& present) const;
   void write(matchmaking::Seating seating);
   void withdraw(unsigned slot);
@@ -87,7 +89,10 @@ class SeatingKeeper {
   std::map<Place, Known> known_;  // the one in force and those to come
   unsigned misfits_ = 0;          // in a row
   std::uint64_t epoch_ = 0;
-  std::array<Slot, 2> own_;  // what this peer publishes
+  std::size_t peers_ = 0;     ///< as of the last look
+  bool passed_over_ = false;  ///< some seating did not fit them
+  std::set<PeerId> absurd_;   ///< whose
+  std::array<Slot, 2> own_;   // what this peer publishes
   Signal changed_;
 };
 

@@ -17,6 +17,7 @@ constexpr Duration kSilentCounts = std::chrono::seconds(10);
 constexpr Duration kAskKeepers = std::chrono::seconds(2);  // for the answer; without one nobody waits for them
 constexpr Duration kLookWhileLeaving = std::chrono::milliseconds(500);
 constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves
+constexpr std::uint64_t kEpochsAhead = 2;                  // records travel: one may well be further than any two show
 constexpr int kLooksPerPeriod = 4;
 constexpr Duration kPaceMax = std::chrono::milliseconds(500);  // later, who has a wrong clock is misjudged
 constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
@@ -188,6 +189,7 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
     known_.insert_or_assign(record->owner, reports_.at(record->owner).believed());
   }
   read_any_ = read_any_ || !told_.empty();
+  for (const directory::Record* record : news) tell_odd(record->owner);
   note_who_gathers();
   changed_.notify();
 }
@@ -196,6 +198,7 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
 void Tracker::forget_all_but(const std::vector<PeerId>& present) {
   const auto gone = [&](const PeerId& peer) { return !std::binary_search(present.begin(), present.end(), peer); };
   std::erase_if(told_, [&](const auto& entry) { return gone(entry.first); });
+  std::erase_if(odd_, gone);
   std::erase_if(known_, [&](const auto& entry) {
     if (!gone(entry.first)) return false;
     // that of who falls silent goes stale long before it goes, so this one was withdrawn
@@ -203,6 +206,28 @@ void Tracker::forget_all_but(const std::vector<PeerId>& present) {
     return true;
   });
   if (reports_.size() > kReportsMax) std::erase_if(reports_, [&](const auto& of) { return gone(of.first); });
+}
+
+/// Of who says what cannot be, or holds what nobody else holds: said once, until it is in line again. With fewer than
+/// three voters nobody is odd.
+void Tracker::tell_odd(const PeerId& peer) {
+  const Record& record = known_.at(peer);
+  const bool like_mine = record.epoch == own_.epoch && record.parameters == own_.parameters;
+  if (shown_ && (like_mine || record.epoch < own_.epoch)) {  // as most records are: nothing to count
+    odd_.erase(peer);
+    return;
+  }
+  const auto standings = taking_part();
+  const auto global = progress::global_epoch(standings);
+  if (standings.size() < 3 || !global || !record.taking_part) return;
+  const char* why = nullptr;
+  if (record.epoch > *global + kEpochsAhead) why = "epochs ahead of all others";
+  if (record.epoch == *global && record.parameters != majority(standings, *global)) why = "other parameters than most";
+  if (why == nullptr) {
+    if (record.epoch == *global) odd_.erase(peer);
+  } else if (odd_.insert(peer).second) {
+    needs_.log.warn("progress.odd", {{"peer", peer.short_text()}, {"epoch", record.epoch}, {"why", why}});
+  }
 }
 
 void Tracker::note_who_gathers() {

@@ -136,6 +136,7 @@ class Tracker {
   Yardstick yardstick(const PeerId& peer) const;
   void forget_all_but(const std::vector<PeerId>& present);
   void believe(const directory::Record& from);
+  void tell_odd(const PeerId& peer);
   void note_who_gathers();
 
   struct Told {
@@ -152,6 +153,7 @@ class Tracker {
   std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
   std::map<PeerId, SelfReport> reports_;     // also of peers that are gone: they come back with their history
   std::set<PeerId> doubted_;                 // whose last record was not believed whole
+  std::set<PeerId> odd_;                     // whose last record did not fit the others'
   bool read_any_ = false;
   std::map<std::uint64_t, Digest> history_;
   std::function<void()> ask_;

@@ -74,7 +74,7 @@ node::OptionTable sim_options() {
       {"seeds", OptionKind::number, run, "N", "1", "that many runs, from --seed on", 1, 1e6},
       {"epochs", OptionKind::number, run, "N", "", "ends then; 20 when --minutes is not given", 1, 1e6},
       {"minutes", OptionKind::real, run, "N", "", "virtual; with --epochs: the budget", 0.1, 1e5},
-      {"faults", OptionKind::text, run, "NAME", "calm", "calm, home, churn, storm, soak62, or a TOML file"},
+      {"faults", OptionKind::text, run, "NAME", "calm", "calm, home, churn, storm, hostile, soak62, or a TOML file"},
       {"plant", OptionKind::text, run, "BUG", "none",
        "no_quorum, arrival_order, keep_partial, sum_twice, skip_ledger, begin_early"},
       {"units", OptionKind::number, swarm, "N", "0", "of a pass, which peers lease; 0: each has samples of its own", 0,

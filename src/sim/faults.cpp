@@ -14,7 +14,7 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<FaultKind, std::string_view>, 15> kKinds = {{{FaultKind::kill, "kill"},
+constexpr std::array<std::pair<FaultKind, std::string_view>, 16> kKinds = {{{FaultKind::kill, "kill"},
                                                                             {FaultKind::leave, "leave"},
                                                                             {FaultKind::freeze, "freeze"},
                                                                             {FaultKind::partition, "partition"},
@@ -28,7 +28,8 @@ constexpr std::array<std::pair<FaultKind, std::string_view>, 15> kKinds = {{{Fau
                                                                             {FaultKind::drift, "drift"},
                                                                             {FaultKind::corrupt, "corrupt"},
                                                                             {FaultKind::spoil, "spoil"},
-                                                                            {FaultKind::swizzle, "swizzle"}}};
+                                                                            {FaultKind::swizzle, "swizzle"},
+                                                                            {FaultKind::lie, "lie"}}};
 constexpr std::array<std::pair<Phase, std::string_view>, 8> kPhases = {{{Phase::begin, "begin"},
                                                                         {Phase::scatter, "scatter"},
                                                                         {Phase::reduce, "reduce"},
@@ -56,7 +57,7 @@ Duration exactly(double seconds) {
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw Failure(ExitCode::usage, fmt::format("{}: {}", file, what),
-                "doc/operating.md shows such a file; calm, home, churn, storm and soak62 need none");
+                "doc/operating.md shows such a file; calm, home, churn, storm, hostile and soak62 need none");
 }
 
 template <class Enum, std::size_t N>
@@ -149,7 +150,11 @@ Fault read_event(const std::string& file, const toml::table& table) {
       has_kind = true;
     } else if (word == "phase")
       fault.phase = named(kPhases, file, node.value_or(std::string()));
-    else if (word == "victim")
+    else if (word == "lie") {
+      const auto lie = lie_named(node.value_or(std::string()));
+      if (!lie) refuse(file, fmt::format("there is no lie \"{}\"", node.value_or(std::string())));
+      fault.lie = *lie;
+    } else if (word == "victim")
       fault.aim = named(kAims, file, node.value_or(std::string()));
     else
       refuse(file, fmt::format("[[event]] knows no {}", word));
@@ -203,6 +208,7 @@ std::string describe(const Fault& fault) {
   out += fmt::format(" {}{:.3f} s", fault.phase ? "" : "at ", to_seconds(fault.at));
   if (fault.length > Duration()) out += fmt::format(" for {:.1f} s", to_seconds(fault.length));
   if (fault.amount != 0) out += fmt::format(" by {:.1f}", fault.amount);
+  if (fault.kind == FaultKind::lie) out += fmt::format(" about {}", name(fault.lie));
   if (fault.blank) out += ", disk lost";
   return out;
 }
@@ -223,6 +229,8 @@ FaultPlan load_faults(const std::string& preset_or_file) {
   } else if (preset_or_file == "storm") {
     rates = {{kill, 8}, {leave, 4}, {freeze, 8}, {partition, 6}, {mute, 4},  {deaf, 4},
              {slow, 6}, {flap, 3},  {drift, 4},  {corrupt, 6},   {spoil, 4}, {swizzle, 1}};
+  } else if (preset_or_file == "hostile") {
+    rates = {{kill, 4}, {freeze, 4}, {partition, 4}, {corrupt, 6}, {spoil, 2}, {lie, 12}};
   } else if (preset_or_file == "soak62") {
     plan.series.insert(plan.series.end(), 27, kill);
     plan.series.insert(plan.series.end(), 18, freeze);
@@ -244,7 +252,7 @@ Fault draw_fault(const Mixture& mixture, FaultKind kind, std::size_t peers, Rand
   fault.aim = Aim::peer;
   Mixture::Range lasts = mixture.away;
   if (kind == FaultKind::kill || kind == FaultKind::leave) lasts = mixture.down;
-  const bool steady = kind == FaultKind::slow || kind == FaultKind::drift;
+  const bool steady = kind == FaultKind::slow || kind == FaultKind::drift || kind == FaultKind::lie;
   if (steady) lasts = mixture.adverse;
   fault.length = from_seconds(between(random, lasts));
   if (kind == FaultKind::corrupt || kind == FaultKind::spoil) fault.length = Duration();
@@ -252,6 +260,7 @@ Fault draw_fault(const Mixture& mixture, FaultKind kind, std::size_t peers, Rand
   if (kind == FaultKind::slow) fault.amount = between(random, mixture.slowness);
   if (kind == FaultKind::flap) fault.amount = between(random, mixture.turn_s);
   if (kind == FaultKind::drift) fault.amount = between(random, mixture.drift_s);
+  if (kind == FaultKind::lie) fault.lie = static_cast<Lie>(random.below(kLies));
   return fault;
 }
 
@@ -297,6 +306,7 @@ std::string to_toml(const std::vector<Fault>& events) {
     if (fault.length > Duration()) out += fmt::format("seconds = {}\n", to_seconds(fault.length));
     if (fault.amount != 0) out += fmt::format("amount = {}\n", fault.amount);
     if (fault.blank) out += "blank = true\n";
+    if (fault.kind == FaultKind::lie) out += fmt::format("lie = \"{}\"\n", name(fault.lie));
     if (fault.phase) out += fmt::format("phase = \"{}\"\n", name(*fault.phase));
     if (fault.aim == Aim::peer && has_victim(fault.kind)) out += fmt::format("peer = {}\n", fault.peer);
     if (fault.aim == Aim::coordinator || fault.aim == Aim::client)

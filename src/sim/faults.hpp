@@ -2,6 +2,7 @@
 // What goes wrong in a simulated run: events drawn before it from a seed, or aimed at a moment of a round.
 
 #include "base/clock.hpp"
+#include "sim/liar.hpp"
 #include "sim/witness.hpp"
 
 #include <cstddef>
@@ -30,6 +31,7 @@ enum class FaultKind : std::uint8_t {
   corrupt,      ///< one bit of the next bytes that it sends arrives wrong
   spoil,        ///< one of its parameters changes, as in bad memory
   swizzle,      ///< some links are clogged one by one and opened in another order, within `length`
+  lie,          ///< tells others what is not so, for `length`
 };
 std::string_view name(FaultKind kind) noexcept;
 std::string_view name(Phase phase) noexcept;
@@ -50,6 +52,7 @@ struct Fault {
   Duration length{};           ///< zero: for ever
   double amount = 0;           ///< as its kind says
   bool blank = false;          ///< kill: comes back with an empty disk
+  Lie lie = Lie::not_finite;   ///< of a lie: which
   std::optional<Phase> phase;  ///< strikes when the victim is there
   Aim aim = Aim::any;
 };
@@ -82,8 +85,8 @@ struct FaultPlan {
   Duration gap{};
 };
 
-/// "calm", "home", "churn", "storm", "soak62", or a TOML file with [rates], [ranges] and [[event]] as doc/operating.md
-/// shows. Throws `Failure(usage)`, naming file and key.
+/// "calm", "home", "churn", "storm", "hostile", "soak62", or a TOML file with [rates], [ranges] and [[event]] as
+/// doc/operating.md shows. Throws `Failure(usage)`, naming file and key.
 FaultPlan load_faults(const std::string& preset_or_file);
 /// The events of a run of `length` with `peers` peers, by time. The last quarter, and the time of gathering before
 /// `calm_until`, have none of the mixture's.

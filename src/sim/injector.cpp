@@ -92,10 +92,13 @@ std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   if (victim >= peers.size()) return fmt::format("there is no peer {}", victim);
   if (away_.contains(victim) || !peers[victim]->running()) return "its victim was away already";
   if (!rested(victim, fault.kind)) return "it has only just been cut off";
+  // two that agree are not one liar: of two voters who say the same an honest peer must believe them
+  if (fault.kind == FaultKind::lie && lies_) return "another one lies already";
   if (fault.kind == FaultKind::ban) return stage_.coordinator_runs() ? "" : "the coordinator was away";
   const bool by_plan = fault.kind == FaultKind::leave && fault.aim == Aim::peer;  // all may leave, one by one
   const auto is = [&fault](FaultKind kind) { return fault.kind == kind; };
-  const bool stays = is(FaultKind::slow) || is(FaultKind::drift) || is(FaultKind::corrupt) || is(FaultKind::spoil);
+  const bool stays = is(FaultKind::slow) || is(FaultKind::drift) || is(FaultKind::corrupt) || is(FaultKind::spoil) ||
+                     is(FaultKind::lie);
   if (by_plan || stays) return {};
   const auto there = std::count_if(
       peers.begin(), peers.end(), [&](const auto& peer) { return peer->running() && !away_.contains(peer->number()); });
@@ -178,6 +181,10 @@ void Injector::impose(const Fault& fault, Peer& peer, bool on) {
     case FaultKind::freeze: on ? network.freeze(host) : network.thaw(host); break;
     case FaultKind::mute: network.block(host, on, false); break;
     case FaultKind::deaf: network.block(host, false, on); break;
+    case FaultKind::lie:
+      lies_ = on;
+      peer.lie(on ? std::optional(fault.lie) : std::nullopt);
+      break;
     case FaultKind::drift: network.shift_calendar(host, on ? from_seconds(fault.amount) : Duration()); break;
     case FaultKind::slow:
       network.slow(host, on ? fault.amount : 1);

@@ -83,6 +83,7 @@ class Injector {
   std::set<std::size_t> away_;       // hurt now
   std::map<std::size_t, Cut> cuts_;  // the last one of each
   std::set<std::string> isolated_;   // hosts
+  bool lies_ = false;                // somebody does
   std::size_t pending_ = 0;
 };
 

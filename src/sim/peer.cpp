@@ -2,6 +2,7 @@
 
 #include "base/task_group.hpp"
 #include "matchmaking/matchmaker.hpp"
+#include "matchmaking/seating.hpp"
 
 #include <utility>
 
@@ -10,15 +11,18 @@ namespace {
 
 constexpr Duration kJoinPatience = std::chrono::minutes(30);
 constexpr Duration kLeaveTime = std::chrono::seconds(10);
+constexpr Duration kSeatingTtl = std::chrono::seconds(60);
 constexpr Duration kGoodByeTime = std::chrono::seconds(1);  // of it
 
-/// The peer's own directory, with a note of what it publishes. With the planted bug no_quorum it always claims to be
-/// connected, so that a peer that hears of nobody calls that the whole swarm.
+/// The peer's own directory, with a note of what it publishes, and the lies of a liar. With the planted bug no_quorum
+/// it always claims to be connected, so that a peer that hears of nobody calls that the whole swarm.
 class SeenDirectory final : public directory::Directory {
  public:
-  SeenDirectory(directory::Directory& real, bool always_connected) : real_(real), always_connected_(always_connected) {}
+  SeenDirectory(directory::Directory& real, bool always_connected, const std::optional<Lie>& lie)
+      : real_(real), always_connected_(always_connected), lie_(lie) {}
   void publish(std::string key, std::string subkey, Bytes value, Duration ttl) override {
     progress_records_ += key == progress::kProgressKey ? 1 : 0;
+    if (lie_) value = distorted_record(*lie_, key, std::move(value));
     real_.publish(std::move(key), std::move(subkey), std::move(value), ttl);
   }
   Task<Result<>> claim(std::string key, std::string subkey, Bytes value, Duration ttl, TimePoint deadline) override {
@@ -37,6 +41,7 @@ class SeenDirectory final : public directory::Directory {
  private:
   directory::Directory& real_;
   bool always_connected_;
+  const std::optional<Lie>& lie_;
   std::uint64_t progress_records_ = 0;
 };
 
@@ -101,6 +106,7 @@ struct Peer::Life {
   Log log;
   Metrics metrics;
   std::unique_ptr<node::Node> node;
+  std::unique_ptr<LyingEndpoint> endpoint;
   std::unique_ptr<SeenDirectory> directory;
   std::unique_ptr<progress::Tracker> tracker;
   std::unique_ptr<state::Store> store;
@@ -177,13 +183,14 @@ void Peer::happened(Life& life, const epoch::MemberEvent& event) {
 Task<> Peer::live(Life& life) {
   const auto joined = co_await life.node->join(host_.clock().now() + kJoinPatience);
   if (!joined) throw life.node->join_failure(joined.error());
-  auto& endpoint = life.node->endpoint();
+  life.endpoint = std::make_unique<LyingEndpoint>(life.node->endpoint(), lie_);
+  auto& endpoint = *life.endpoint;
   endpoint.allow_conversation(matchmaking::row());
   endpoint.allow_conversation(averaging::round_protocol());
-  life.directory = std::make_unique<SeenDirectory>(life.node->directory(), needs_.plant == Plant::no_quorum);
+  life.directory = std::make_unique<SeenDirectory>(life.node->directory(), needs_.plant == Plant::no_quorum, lie_);
   progress::TrackerOptions tracker_options;
   tracker_options.target_batch = needs_.member.target_batch;
-  const auto expelled = [&endpoint](const PeerId& peer) { return endpoint.expelled(peer); };
+  const auto expelled = [&life](const PeerId& peer) { return life.node->endpoint().expelled(peer); };
   const progress::Tracker::Needs tracker_needs{*life.directory, host_.clock(), life.log, life.random.derive("tracker"),
                                                needs_.loop,     id_,           nullptr,  expelled};
   life.tracker = std::make_unique<progress::Tracker>(tracker_needs, tracker_options);
@@ -226,6 +233,19 @@ Task<> Peer::live(Life& life) {
 Task<Result<std::shared_ptr<const state::Snapshot>>> Peer::snapshot(std::uint64_t epoch) {
   if (!life_ || !life_->member) co_return Errc::gone;
   co_return co_await life_->member->snapshot(epoch);
+}
+
+void Peer::lie(std::optional<Lie> about) {
+  const bool seats = about == Lie::grid || lie_ == Lie::grid;
+  lie_ = about;
+  if (!seats || !life_ || !life_->directory) return;
+  const std::string key(matchmaking::kSeatingKey);
+  const std::vector<Bytes> pieces = absurd_seating(trainer_.epoch());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::string subkey = matchmaking::seating_subkey(0, i);
+    if (about == Lie::grid) life_->directory->publish(key, subkey, pieces[i], kSeatingTtl);
+    if (about != Lie::grid) life_->directory->withdraw(key, subkey);
+  }
 }
 
 Task<> Peer::kill() {

@@ -5,6 +5,7 @@
 #include "epoch/member.hpp"
 #include "node/node.hpp"
 #include "sim/clock_bridge.hpp"
+#include "sim/liar.hpp"
 #include "sim/network.hpp"
 #include "sim/plant.hpp"
 #include "sim/trainer.hpp"
@@ -70,6 +71,8 @@ class Peer {
   void slow(double factor) noexcept { pace_.samples_per_s = samples_per_s_ / factor; }
   /// One of its parameters changes. Returns their hash.
   Digest spoil() { return trainer_.spoil(); }
+  /// What it tells others is distorted so from now on; nothing: it is honest again.
+  void lie(std::optional<Lie> about);
   /// Until then, to be told that it is not admitted is an error of the run.
   void banned(bool is) noexcept { banned_ = is; }
 
@@ -98,6 +101,7 @@ class Peer {
   std::uint64_t lives_ = 0;
   bool aborting_ = false;
   bool banned_ = false;
+  std::optional<Lie> lie_;
   std::unique_ptr<Life> life_;
 };
 

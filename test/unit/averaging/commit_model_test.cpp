@@ -1,6 +1,9 @@
-// A port of the model of the commit (random delays on ordered channels, crashes in the middle of broadcasts, false
-// suspicion, partitions) around the production object. Results are symbols: other senders or another view, other
-// digest.
+// The production object averaging::Commit in a world of random delays on ordered channels, crashes in the middle of
+// broadcasts, false suspicion and partitions. Results are symbols: other senders or another view, other digest.
+//
+// It proves that the code commits no two results; the data exchange around it is a sketch here. That the protocol does
+// not, with the voices of previous groups, their stand-ins, units of work, signatures and restarts, is proved apart from
+// the code by test/oracle/commit_model.py, which also leaves each rule out to see what it is for.
 
 #include "averaging/commit.hpp"
 #include "base/random.hpp"

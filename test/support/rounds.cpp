@@ -1,5 +1,7 @@
 #include "support/rounds.hpp"
 
+#include "base/frame.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -35,50 +37,78 @@ std::size_t length_of(const std::vector<Player>& players) {
   return 0;
 }
 
-/// Sends what `rewrite` makes of each frame.
-class LyingConversation final : public net::Conversation {
+using Rewrite = std::function<std::vector<Frame>(const PeerId&, Frame)>;
+using Watch = std::function<void(const Frame& frame, bool sent)>;
+
+/// Sends what `rewrite` makes of each frame, and shows `watch` what has left and what has come.
+class WatchedConversation final : public net::Conversation {
  public:
-  using Rewrite = std::function<std::vector<Frame>(const PeerId&, Frame)>;
-  LyingConversation(std::unique_ptr<net::Conversation> talk, const Rewrite& rewrite)
-      : talk_(std::move(talk)), rewrite_(rewrite) {}
+  WatchedConversation(std::unique_ptr<net::Conversation> talk, const Rewrite& rewrite, const Watch& watch)
+      : talk_(std::move(talk)), rewrite_(rewrite), watch_(watch) {}
   Task<Result<>> send(PeerId to, net::TrafficClass traffic, Frame frame, TimePoint deadline) override {
+    std::vector<Frame> frames(1, frame);
+    if (rewrite_) frames = rewrite_(to, std::move(frame));
     Result<> sent;
-    for (Frame& lie : rewrite_(to, std::move(frame)))
-      sent = co_await talk_->send(to, traffic, std::move(lie), deadline);
+    for (const Frame& one : frames) {
+      sent = co_await talk_->send(to, traffic, one, deadline);
+      if (watch_) watch_(one, true);
+    }
     co_return sent;
   }
-  Task<Result<net::Envelope>> receive(TimePoint deadline) override { return talk_->receive(deadline); }
+  Task<Result<net::Envelope>> receive(TimePoint deadline) override {
+    auto envelope = co_await talk_->receive(deadline);
+    if (envelope && watch_) watch_(envelope->frame, false);
+    co_return envelope;
+  }
   void add_member(PeerId peer) override { talk_->add_member(peer); }
 
  private:
   std::unique_ptr<net::Conversation> talk_;
   const Rewrite& rewrite_;
+  const Watch& watch_;
 };
 
-class LyingEndpoint final : public net::Endpoint {
+class WatchedEndpoint final : public net::Endpoint {
  public:
-  LyingEndpoint(net::Endpoint& honest, const LyingConversation::Rewrite& rewrite)
-      : honest_(honest), rewrite_(rewrite) {}
-  const PeerId& self() const override { return honest_.self(); }
-  void handle(net::Method method, net::Handler handler) override { honest_.handle(method, std::move(handler)); }
-  void allow_conversation(net::Method method) override { honest_.allow_conversation(method); }
+  WatchedEndpoint(net::Endpoint& watched, const Rewrite& rewrite, const Watch& watch)
+      : watched_(watched), rewrite_(rewrite), watch_(watch) {}
+  const PeerId& self() const override { return watched_.self(); }
+  void handle(net::Method method, net::Handler handler) override { watched_.handle(method, std::move(handler)); }
+  void allow_conversation(net::Method method) override { watched_.allow_conversation(method); }
   Task<net::Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override {
-    return honest_.call(to, method, std::move(request), deadline);
+    return watched_.call(to, method, std::move(request), deadline);
   }
   std::unique_ptr<net::Conversation> converse(std::string_view protocol, const Digest& topic,
                                               std::vector<PeerId> members) override {
-    auto talk = honest_.converse(protocol, topic, std::move(members));
-    if (!rewrite_) return talk;
-    return std::make_unique<LyingConversation>(std::move(talk), rewrite_);
+    auto talk = watched_.converse(protocol, topic, std::move(members));
+    if (!rewrite_ && !watch_) return talk;
+    return std::make_unique<WatchedConversation>(std::move(talk), rewrite_, watch_);
   }
-  net::LinkState link(const PeerId& peer) const override { return honest_.link(peer); }
-  void introduce(const PeerId& peer, std::vector<net::Address> at) override { honest_.introduce(peer, std::move(at)); }
-  bool can_reach(const PeerId& peer) const override { return honest_.can_reach(peer); }
+  net::LinkState link(const PeerId& peer) const override { return watched_.link(peer); }
+  void introduce(const PeerId& peer, std::vector<net::Address> at) override { watched_.introduce(peer, std::move(at)); }
+  bool can_reach(const PeerId& peer) const override { return watched_.can_reach(peer); }
 
  private:
-  net::Endpoint& honest_;
-  const LyingConversation::Rewrite& rewrite_;
+  net::Endpoint& watched_;
+  const Rewrite& rewrite_;
+  const Watch& watch_;
 };
+
+bool is_at(Moment moment, const Frame& frame, bool sent) {
+  namespace wire = averaging::wire;
+  const auto header = frame::decode<wire::Header>(*frame).value().header;
+  switch (moment) {
+    case Moment::scatter: return sent && std::holds_alternative<wire::Part>(header);
+    case Moment::reduce: return !sent && std::holds_alternative<wire::Part>(header);
+    case Moment::gather: return sent && std::holds_alternative<wire::Average>(header);
+    case Moment::hold: return std::holds_alternative<wire::Hold>(header);
+    case Moment::view: return std::holds_alternative<wire::Ask>(header);
+    case Moment::commit: return std::holds_alternative<wire::Commit>(header);
+    case Moment::done: return sent && std::holds_alternative<wire::Done>(header);
+    case Moment::count: break;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -87,7 +117,8 @@ struct Rounds::Peer {
       : identity(std::move(with_identity)), player(std::move(plays)), values(player.values), tasks(executor, rethrow) {}
   Identity identity;
   Player player;
-  std::unique_ptr<LyingEndpoint> net;
+  std::unique_ptr<WatchedEndpoint> net;
+  Watch watch;
   std::vector<float> values;
   averaging::RoundReport report;
   std::optional<Result<averaging::Outcome>> outcome;
@@ -99,7 +130,11 @@ struct Rounds::Peer {
 
 Rounds::Rounds(std::uint64_t seed, std::vector<Player> players, RoundsOptions options)
     : options_(std::move(options)), codecs_(schema_of(length_of(players)), options_.codecs) {
-  network_ = std::make_unique<MessageNetwork>(world_, seed, options_.links);
+  if (options_.streams) {
+    streams_ = std::make_unique<StreamNetwork>(world_, seed);
+  } else {
+    network_ = std::make_unique<MessageNetwork>(world_, seed, options_.links);
+  }
   std::vector<std::pair<PeerId, std::size_t>> by_id;
   group_.chunk_units = options_.chunk_units;
   group_.weight_min = options_.weight_min;
@@ -123,7 +158,10 @@ Rounds::Rounds(std::uint64_t seed, std::vector<Player> players, RoundsOptions op
     rank_of_player_[player] = rank;
     peers_.push_back(std::make_unique<Peer>(identity_of(player), std::move(players[player]), world_.executor()));
     Peer& peer = *peers_.back();
-    peer.net = std::make_unique<LyingEndpoint>(network_->add_peer(peer.identity.id()), peer.player.rewrite);
+    net::Endpoint& endpoint = streams_ ? streams_->add_peer(peer.identity, peer.player.role != Role::client)
+                                       : network_->add_peer(peer.identity.id());
+    endpoint.allow_conversation(averaging::round_protocol());
+    peer.net = std::make_unique<WatchedEndpoint>(endpoint, peer.player.rewrite, peer.watch);
   }
 }
 
@@ -134,10 +172,51 @@ void Rounds::at(Duration when, std::function<void(MessageNetwork&)> fault) {
 }
 
 void Rounds::kill_at(Duration when, std::size_t rank) {
-  at(when, [this, rank](MessageNetwork& network) {
-    peers_[rank]->dead = true;
-    network.kill(id(rank));
-  });
+  at(when, [this, rank](MessageNetwork&) { kill(*peers_[rank]); });
+}
+
+void Rounds::kill_in(Moment moment, std::size_t rank) {
+  Peer& peer = *peers_.at(rank);
+  peer.watch = [this, &peer, moment](const Frame& frame, bool sent) {
+    if (!peer.dead && is_at(moment, frame, sent)) kill(peer);
+  };
+}
+
+void Rounds::kill_at_byte(std::uint64_t byte, std::size_t rank) {
+  kills_at_byte_.emplace_back(rank, byte);
+}
+
+std::uint64_t Rounds::bytes_to_send(std::size_t rank) const {
+  std::uint64_t bytes = 0;
+  std::vector<std::uint32_t> units;
+  for (const auto& member : group_.roster) units.push_back(member.units);
+  const auto partition = Partition::cut(codecs_.length(), units, group_.chunk_units).value();
+  for (std::size_t segment = 0; segment < size(); ++segment) {
+    const std::uint64_t encoded = codecs_.encoded_bytes(partition.segment(segment));
+    const std::size_t receivers = averaging::count(members_.voters & ~bit(rank));
+    if (segment == rank) bytes += encoded * receivers;
+    if (segment != rank && contains(members_.voters, rank)) bytes += encoded;
+  }
+  return bytes;
+}
+
+void Rounds::kill(Peer& peer) {
+  peer.dead = true;
+  died_at_ = world_.clock().now() - started_;
+  if (streams_) {
+    streams_->kill(peer.identity.id());
+  } else {
+    network_->kill(peer.identity.id());
+  }
+}
+
+/// Whoever ends the round with fewer dies then.
+Task<> Rounds::kill_later(Peer& peer, std::uint64_t byte) {
+  constexpr Duration look_again = std::chrono::microseconds(200);
+  const std::uint64_t before = streams_->bytes_sent(peer.identity.id());
+  while (streams_->bytes_sent(peer.identity.id()) - before < byte)
+    co_await world_.clock().sleep_until(world_.clock().now() + look_again);
+  if (!peer.dead) kill(peer);
 }
 
 Task<> Rounds::participate(Peer& peer) {
@@ -146,7 +225,10 @@ Task<> Rounds::participate(Peer& peer) {
   Work work = weight > 0 ? peer.player.work : Work();
   peer.outcome = co_await averaging::all_reduce(context, group_, codecs_, peer.values, weight, std::move(work),
                                                 options_.all_reduce, peer.report);
-  peer.finished_at = world_.clock().now().time_since_epoch();
+  peer.finished_at = world_.clock().now() - started_;
+  const bool is_doomed = std::any_of(kills_at_byte_.begin(), kills_at_byte_.end(),
+                                     [&](const auto& kill) { return peers_[kill.first].get() == &peer; });
+  if (is_doomed && !peer.dead) kill(peer);
 }
 
 Task<> Rounds::strike(Duration when, std::function<void(MessageNetwork&)> fault) {
@@ -156,13 +238,17 @@ Task<> Rounds::strike(Duration when, std::function<void(MessageNetwork&)> fault)
 
 void Rounds::run() {
   const auto scenario = [this]() -> Task<> {
+    if (streams_) co_await streams_->meet();
+    started_ = world_.clock().now();
     TaskGroup rounds(world_.executor(), rethrow);
     TaskGroup faults(world_.executor(), rethrow);
     for (const auto& [when, fault] : faults_) faults.spawn("fault", strike(when, fault));
+    for (const auto& [rank, byte] : kills_at_byte_) faults.spawn("kill", kill_later(*peers_[rank], byte));
     for (auto& peer : peers_) rounds.spawn("round", participate(*peer));
     co_await rounds.join();
     co_await faults.stop();
     for (auto& peer : peers_) co_await peer->tasks.stop();
+    if (streams_) co_await streams_->stop();
   };
   world_.run(scenario());
 }

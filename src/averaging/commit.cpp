@@ -163,8 +163,15 @@ Result<> Commit::on(Rank from, const wire::GiveUp& give_up) {
   if (give_up.view > kViewsMax) return Errc::bad_request;
   if (members_.coordinator(give_up.view) != from) return Errc::denied;
   if (state_ != State::running || give_up.view < view_) return Errc::stale;
-  count(Step::give_up_received);
   promise(give_up.view);
+  const bool lacks_quorum = give_up.reason == static_cast<std::uint8_t>(wire::GiveUpReason::no_quorum);
+  if (lacks_quorum && members_.is_quorum(live() & ~bit(from))) {
+    count(Step::give_up_doubted);
+    blame(bit(from));
+    tick();
+    return {};
+  }
+  count(Step::give_up_received);
   state_ = State::failed;
   reason_ = give_up.reason;
   return {};

@@ -47,8 +47,9 @@ enum class Step : std::uint8_t {
   commit_received,
   commit_ignored,  ///< below the promise
   give_up_received,
-  client_alone,   ///< nobody is left to coordinate
-  repeat_commit,  ///< committed, and the coordinator is suspected
+  give_up_doubted,  ///< it hears too few of us, but we hear enough of each other: the round goes on without it
+  client_alone,     ///< nobody is left to coordinate
+  repeat_commit,    ///< committed, and the coordinator is suspected
   count
 };
 using StepCounts = std::array<std::uint32_t, static_cast<std::size_t>(Step::count)>;

@@ -57,8 +57,8 @@ void Round::start_reducing(std::size_t index) {
   plan.weight_max = setup_.weight_max;
   plan.done = setup_.done;
   reducers_[index] = std::make_unique<SegmentReducer>(shape_, rule_, std::move(plan), own_);
-  ask_stand_ins(index);
   reduce(index);
+  ask_stand_ins(index);
 }
 
 void Round::queue_parts(std::size_t index, Rank owner) {
@@ -108,8 +108,8 @@ void Round::suspect(Ranks suspected) {
   if (suspected == suspected_) return;
   suspected_ = suspected;
   for (std::size_t index = 0; index < reducers_.size(); ++index) {
-    ask_stand_ins(index);
     reduce(index);
+    ask_stand_ins(index);
   }
   for (auto& [index, want] : wants_) {
     if (want.server && !contains(suspected_, *want.server)) continue;
@@ -147,9 +147,11 @@ Result<> Round::on(Rank from, const wire::Part& part, const Frame& frame, std::s
   const std::size_t index = shape_.members.index_of(part.segment);
   if (index >= plan_.size() || !contains(shape_.members.voters, from)) return Errc::denied;
   if (!reducers_[index]) return Errc::denied;
+  const Ranks silent = reducers_[index]->silent();
   const auto added = reducers_[index]->add(from, part, frame, payload);
   if (added) part_digests_.received(from, part, payload);
   reduce(index);  // also after a fault: without that sender the chunk may be ready
+  if (reducers_[index]->silent() != silent) ask_stand_ins(index);
   return added;
 }
 
@@ -232,7 +234,7 @@ void Round::reduce(std::size_t index) {
   if (reducers_[index]->closed()) completed(index, view_, setup_.self);
 }
 
-/// One voice per previous group: when it is suspected, the next member sends the same bytes.
+/// One voice per previous group: when it is suspected or left out, the next member sends the same bytes.
 void Round::ask_stand_ins(std::size_t index) {
   if (!acting_ || !reducers_[index] || reducers_[index]->closed()) return;
   Ranks& asked = stand_ins_asked_[index];

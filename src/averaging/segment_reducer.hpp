@@ -52,6 +52,8 @@ class SegmentReducer {
 
   /// Of the previous groups without a part, the members that were to send and are not suspected.
   Ranks awaited(Ranks suspected) const;
+  /// Who brings nothing, or is left out: of its previous group another one is awaited.
+  Ranks silent() const noexcept { return silent_; }
   bool closed() const noexcept { return open_ == 0; }
   Fault fault(Rank from) const { return senders_.at(from).fault; }
   /// The largest that it told.

@@ -519,7 +519,7 @@ class Member:
         manifest = manifests.pop()
         if not all(all(chunks) for _, _, chunks in manifest):  # values of nobody
             self.outcome = 'failed'
-            self.send(self.world.all, ('give_up', self.view))
+            self.send(self.world.all, ('give_up', self.view, 'no weight'))
             return False
         holds = tuple((rank, self.holds[rank][1]) for rank in sorted(self.holds))
         self.finish(self.view, (self.view, manifest, holds))
@@ -570,7 +570,7 @@ class Member:
         tellers = sum(1 << rank for rank in self.tells) & ~self.suspected
         if not world.is_quorum(tellers):
             self.outcome = 'failed'
-            self.send(world.all, ('give_up', self.view))
+            self.send(world.all, ('give_up', self.view, 'no quorum'))
             return False
         plan = self.choose(tellers)
         sources = [owner for owner, _ in plan]
@@ -625,9 +625,14 @@ class Member:
         if self.outcome == 'running' and view >= self.view and self.world.proves(proof):
             self.finish(view, proof)
 
-    def on_give_up(self, sender, view):
-        if self.outcome == 'running' and view >= self.view:
-            self.promise(view)
+    def on_give_up(self, sender, view, why):
+        if self.outcome != 'running' or view < self.view:
+            return
+        self.promise(view)
+        if why == 'no quorum' and self.world.is_quorum(self.world.all & ~self.suspected & ~(1 << sender)):
+            self.departed |= 1 << sender  # it hears too few of us, but we hear enough of each other
+            self.set_suspected(self.doubted)
+        else:
             self.outcome = 'failed'
 
 

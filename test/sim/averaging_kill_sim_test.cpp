@@ -112,4 +112,38 @@ TEST_CASE(
   MESSAGE(tally.runs, " rounds, in ", tally.both_struck, " of them both died");
 }
 
+TEST_CASE("all-reduce: a peer that hears nothing, or is not heard, costs the others no more than a dead one") {
+  for (const bool deaf : {true, false}) {
+    Duration longest{};
+    std::size_t opened = 0;
+    for (const std::uint64_t seed : seeds(40)) {
+      CAPTURE(seed);
+      CAPTURE(deaf);
+      Random random(seed);
+      const std::size_t size = 3 + random.below(6);
+      RoundsOptions options;
+      options.streams = true;
+      Rounds rounds(seed, draw_players(random, size, true), options);
+      const std::size_t victim = random.below(size);
+      const auto when = Duration(random.below(150'000'000));
+      deaf ? rounds.deafen_at(when, victim) : rounds.mute_at(when, victim);
+      rounds.run();
+      CHECK(rounds.broken() == "");
+      const averaging::Ranks others = rounds.members().all & ~averaging::bit(victim);
+      if (!rounds.members().is_quorum(others) || (others & rounds.members().reachable) == 0) continue;
+      for (std::size_t rank = 0; rank < size; ++rank) {
+        if (rank == victim) continue;
+        CAPTURE(rank);
+        CAPTURE(static_cast<int>(rounds.report(rank).reason));
+        CHECK(rounds.committed(rank));
+        CHECK(rounds.finished_at(rank) < when + 5s);
+        if (rounds.committed(rank)) longest = std::max(longest, rounds.finished_at(rank) - when);
+        opened += rounds.report(rank).views > 1;
+      }
+    }
+    CHECK((opened > 0 || seeds(40).size() == 1));
+    MESSAGE((deaf ? "deaf" : "mute"), ": at most ", to_seconds(longest), " s");
+  }
+}
+
 }  // namespace collab::test

@@ -416,6 +416,32 @@ TEST_CASE("all-reduce: of a previous group one voice is sent, and another member
   }
 }
 
+TEST_CASE("all-reduce: when what a voice sends is refused, the next member of its previous group speaks at once") {
+  const auto poison = [](const Frame&, const Part& part, std::span<const std::byte> payload) -> std::vector<Frame> {
+    std::vector<std::byte> bytes(payload.begin(), payload.end());
+    const float not_a_number = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(bytes.data() + 4 * 17, &not_a_number, 4);
+    return {frame::encode(Header(part), bytes)};
+  };
+  auto players = three_and_a_liar(nullptr);
+  for (Player& player : players) {
+    player.weight = 3;
+    player.work = {};
+  }
+  RoundsOptions options;  // the first two committed together, so they hold the same and one of them speaks
+  for (const std::uint64_t group : {1, 1, 2, 3}) options.previous.push_back(Hasher("previous").add(group).finish());
+  players[1].values = players[0].values;
+  const Rounds ranks(1, players, options);
+  const std::size_t voice = ranks.rank_of_player(0) < ranks.rank_of_player(1) ? 0 : 1;
+  players[voice].rewrite = lie_in_parts(poison);
+  Rounds rounds(1, players, options);
+  rounds.run();
+  CHECK(rounds.broken() == "");
+  CHECK(all_committed(rounds));
+  CHECK(last_finish(rounds) < 500ms);
+  for (std::size_t rank = 0; rank < rounds.size(); ++rank) CHECK(rounds.report(rank).weight == 9);
+}
+
 TEST_CASE("all-reduce: the same seed gives the same messages at the same times") {
   const auto fingerprint = [](std::uint64_t seed) {
     Random random(seed);

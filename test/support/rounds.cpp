@@ -168,7 +168,12 @@ Rounds::Rounds(std::uint64_t seed, std::vector<Player> players, RoundsOptions op
 Rounds::~Rounds() = default;
 
 void Rounds::at(Duration when, std::function<void(MessageNetwork&)> fault) {
-  faults_.emplace_back(when, std::move(fault));
+  const auto strikes = [this, fault = std::move(fault)] { fault(*network_); };
+  faults_.emplace_back(when, strikes);
+}
+
+void Rounds::block_at(Duration when, std::size_t rank, bool out, bool in) {
+  faults_.emplace_back(when, [this, rank, out, in] { streams_->block(id(rank), out, in); });
 }
 
 void Rounds::kill_at(Duration when, std::size_t rank) {
@@ -231,9 +236,9 @@ Task<> Rounds::participate(Peer& peer) {
   if (is_doomed && !peer.dead) kill(peer);
 }
 
-Task<> Rounds::strike(Duration when, std::function<void(MessageNetwork&)> fault) {
-  co_await world_.clock().sleep_until(TimePoint(when));
-  fault(*network_);
+Task<> Rounds::strike(Duration when, std::function<void()> fault) {
+  co_await world_.clock().sleep_until(started_ + when);
+  fault();
 }
 
 void Rounds::run() {

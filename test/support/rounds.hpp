@@ -61,6 +61,9 @@ class Rounds {
   void kill_in(Moment moment, std::size_t rank);
   /// When so many bytes of the round have left it; before that, when it has ended the round. On streams only.
   void kill_at_byte(std::uint64_t byte, std::size_t rank);
+  /// From then on it hears nothing, or nobody hears it; what is said waits. On streams only.
+  void deafen_at(Duration when, std::size_t rank) { block_at(when, rank, false, true); }
+  void mute_at(Duration when, std::size_t rank) { block_at(when, rank, true, false); }
   /// What a peer has to send in a round without faults, but for a few control messages.
   std::uint64_t bytes_to_send(std::size_t rank) const;
   void run();
@@ -99,7 +102,8 @@ class Rounds {
   void kill(Peer& peer);
   Task<> participate(Peer& peer);
   Task<> kill_later(Peer& peer, std::uint64_t byte);
-  Task<> strike(Duration when, std::function<void(MessageNetwork&)> fault);
+  void block_at(Duration when, std::size_t rank, bool out, bool in);
+  Task<> strike(Duration when, std::function<void()> fault);
 
   sim::Simulation world_;
   RoundsOptions options_;
@@ -112,7 +116,7 @@ class Rounds {
   Duration died_at_{};
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank
   std::vector<std::size_t> rank_of_player_;
-  std::vector<std::pair<Duration, std::function<void(MessageNetwork&)>>> faults_;
+  std::vector<std::pair<Duration, std::function<void()>>> faults_;
   std::vector<std::pair<std::size_t, std::uint64_t>> kills_at_byte_;  // rank, byte
 };
 

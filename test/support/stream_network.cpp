@@ -82,6 +82,10 @@ void StreamNetwork::kill(const PeerId& peer) {
   network_.kill(peers_.at(peer)->host);
 }
 
+void StreamNetwork::block(const PeerId& peer, bool out, bool in) {
+  network_.block(peers_.at(peer)->host, out, in);
+}
+
 std::uint64_t StreamNetwork::bytes_sent(const PeerId& peer) const {
   std::uint64_t sum = 0;
   for (const auto& [id, other] : peers_)

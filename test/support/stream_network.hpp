@@ -25,6 +25,8 @@ class StreamNetwork {
   Task<> meet();
   /// The process is gone: of each stream's bytes on the way a random prefix arrives.
   void kill(const PeerId& peer);
+  /// What it sends, or is sent, waits.
+  void block(const PeerId& peer, bool out, bool in);
   /// Frames to all others before TLS, since `meet()` began.
   std::uint64_t bytes_sent(const PeerId& peer) const;
   Task<> stop();

@@ -97,7 +97,11 @@ void Child::stop() noexcept {
 }
 
 void Child::terminate() noexcept {
-  if (pid_ > 0) ::kill(pid_, SIGTERM);
+  strike(SIGTERM);
+}
+
+void Child::strike(int signal) noexcept {
+  if (pid_ > 0) ::kill(pid_, signal);
 }
 
 void Child::ended() {

@@ -31,6 +31,8 @@ class Child {
   pid_t pid() const noexcept { return pid_; }
   /// Asks it to end by SIGTERM.
   void terminate() noexcept;
+  /// SIGKILL, SIGSTOP, SIGCONT: what a measurement does to it.
+  void strike(int signal) noexcept;
 
   /// Throws as `read_line` does when it has ended.
   void write_line(const std::string& line);

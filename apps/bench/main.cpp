@@ -2,6 +2,7 @@
 
 #include "all_reduce.hpp"
 #include "cli/program.hpp"
+#include "faults.hpp"
 #include "hosting.hpp"
 #include "options.hpp"
 #include "overhead.hpp"
@@ -43,25 +44,46 @@ HostingOrder hosting_order(const node::Config& config) {
   return order;
 }
 
-AllReduceOrder order_of(const std::string& command, const node::Config& config) {
-  const auto size = [&](const char* option) { return static_cast<std::size_t>(config.number(option)); };
+std::size_t size_or(const node::Config& config, const char* option, std::size_t otherwise) {
+  return config.has(option) ? static_cast<std::size_t>(config.number(option)) : otherwise;
+}
+
+/// Of the commands that average one vector, or many small tensors.
+Workload workload_of(const std::string& command, const node::Config& config) {
   const bool small = command == "small-tensors";
-  AllReduceOrder order;
-  order.name = command;
-  order.workload.peers = size("peers");
-  order.workload.tensors = small ? size("tensors") : 1;
-  order.workload.floats = config.has("floats") ? size("floats") : (small ? 100 : 18'000'000);
-  order.workload.codec = config.text("codec");
-  order.workload.seed = static_cast<std::uint64_t>(config.number("seed"));
-  order.rounds = size("rounds");
-  order.log_level = config.text("log-level");
-  order.json = config.toggle("json");
-  if (order.workload.values() > kValuesMax) {
-    throw Failure(ExitCode::usage, fmt::format("{} values are too many", order.workload.values()),
+  const bool often = command == "any-moment";
+  Workload workload;
+  workload.peers = size_or(config, "peers", often ? 8 : 4);
+  workload.tensors = small ? static_cast<std::size_t>(config.number("tensors")) : 1;
+  workload.floats = size_or(config, "floats", small ? 100 : often ? 500'000 : 18'000'000);
+  workload.codec = config.text("codec");
+  workload.seed = static_cast<std::uint64_t>(config.number("seed"));
+  if (workload.values() > kValuesMax) {
+    throw Failure(ExitCode::usage, fmt::format("{} values are too many", workload.values()),
                   fmt::format("at most {} in all tensors together", kValuesMax));
   }
-  order.workload.codecs();  // what cannot be meant is said before anything starts
-  cli::parse_log_level(order.log_level);
+  workload.codecs();  // what cannot be meant is said before anything starts
+  cli::parse_log_level(config.text("log-level"));
+  return workload;
+}
+
+FaultOrder fault_order(const std::string& command, const node::Config& config) {
+  FaultOrder order;
+  order.name = command;
+  order.workload = workload_of(command, config);
+  order.rounds = size_or(config, "rounds", command == "any-moment" ? 100 : 5);
+  order.log_level = config.text("log-level");
+  order.json = config.toggle("json");
+  return order;
+}
+
+AllReduceOrder order_of(const std::string& command, const node::Config& config) {
+  AllReduceOrder order;
+  order.name = command;
+  order.workload = workload_of(command, config);
+  order.rounds = size_or(config, "rounds", 7);
+  order.log_level = config.text("log-level");
+  order.json = config.toggle("json");
   return order;
 }
 
@@ -79,6 +101,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   }
   if (parsed.command == "overhead") return measure_overhead(overhead_order(config));
   if (parsed.command == "coordinator") return measure_hosting(hosting_order(config));
+  const bool faulty = parsed.command == "kill" || parsed.command == "freeze" || parsed.command == "any-moment";
+  if (faulty) return measure_faults(fault_order(parsed.command, config));
   return measure_all_reduce(order_of(parsed.command, config));
 }
 

@@ -10,11 +10,14 @@ node::OptionTable bench_options() {
   const char* hosting = "Who is hosted (coordinator)";
   const char* output = "Output";
   return {
-      {"peers", OptionKind::number, what, "N", "4", "processes, each a peer with its own loop", 2, 64},
-      {"floats", OptionKind::number, what, "N", "", "of the vector [18000000], of each small tensor [100]", 1, 1e9},
+      {"peers", OptionKind::number, what, "N", "",
+       "processes, each a peer with its own loop [4; any-moment: up to 8; matchmaking 16]", 2, 64},
+      {"floats", OptionKind::number, what, "N", "",
+       "of the vector [18000000; any-moment 500000], of each small tensor [100]", 1, 1e9},
       {"tensors", OptionKind::number, what, "N", "500", "small-tensors only", 1, 100'000},
       {"codec", OptionKind::text, what, "NAME", "float32", "float32, float16, bfloat16, linear8, dynamic8"},
-      {"rounds", OptionKind::number, what, "N", "7", "that count, after one to warm up", 1, 10'000},
+      {"rounds", OptionKind::number, what, "N", "",
+       "that count, after one to warm up [7; kill, freeze 5; any-moment, matchmaking 100]", 1, 10'000},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
       {"preset", OptionKind::text, training, "NAME", "demo", "demo, tiny, base or large"},
       {"data", OptionKind::text, training, "DIR", "", "text: .txt, .txt.zst, .jsonl; else what tools/setup unpacked"},
@@ -41,12 +44,17 @@ cli::Synopsis bench_synopsis() {
       "measures what averaging and training together cost, with real processes that talk TLS on loopback";
   synopsis.commands = {{"all-reduce", "one large vector"},
                        {"small-tensors", "many small tensors, packed into one vector"},
+                       {"kill", "a peer is killed in the middle of a round: what it costs the others"},
+                       {"freeze", "a peer is stopped in the middle of a round, and goes on later"},
+                       {"any-moment", "groups of 2 to 8 in which a peer is killed anywhere in a round: all or nothing"},
                        {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"},
                        {"coordinator", "hosting a run: the coordinator's processor time and memory"}};
   synopsis.examples = {"collab-bench all-reduce --peers 4 --floats 18000000 --codec float32 --rounds 7 --json",
                        "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
-                       "collab-bench overhead --preset demo --json", "collab-bench coordinator --hosted 200 --json"};
-  synopsis.read_on = "apps/bench/all_reduce.hpp, overhead.hpp and hosting.hpp say what each figure means";
+                       "collab-bench any-moment --rounds 100 --json", "collab-bench overhead --preset demo --json",
+                       "collab-bench coordinator --hosted 200 --json"};
+  synopsis.read_on =
+      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, overhead.hpp and hosting.hpp say what each figure means";
   return synopsis;
 }
 

@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <limits>
+#include <thread>
 
 namespace collab::bench {
 namespace {
@@ -27,18 +29,10 @@ TimePoint answer_deadline(const Workload& workload) {
   return std::chrono::steady_clock::now() + from_seconds(kAnswerTime + values / kValuesPerSecondMin);
 }
 
-std::vector<json> ask_all(Children& peers, const json& order, TimePoint deadline) {
-  const std::string text = order.dump();
-  for (const auto& peer : peers) peer->write_line(text);
-  std::vector<json> answers;
-  for (const std::string& line : hear(peers, std::vector<bool>(peers.size(), true), deadline))
-    answers.push_back(json::parse(line));
-  return answers;
-}
-
 double slowest(const std::vector<json>& answers, const char* field) {
   double most = 0;
-  for (const json& answer : answers) most = std::max(most, answer.at(field).get<double>());
+  for (const json& answer : answers)
+    if (!answer.is_null()) most = std::max(most, answer.at(field).get<double>());
   return most;
 }
 
@@ -63,7 +57,41 @@ Swarm::Swarm(const Workload& workload, const std::string& log_level) : workload_
     others.push_back(json::parse(peer->read_line(deadline)));
     ids_.push_back(PeerId::parse(others.back().at("id").get<std::string>()).value());
   }
-  ask_all(peers_, {{"order", "meet"}, {"others", others}}, deadline);
+  alive_.assign(peers_.size(), true);
+  ask_all({{"order", "meet"}, {"others", others}}, deadline);
+}
+
+bool StruckRound::committed() const {
+  return all_or_nothing() &&
+         std::all_of(ends.begin(), ends.end(), [](const End& end) { return !end.answered || end.committed; });
+}
+
+bool StruckRound::all_or_nothing() const {
+  const End* first = nullptr;
+  for (const End& end : ends) {
+    if (!end.answered) continue;
+    if (!end.committed && !end.unchanged) return false;
+    if (!end.committed) continue;
+    if (first != nullptr && first->digest != end.digest) return false;
+    first = &end;
+  }
+  return true;
+}
+
+/// Their answers, at their places; of the others null.
+std::vector<json> Swarm::ask(const std::vector<bool>& whom, const json& order, TimePoint deadline) {
+  const std::string text = order.dump();
+  for (std::size_t i = 0; i < peers_.size(); ++i)
+    if (whom[i]) peers_[i]->write_line(text);
+  std::vector<json> answers(peers_.size());
+  const auto lines = hear(peers_, whom, deadline);
+  for (std::size_t i = 0; i < peers_.size(); ++i)
+    if (whom[i]) answers[i] = json::parse(lines[i]);
+  return answers;
+}
+
+std::vector<json> Swarm::ask_all(const json& order, TimePoint deadline) {
+  return ask(alive_, order, deadline);
 }
 
 std::string Swarm::name(std::size_t index) const {
@@ -75,7 +103,8 @@ matchmaking::Group Swarm::group_of(std::uint64_t round) const {
   const double bytes = static_cast<double>(codecs_.encoded_bytes({0, codecs_.length()}));
   averaging::LoadOptions options;
   options.part_bytes_per_value = options.result_bytes_per_value = bytes / static_cast<double>(codecs_.length());
-  const std::vector<averaging::MemberLoad> loads(ids_.size());
+  const auto living = static_cast<std::size_t>(std::count(alive_.begin(), alive_.end(), true));
+  const std::vector<averaging::MemberLoad> loads(living);
   const auto plan = averaging::plan_load(loads, codecs_.length(), options).value();
   matchmaking::Group group;
   group.epoch = round;
@@ -83,33 +112,39 @@ matchmaking::Group Swarm::group_of(std::uint64_t round) const {
   group.codec_map = averaging::codec_map_digest(codecs_);
   group.schema = hash_bytes("collab bench schema", workload_.schema().canonical());
   for (std::size_t i = 0; i < ids_.size(); ++i) {
+    if (!alive_[i]) continue;
     matchmaking::Member member;
     member.id = ids_[i];
     member.weight_max = weight_of(i);
-    member.units = plan.units[i];
+    member.units = plan.units[group.roster.size()];
     group.roster.push_back(member);
   }
   return matchmaking::seal(std::move(group));
 }
 
-RoundFigures Swarm::average(std::uint64_t number) {
-  const TimePoint deadline = answer_deadline(workload_);
+void Swarm::prepare(std::uint64_t number, TimePoint deadline) {
   const Frame begin = frame::encode(matchmaking::wire::Header(matchmaking::wire::to_wire(group_of(number))));
   const auto* bytes = reinterpret_cast<const unsigned char*>(begin->data());
-  ask_all(peers_, {{"order", "round"}, {"round", number}, {"begin", to_hex({bytes, begin->size()})}}, deadline);
+  ask_all({{"order", "round"}, {"round", number}, {"begin", to_hex({bytes, begin->size()})}}, deadline);
+}
+
+RoundFigures Swarm::average(std::uint64_t number) {
+  const TimePoint deadline = answer_deadline(workload_);
+  prepare(number, deadline);
 
   const TimePoint started = std::chrono::steady_clock::now();
-  const auto done = ask_all(peers_, {{"order", "go"}}, deadline);
+  const auto done = ask_all({{"order", "go"}}, deadline);
   RoundFigures figures;
   figures.seconds = to_seconds(std::chrono::steady_clock::now() - started);
   for (std::size_t i = 0; i < done.size(); ++i) {
-    if (!done[i].contains("failed")) continue;
+    if (!alive_[i] || !done[i].contains("failed")) continue;
     throw Failure(ExitCode::machine,
                   fmt::format("round {} failed at {}: {}", number, name(i), done[i].at("failed").get<std::string>()),
                   "--log-level info says why; a machine without free processors is slow");
   }
-  const auto settled = ask_all(peers_, {{"order", "settle"}}, deadline);
+  const auto settled = ask_all({{"order", "settle"}}, deadline);
   for (std::size_t i = 0; i < done.size(); ++i) {
+    if (!alive_[i]) continue;
     figures.seconds_of_peer.push_back(done[i].at("seconds").get<double>());
     figures.cpu_s.push_back(settled[i].at("cpu_s").get<double>());
     figures.bytes_sent.push_back(settled[i].at("bytes_sent").get<std::uint64_t>());
@@ -122,10 +157,73 @@ RoundFigures Swarm::average(std::uint64_t number) {
   return figures;
 }
 
+/// What their values are now.
+void Swarm::look_at(const std::vector<bool>& whom, std::vector<End>& ends, TimePoint deadline) {
+  const auto results = ask(whom, {{"order", "result"}}, deadline);
+  const auto unchanged = ask(whom, {{"order", "unchanged"}}, deadline);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (!whom[i]) continue;
+    ends[i].digest = results[i].at("digest").get<std::string>();
+    ends[i].unchanged = unchanged[i].at("unchanged").get<bool>();
+  }
+}
+
+void Swarm::watch_links() {
+  ask_all({{"order", "watch"}}, answer_deadline(workload_));
+}
+
+StruckRound Swarm::average_with(std::uint64_t number, const Strike& strike) {
+  const TimePoint deadline = answer_deadline(workload_);
+  prepare(number, deadline);
+  StruckRound round;
+  round.ends.resize(peers_.size());
+  const TimePoint started = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < peers_.size(); ++i)
+    if (alive_[i]) peers_[i]->write_line(json({{"order", "go"}}).dump());
+  std::this_thread::sleep_until(started + from_seconds(strike.after_s));
+  peers_[strike.victim]->strike(strike.signal);
+  const TimePoint struck = std::chrono::steady_clock::now();
+  std::vector<bool> others = alive_;
+  others[strike.victim] = false;
+  const auto answers = hear(peers_, others, deadline);
+  round.seconds = to_seconds(std::chrono::steady_clock::now() - started);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (!others[i]) continue;
+    const json answer = json::parse(answers[i]);
+    round.ends[i].answered = true;
+    round.ends[i].committed = !answer.contains("failed");
+    round.ends[i].seconds = round.ends[i].committed ? answer.at("seconds").get<double>() : round.seconds;
+  }
+  look_at(others, round.ends, deadline);
+  if (strike.signal != SIGKILL) return round;
+  alive_[strike.victim] = false;
+  for (const json& lost : ask(others, {{"order", "lost"}, {"peer", strike.victim}}, deadline)) {
+    if (lost.is_null() || lost.at("lost_at").is_null()) continue;  // dead, or nobody watches
+    const TimePoint when = TimePoint(from_seconds(lost.at("lost_at").get<double>()));
+    round.noticed_s = std::max(round.noticed_s, to_seconds(when - struck));
+  }
+  ask(others, {{"order", "settle"}}, deadline);
+  return round;
+}
+
+End Swarm::thaw(std::size_t victim) {
+  const TimePoint deadline = answer_deadline(workload_);
+  std::vector<End> ends(peers_.size());
+  std::vector<bool> only(peers_.size(), false);
+  only[victim] = true;
+  peers_[victim]->strike(SIGCONT);
+  const json answer = json::parse(peers_[victim]->read_line(deadline));
+  ends[victim].answered = true;
+  ends[victim].committed = !answer.contains("failed");
+  look_at(only, ends, deadline);
+  ask_all({{"order", "settle"}}, deadline);
+  return ends[victim];
+}
+
 Results Swarm::results() {
   const TimePoint deadline = answer_deadline(workload_);
   Results results;
-  for (const json& answer : ask_all(peers_, {{"order", "result"}}, deadline)) {
+  for (const json& answer : ask_all({{"order", "result"}}, deadline)) {
     results.digests.push_back(answer.at("digest").get<std::string>());
     results.peak_memory_bytes =
         std::max(results.peak_memory_bytes, answer.at("peak_memory_bytes").get<std::uint64_t>());

@@ -6,6 +6,8 @@
 #include "matchmaking/group.hpp"
 #include "workload.hpp"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,24 +37,62 @@ struct Results {
   std::uint64_t descriptors = 0;        ///< open in the process with most
 };
 
+/// What is done to one peer in the middle of a round.
+struct Strike {
+  std::size_t victim = 0;
+  int signal = 0;      ///< SIGKILL or SIGSTOP
+  double after_s = 0;  ///< since "go"
+};
+
+/// How a round with a strike ended for one peer.
+struct End {
+  bool answered = false;  ///< else it is dead, or still frozen
+  bool committed = false;
+  bool unchanged = false;  ///< its values are those that it brought
+  double seconds = 0;      ///< since "go"
+  std::string digest;      ///< of its values
+};
+
+struct StruckRound {
+  std::vector<End> ends;  ///< by peer
+  double seconds = 0;     ///< from "go" until the last of the others was done
+  double noticed_s = 0;   ///< from a SIGKILL until the last of the others had lost its connection to the victim
+
+  /// Whether all of the others committed, and all with the same bytes.
+  bool committed() const;
+  /// Whether whoever committed has the same bytes, the victim too, and whoever did not has its own values.
+  bool all_or_nothing() const;
+};
+
 /// Every failure is thrown: `Failure(machine)` names the peer that died, was late or could not average.
 class Swarm {
  public:
   /// Starts the processes and connects each to all others.
   Swarm(const Workload& workload, const std::string& log_level);
 
-  /// One round with its own inputs. `number` > 0, each once.
+  /// One round with its own inputs, of those who were not killed. `number` > 0, each once.
   RoundFigures average(std::uint64_t number);
+  /// From now on peers note when connections end. Costs each loop a look a millisecond.
+  void watch_links();
+  /// The same with a strike in it. Who is killed is in no round any more; who is stopped waits for thaw().
+  StruckRound average_with(std::uint64_t number, const Strike& strike);
+  /// The victim of the last round goes on: its own end of that round. All others are there for it until then.
+  End thaw(std::size_t victim);
   /// Of the round before.
   Results results();
 
  private:
   matchmaking::Group group_of(std::uint64_t round) const;
+  std::vector<nlohmann::json> ask_all(const nlohmann::json& order, TimePoint deadline);
+  std::vector<nlohmann::json> ask(const std::vector<bool>& whom, const nlohmann::json& order, TimePoint deadline);
+  void prepare(std::uint64_t number, TimePoint deadline);
+  void look_at(const std::vector<bool>& whom, std::vector<End>& ends, TimePoint deadline);
   std::string name(std::size_t index) const;
 
   Workload workload_;
   CodecMap codecs_;
   Children peers_;
+  std::vector<bool> alive_;  // by peer
   std::vector<PeerId> ids_;
 };
 

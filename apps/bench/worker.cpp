@@ -18,7 +18,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -31,6 +33,7 @@ using nlohmann::json;
 
 constexpr auto kMeetTime = std::chrono::seconds(30);
 constexpr auto kLookAgain = std::chrono::milliseconds(10);
+constexpr auto kLookForLost = std::chrono::milliseconds(1);
 
 /// The peer of `index`. A key from a seed, not a secret: it lives on the loopback of one machine for one measurement,
 /// and equal keys mean equal ranks, so that equal seeds give equal bytes everywhere.
@@ -76,11 +79,17 @@ class Peer {
   json go();
   json settle();
   json result() const;
+  json unchanged() const;
+  void watch() {
+    runtime_.on_loop([this] { services_->spawn("watch", watch_links()); });
+  }
+  json lost(const json& order);
   json error() const { return {{"max_relative_error", max_relative_error(setup_.workload, round_.number, values_)}}; }
 
  private:
   net::EndpointOptions endpoint_options() const;
   Task<Result<>> connect(std::vector<net::Address> addresses, std::size_t everybody);
+  Task<> watch_links();
   Task<Result<averaging::Outcome>> average(averaging::RoundReport& report);
   std::uint64_t bytes_sent();
 
@@ -96,7 +105,8 @@ class Peer {
   std::unique_ptr<net::PeerEndpoint> endpoint_;
   std::unique_ptr<TaskGroup> services_;
   std::unique_ptr<TaskGroup> serving_;  // rounds that groupmates still need
-  std::vector<PeerId> others_;
+  std::vector<PeerId> ids_;             // of everybody, by index
+  std::map<PeerId, Duration> lost_at_;
   Round round_;
   double cpu_before_ = 0;
   std::uint64_t bytes_before_ = 0;
@@ -168,11 +178,11 @@ void Peer::meet(const json& others) {
   std::vector<net::Address> to_dial;
   const auto introduce = [&] {
     for (std::size_t i = 0; i < others.size(); ++i) {
-      if (i == setup_.index) continue;
       const PeerId id = PeerId::parse(others[i].at("id").get<std::string>()).value();
+      ids_.push_back(id);
+      if (i == setup_.index) continue;
       const net::Address address = net::parse_address(others[i].at("address").get<std::string>()).value();
       endpoint_->introduce(id, {address});
-      others_.push_back(id);
       if (i > setup_.index) to_dial.push_back(address);
     }
   };
@@ -236,7 +246,7 @@ json Peer::settle() {
 std::uint64_t Peer::bytes_sent() {
   std::uint64_t sum = 0;
   const auto count = [&] {
-    for (const PeerId& other : others_) sum += endpoint_->link(other).bytes_sent;
+    for (const PeerId& id : ids_) sum += id == identity_.id() ? 0 : endpoint_->link(id).bytes_sent;
   };
   runtime_.on_loop(count);
   return sum;
@@ -246,6 +256,35 @@ json Peer::result() const {
   return {{"digest", to_hex(digest_of(values_))},
           {"peak_memory_bytes", peak_memory_bytes()},
           {"descriptors", descriptors()}};
+}
+
+json Peer::unchanged() const {
+  std::vector<float> inputs(values_.size());
+  fill(setup_.workload, setup_.index, round_.number, inputs);
+  const bool equal = std::memcmp(inputs.data(), values_.data(), inputs.size() * sizeof(float)) == 0;
+  return {{"unchanged", equal}};
+}
+
+/// By the machine's steady clock, which all its processes share.
+json Peer::lost(const json& order) {
+  const PeerId id = ids_.at(order.at("peer").get<std::size_t>());
+  json lost_at;
+  const auto look = [&] {
+    if (const auto found = lost_at_.find(id); found != lost_at_.end()) lost_at = to_seconds(found->second);
+  };
+  runtime_.on_loop(look);
+  return {{"lost_at", lost_at}};
+}
+
+/// Notes when each connection ends for the first time: what the endpoint remembers is its last failed dial.
+Task<> Peer::watch_links() {
+  Clock& clock = runtime_.clock();
+  for (;;) {
+    const TimePoint now = clock.now();
+    for (const PeerId& id : ids_)
+      if (id != identity_.id() && !endpoint_->link(id).connected) lost_at_.emplace(id, now.time_since_epoch());
+    co_await clock.sleep_until(now + kLookForLost);
+  }
 }
 
 Setup read_setup(const json& order) {
@@ -265,9 +304,13 @@ json obey(Peer& peer, const json& order) {
   if (what == "go") return peer.go();
   if (what == "settle") return peer.settle();
   if (what == "result") return peer.result();
+  if (what == "unchanged") return peer.unchanged();
+  if (what == "lost") return peer.lost(order);
   if (what == "error") return peer.error();
   if (what == "meet") {
     peer.meet(order.at("others"));
+  } else if (what == "watch") {
+    peer.watch();
   } else if (what == "round") {
     peer.prepare(order);
   } else {

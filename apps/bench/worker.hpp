@@ -7,9 +7,12 @@ namespace collab::bench {
 ///   setup {index, peers, tensors, floats, codec, seed, log_level} -> {id, address}
 ///   meet {others: [{id, address}]}  -> {}           connections to all of them stand
 ///   round {round, begin}            -> {}           the inputs are made; `begin` is the hex of the leader's Begin
-///   frame go                              -> {seconds, exchange_s, commit_s, apply_s, counted, views} or {failed}
+///   go                              -> {seconds, exchange_s, commit_s, apply_s, counted, views} or {failed}
 ///   settle                          -> {cpu_s, bytes_sent}   groupmates are served; both since `go`
 ///   result                          -> {digest, peak_memory_bytes, descriptors}
+///   unchanged                       -> {unchanged}           whether the values are still the inputs
+///   watch                           -> {}                    from now on it notes when connections end
+///   lost {peer}                     -> {lost_at}             when that one ended, in seconds of the steady clock
 ///   error                           -> {max_relative_error}
 /// Returns the exit code once standard input ends.
 int run_worker();

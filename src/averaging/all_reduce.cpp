@@ -315,13 +315,14 @@ bool Session::served() const {
   if (!decided_) return false;
   const TimePoint now = context_.clock.now();
   if (participant_.state() != Commit::State::committed) return lanes_.idle() || now >= decided_at_ + kFarewell;
-  Ranks waiting = shape_->members.linked(participant_.self()) & ~participant_.done();
-  for (Ranks rest = waiting; rest != 0; rest &= rest - 1) {
+  Ranks gone = 0;
+  for (Ranks rest = shape_->members.linked(participant_.self()); rest != 0; rest &= rest - 1) {
     const Rank rank = first(rest);
     const bool dead = contains(suspicion_.suspected(), rank) && suspicion_.ever(rank) == LeftOut::dead;
-    if (dead || suspicion_.has_departed(rank)) waiting &= ~bit(rank);
+    if (dead || suspicion_.has_departed(rank)) gone |= bit(rank);
   }
-  return (waiting == 0 && lanes_.idle()) || now >= decided_at_ + options_.serve_max;
+  const Ranks waiting = shape_->members.linked(participant_.self()) & ~participant_.done() & ~gone;
+  return (waiting == 0 && lanes_.idle(gone)) || now >= decided_at_ + options_.serve_max;
 }
 
 struct Abandon {

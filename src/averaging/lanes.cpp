@@ -42,9 +42,12 @@ void Lanes::wake_parts(Rank to) {
   lanes_.at(to)->changed.notify();
 }
 
-bool Lanes::idle() const noexcept {
-  for (const auto& lane : lanes_)
-    if (!lane->closed && (!lane->control.empty() || !lane->results.empty() || lane->sending > 0)) return false;
+bool Lanes::idle(Ranks gone) const noexcept {
+  for (std::size_t rank = 0; rank < lanes_.size(); ++rank) {
+    const Lane& lane = *lanes_[rank];
+    const bool busy = !lane.control.empty() || !lane.results.empty() || lane.sending > 0;
+    if (busy && !lane.closed && !contains(gone, rank)) return false;
+  }
   return true;
 }
 

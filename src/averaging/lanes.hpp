@@ -38,8 +38,8 @@ class Lanes {
   void push(Ranks to, net::TrafficClass traffic, const Frame& frame);
   /// There may be parts to send.
   void wake_parts(Rank to);
-  /// Nothing is queued or being sent to peers that are still here.
-  bool idle() const noexcept;
+  /// Nothing is queued or being sent to peers that are still here and not `gone`.
+  bool idle(Ranks gone = 0) const noexcept;
   std::uint64_t bytes_sent(Rank to) const { return lanes_.at(to)->bytes_sent; }
 
  private:

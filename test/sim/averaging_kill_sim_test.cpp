@@ -112,6 +112,26 @@ TEST_CASE(
   MESSAGE(tally.runs, " rounds, in ", tally.both_struck, " of them both died");
 }
 
+TEST_CASE("all-reduce: who is known to be dead is not served after the commit, whatever was still to be sent to it") {
+  for (const bool streams : {false, true}) {
+    CAPTURE(streams);
+    Random random(3);
+    RoundsOptions options;
+    options.streams = streams;
+    options.serve_to_the_end = true;
+    Rounds rounds(3, draw_players(random, 6, false), options);
+    if (streams) {
+      rounds.kill_at_byte(rounds.bytes_to_send(2) / 2, 2);
+    } else {
+      rounds.kill_in(Moment::reduce, 2);
+    }
+    rounds.run();
+    REQUIRE(rounds.dead(2));
+    check_survivors(rounds, 5s);
+    CHECK(rounds.served_at() < rounds.died_at() + 5s);
+  }
+}
+
 TEST_CASE("all-reduce: a peer that hears nothing, or is not heard, costs the others no more than a dead one") {
   for (const bool deaf : {true, false}) {
     Duration longest{};

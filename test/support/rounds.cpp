@@ -251,6 +251,9 @@ void Rounds::run() {
     for (const auto& [rank, byte] : kills_at_byte_) faults.spawn("kill", kill_later(*peers_[rank], byte));
     for (auto& peer : peers_) rounds.spawn("round", participate(*peer));
     co_await rounds.join();
+    for (auto& peer : peers_)
+      if (options_.serve_to_the_end && !peer->dead) co_await peer->tasks.join();
+    served_at_ = world_.clock().now() - started_;
     co_await faults.stop();
     for (auto& peer : peers_) co_await peer->tasks.stop();
     if (streams_) co_await streams_->stop();

@@ -47,6 +47,7 @@ struct RoundsOptions {
   /// Over production connections instead of whole frames: 5 to 40 ms one way, 12.5 MB/s a line. Faults by `at` and
   /// `kill_at` are not for these.
   bool streams = false;
+  bool serve_to_the_end = false;  ///< those who live are stopped when they serve nobody any more
   averaging::AllReduceOptions all_reduce;
 };
 
@@ -85,6 +86,8 @@ class Rounds {
   const CodecMap& codecs() const noexcept { return codecs_; }
   const averaging::Members& members() const noexcept { return members_; }
   std::uint64_t fingerprint() const { return network_->fingerprint(); }
+  /// When the last of those who live served nobody any more; with `serve_to_the_end`.
+  Duration served_at() const noexcept { return served_at_; }
   /// Of the last death.
   Duration died_at() const noexcept { return died_at_; }
 
@@ -114,6 +117,7 @@ class Rounds {
   std::unique_ptr<StreamNetwork> streams_;
   TimePoint started_{};
   Duration died_at_{};
+  Duration served_at_{};
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank
   std::vector<std::size_t> rank_of_player_;
   std::vector<std::pair<Duration, std::function<void()>>> faults_;

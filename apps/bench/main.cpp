@@ -4,6 +4,7 @@
 #include "cli/program.hpp"
 #include "faults.hpp"
 #include "hosting.hpp"
+#include "meeting.hpp"
 #include "options.hpp"
 #include "overhead.hpp"
 #include "worker.hpp"
@@ -77,6 +78,17 @@ FaultOrder fault_order(const std::string& command, const node::Config& config) {
   return order;
 }
 
+MeetingOrder meeting_order(const node::Config& config) {
+  MeetingOrder order;
+  order.workload.peers = size_or(config, "peers", 16);
+  order.workload.seed = static_cast<std::uint64_t>(config.number("seed"));
+  order.rounds = size_or(config, "rounds", 100);
+  order.log_level = config.text("log-level");
+  order.json = config.toggle("json");
+  cli::parse_log_level(order.log_level);
+  return order;
+}
+
 AllReduceOrder order_of(const std::string& command, const node::Config& config) {
   AllReduceOrder order;
   order.name = command;
@@ -101,6 +113,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   }
   if (parsed.command == "overhead") return measure_overhead(overhead_order(config));
   if (parsed.command == "coordinator") return measure_hosting(hosting_order(config));
+  if (parsed.command == "matchmaking") return measure_meeting(meeting_order(config));
   const bool faulty = parsed.command == "kill" || parsed.command == "freeze" || parsed.command == "any-moment";
   if (faulty) return measure_faults(fault_order(parsed.command, config));
   return measure_all_reduce(order_of(parsed.command, config));

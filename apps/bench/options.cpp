@@ -47,6 +47,7 @@ cli::Synopsis bench_synopsis() {
                        {"kill", "a peer is killed in the middle of a round: what it costs the others"},
                        {"freeze", "a peer is stopped in the middle of a round, and goes on later"},
                        {"any-moment", "groups of 2 to 8 in which a peer is killed anywhere in a round: all or nothing"},
+                       {"matchmaking", "how soon a group begins once all have declared"},
                        {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"},
                        {"coordinator", "hosting a run: the coordinator's processor time and memory"}};
   synopsis.examples = {"collab-bench all-reduce --peers 4 --floats 18000000 --codec float32 --rounds 7 --json",

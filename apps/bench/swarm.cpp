@@ -157,6 +157,29 @@ RoundFigures Swarm::average(std::uint64_t number) {
   return figures;
 }
 
+Meeting Swarm::seek(std::uint64_t number, const std::vector<double>& after) {
+  const TimePoint deadline = answer_deadline(workload_);
+  for (std::size_t i = 0; i < peers_.size(); ++i)
+    peers_[i]->write_line(json({{"order", "seek"}, {"round", number}, {"after", after[i]}}).dump());
+  double last_declared = 0;
+  std::vector<json> answers;
+  for (const std::string& line : hear(peers_, alive_, deadline)) {
+    answers.push_back(json::parse(line));
+    if (answers.back().contains("failed"))
+      throw Failure(ExitCode::machine, "no group: " + answers.back().at("failed").get<std::string>(),
+                    "--log-level debug says what happened");
+    last_declared = std::max(last_declared, answers.back().at("declared_at").get<double>());
+  }
+  Meeting meeting;
+  meeting.full = true;
+  for (const json& answer : answers) {
+    meeting.seconds.push_back(answer.at("begun_at").get<double>() - last_declared);
+    const bool same = answer.at("group") == answers.front().at("group");
+    meeting.full = meeting.full && same && answer.at("members") == peers_.size();
+  }
+  return meeting;
+}
+
 /// What their values are now.
 void Swarm::look_at(const std::vector<bool>& whom, std::vector<End>& ends, TimePoint deadline) {
   const auto results = ask(whom, {{"order", "result"}}, deadline);

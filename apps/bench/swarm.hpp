@@ -64,6 +64,11 @@ struct StruckRound {
   bool all_or_nothing() const;
 };
 
+struct Meeting {
+  std::vector<double> seconds;  ///< by peer: from the last one's declaration until it had its group
+  bool full = false;            ///< one group of everybody
+};
+
 /// Every failure is thrown: `Failure(machine)` names the peer that died, was late or could not average.
 class Swarm {
  public:
@@ -78,6 +83,8 @@ class Swarm {
   StruckRound average_with(std::uint64_t number, const Strike& strike);
   /// The victim of the last round goes on: its own end of that round. All others are there for it until then.
   End thaw(std::size_t victim);
+  /// Everybody looks for a group, each so many seconds from now. `number` > 0, each once.
+  Meeting seek(std::uint64_t number, const std::vector<double>& after);
   /// Of the round before.
   Results results();
 

@@ -10,6 +10,7 @@
 #include "net/peer_endpoint.hpp"
 #include "net/tcp.hpp"
 #include "node/runtime.hpp"
+#include "seeker.hpp"
 #include "statistics.hpp"
 #include "workload.hpp"
 
@@ -84,6 +85,7 @@ class Peer {
     runtime_.on_loop([this] { services_->spawn("watch", watch_links()); });
   }
   json lost(const json& order);
+  json seek(const json& order);
   json error() const { return {{"max_relative_error", max_relative_error(setup_.workload, round_.number, values_)}}; }
 
  private:
@@ -103,10 +105,14 @@ class Peer {
   node::Runtime runtime_;
   net::TcpNetwork network_;
   std::unique_ptr<net::PeerEndpoint> endpoint_;
+  std::unique_ptr<Seeker> seeker_;
+  bool seeks_ = false;  // its services run from the first search on: they would cost a measured round
   std::unique_ptr<TaskGroup> services_;
   std::unique_ptr<TaskGroup> serving_;  // rounds that groupmates still need
   std::vector<PeerId> ids_;             // of everybody, by index
   std::map<PeerId, Duration> lost_at_;
+  TimePoint declared_at_{};
+  TimePoint begun_at_{};
   Round round_;
   double cpu_before_ = 0;
   std::uint64_t bytes_before_ = 0;
@@ -138,6 +144,14 @@ Peer::Peer(const Setup& setup)
                                    metrics_,        identity_,        access_};
     endpoint_ = std::make_unique<net::PeerEndpoint>(needs, endpoint_options());
     endpoint_->allow_conversation(averaging::round_protocol());
+    const Seeker::Needs seeks{*endpoint_,
+                              runtime_.clock(),
+                              log_,
+                              identity_,
+                              runtime_.loop(),
+                              identity_of(setup_.workload.seed, 0).id(),
+                              setup_.workload.peers};
+    seeker_ = std::make_unique<Seeker>(seeks, setup_.index);
     endpoint_->listen();
     services_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
     serving_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
@@ -148,10 +162,12 @@ Peer::Peer(const Setup& setup)
 
 Peer::~Peer() {
   runtime_.call(serving_->stop());
+  runtime_.call(seeker_->stop());
   runtime_.call(services_->stop());
   const auto release = [this] {
     serving_.reset();
     services_.reset();
+    seeker_.reset();
     endpoint_.reset();
   };
   runtime_.on_loop(release);
@@ -265,6 +281,25 @@ json Peer::unchanged() const {
   return {{"unchanged", equal}};
 }
 
+/// By the steady clock, as lost().
+json Peer::seek(const json& order) {
+  const auto search = [&]() -> Task<Result<matchmaking::Group>> {
+    Clock& clock = runtime_.clock();
+    if (!std::exchange(seeks_, true)) seeker_->start(*services_, endpoint_->listening().front());
+    co_await clock.sleep_until(clock.now() + from_seconds(order.at("after").get<double>()));
+    declared_at_ = clock.now();
+    auto group = co_await seeker_->find_group(order.at("round").get<std::uint64_t>());
+    begun_at_ = clock.now();
+    co_return group;
+  };
+  const auto group = runtime_.call(search());
+  if (!group) return {{"failed", group.error().message()}};
+  return {{"declared_at", to_seconds(declared_at_.time_since_epoch())},
+          {"begun_at", to_seconds(begun_at_.time_since_epoch())},
+          {"group", to_hex(group->id)},
+          {"members", group->roster.size()}};
+}
+
 /// By the machine's steady clock, which all its processes share.
 json Peer::lost(const json& order) {
   const PeerId id = ids_.at(order.at("peer").get<std::size_t>());
@@ -305,6 +340,7 @@ json obey(Peer& peer, const json& order) {
   if (what == "settle") return peer.settle();
   if (what == "result") return peer.result();
   if (what == "unchanged") return peer.unchanged();
+  if (what == "seek") return peer.seek(order);
   if (what == "lost") return peer.lost(order);
   if (what == "error") return peer.error();
   if (what == "meet") {

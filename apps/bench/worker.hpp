@@ -13,6 +13,7 @@ namespace collab::bench {
 ///   unchanged                       -> {unchanged}           whether the values are still the inputs
 ///   watch                           -> {}                    from now on it notes when connections end
 ///   lost {peer}                     -> {lost_at}             when that one ended, in seconds of the steady clock
+///   seek {round, after}             -> {declared_at, begun_at, group, members} or {failed}   looks for a group of all
 ///   error                           -> {max_relative_error}
 /// Returns the exit code once standard input ends.
 int run_worker();

@@ -41,5 +41,29 @@ def a_dead_peer_ends_it():
     assert not [peer for peer in peers if pathlib.Path(f'/proc/{peer}').exists()], 'peers are left'
 
 
+def bench(*arguments):
+    out = subprocess.run([program, *arguments, '--json'], capture_output=True, text=True, check=True, timeout=40).stdout
+    return json.loads(out)
+
+
+def faults_leave_all_or_nothing():
+    kill = bench('kill', '--floats', '200000', '--rounds', '2')
+    assert kill['all_or_nothing'] == kill['committed'] == kill['larger_groups'] == 2, kill
+    assert 0 < kill['noticed_seconds_max'] < kill['seconds_max'] < 5, kill
+    freeze = bench('freeze', '--floats', '200000', '--rounds', '1')
+    assert freeze['all_or_nothing'] == freeze['committed'] == 1 and freeze['seconds_max'] < 5, freeze
+    assert freeze['thawed_committed'] + freeze['thawed_unchanged'] == 1, freeze
+    anywhere = bench('any-moment', '--floats', '100000', '--rounds', '4', '--peers', '4')
+    assert anywhere['all_or_nothing'] == 4 and anywhere['larger_groups_committed'] == anywhere['larger_groups'], anywhere
+    assert anywhere['larger_groups'] > 0 and anywhere['seconds_max'] < 5, anywhere
+
+
+def a_group_begins_soon_after_the_last_declares():
+    meeting = bench('matchmaking', '--peers', '4', '--rounds', '3')
+    assert meeting['full_groups'] == 3 and 0 < meeting['seconds_median'] <= meeting['seconds_p99'] < 1, meeting
+
+
 peers_agree_on_the_mean()
 a_dead_peer_ends_it()
+faults_leave_all_or_nothing()
+a_group_begins_soon_after_the_last_declares()

@@ -84,7 +84,6 @@ class Commit {
   Ranks suspected() const noexcept { return suspected_; }  ///< the blamed included
   /// They lied, or have nothing to give: suspected until the end of the round.
   void blame(Ranks liars);
-  Ranks blamed() const noexcept { return blamed_; }
   /// A complete result of segment `index` (of the manifest) is here, reduced in `view`. `weight`: the smallest of its
   /// chunks.
   void hold(std::size_t index, std::uint32_t view, const Digest&, std::uint64_t weight);

@@ -168,7 +168,8 @@ void Participant::settle_once(bool& changed) {
     commit_.hold(complete.index, complete.view, complete.digest, complete.weight);
     all_here_ = all_here_ || (commit_.accepted() && commit_.accepted()->view == commit_.view());
   }
-  if (const Ranks liars = round_.take_liars(); (liars & ~commit_.suspected()) != 0) {
+  if (const Ranks liars = round_.take_liars(); liars != 0) {
+    lied_ |= liars;
     commit_.blame(liars);
     changed = true;
   }
@@ -223,7 +224,7 @@ void Participant::describe(RoundReport& report) const {
     PeerReport& peer = report.peers[rank];
     peer.id = group.roster[rank].id;
     peer.role = group.roster[rank].role;
-    if (contains(commit_.blamed(), static_cast<Rank>(rank))) peer.fault = Fault::conflict;
+    if (contains(lied_, static_cast<Rank>(rank))) peer.fault = Fault::conflict;
     for (std::size_t index = 0; index < commit_.plan().size(); ++index) {
       const SegmentReducer* reducer = round_.reducer(index);
       if (reducer == nullptr) continue;

@@ -98,6 +98,7 @@ class Participant {
   bool announced_ = false;
   bool all_here_ = false;
   Ranks done_ = 0;
+  Ranks lied_ = 0;  ///< told what they did not hold, or two something different
   std::vector<Early> early_;
   std::vector<std::size_t> early_bytes_;  // by rank
   std::uint64_t bad_frames_ = 0;

@@ -66,26 +66,27 @@ Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
   }
 }
 
-/// The step that the others took in the round, taken here too: equal bytes, equal parameters.
+/// The step that the others took in the round, taken here too: equal bytes, equal parameters. False: the trainer has
+/// left.
 Task<bool> CatchUp::apply(std::shared_ptr<const averaging::CommittedRound> round) {
   const auto arrival = std::make_shared<Arrival>();
   const auto work = [round, arrival, epoch = epoch_, values = options_.codecs.length()](Trainer& trainer) {
     std::vector<float> averaged(values);
     round->apply(averaged);
     arrival->lost = trainer.drop();
-    const auto stepped = trainer.step(averaged, epoch);
-    if (stepped) trainer.ledger().add(round->work().all());
-    arrival->by = stepped ? Arrival::By::round : Arrival::By::nothing;
-    arrival->epoch = stepped ? epoch + 1 : epoch;
-    arrival->parameters = trainer.parameter_hash();
-    arrival->ledger = trainer.ledger();
+    Stepped stepped = trainer.take_step(averaged, epoch, round->work().all());
+    arrival->by = Arrival::By::round;
+    arrival->epoch = epoch + 1;
+    arrival->finite = stepped.finite;
+    arrival->parameters = stepped.parameters;
+    arrival->ledger = std::move(stepped.ledger);
   };
   needs_.bridge.hold(Bridge::Reason::epoch);
   const auto done = co_await needs_.bridge.on_trainer(work);
   if (!done) co_return false;
   arrival->round = std::move(round);
   arrived(*arrival);
-  co_return arrival->by == Arrival::By::round;
+  co_return true;
 }
 
 Task<bool> CatchUp::by_state(std::uint64_t epoch) {

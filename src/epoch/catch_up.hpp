@@ -26,6 +26,7 @@ struct Arrival {
   };
   By by = By::nothing;
   std::uint64_t epoch = 0;  ///< the trainer stands at its begin
+  bool finite = true;       ///< false: the step of the round came to nothing, see Trainer::step
   Digest parameters{};
   data::Ledger ledger;
   Gathered lost;                                           ///< what it had gathered for an older epoch
@@ -52,7 +53,7 @@ class CatchUp {
   };
   enum class Outcome : std::uint8_t {
     in_step,      ///< nobody has more
-    needs_state,  ///< the next round is nobody's any more, or its step could not be taken here
+    needs_state,  ///< the next round is nobody's any more
     nobody,       ///< there is nobody to ask
   };
   using OnArrival = std::function<void(const Arrival&)>;

@@ -324,6 +324,14 @@ void Member::tell_lost(const EpochReport& report) {
        fmt::format("the gradients of {} samples add up to more than float32 holds", report.overflowed));
 }
 
+/// What others made of it shows in their records: whoever differs from most of them heals.
+void Member::tell_not_finite(std::uint64_t epoch) {
+  context_.metrics.add("collab_steps_not_finite_total");
+  context_.log.warn("step.not_finite", {{"epoch", epoch}});
+  tell(Kind::not_finite,
+       fmt::format("the step of epoch {} was not finite; going on with the last parameters that were kept", epoch));
+}
+
 void Member::committed(EpochReport report) {
   epoch_ = report.epoch + 1;
   last_epoch_ = context_.clock.now() - std::exchange(epoch_began_, context_.clock.now());
@@ -345,6 +353,7 @@ void Member::committed(EpochReport report) {
   }
   show();
   look_at_seats();
+  if (!report.finite) tell_not_finite(report.epoch);
   MemberEvent event;
   event.kind = Kind::committed;
   event.epoch = epoch_;
@@ -391,8 +400,10 @@ void Member::arrived(const Arrival& arrival) {
   if (arrival.by != Arrival::By::nothing) context_.store.advance(epoch_);
   if (arrival.by == Arrival::By::round) missed(arrival.round);
   if (arrival.by == Arrival::By::state) restored(arrival);
-  if (arrival.by == Arrival::By::nothing && !arrival.round)
+  if (!arrival.finite) tell_not_finite(epoch_ - 1);
+  if (arrival.by == Arrival::By::nothing) {
     tell(Kind::waiting, "a state that was fetched does not fit the model or the optimizer here");
+  }
   const std::uint64_t lost = arrival.lost.samples;
   if (lost == 0) return;
   context_.log.info("samples.lost", {{"epoch", epoch_}, {"samples", lost}, {"why", "behind"}});

@@ -93,6 +93,7 @@ class Member {
   Task<> wait_for_a_seat();
   Task<> take_part(TaskGroup& tasks);
   void tell_lost(const EpochReport& report);
+  void tell_not_finite(std::uint64_t epoch);
   Task<> after_failure(boost::system::error_code why);
   void committed(EpochReport report);
   Task<> heal();

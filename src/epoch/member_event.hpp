@@ -18,6 +18,7 @@ struct MemberEvent {
     downloaded,    ///< the state was fetched whole
     round_failed,  ///< samples kept; `text` says why
     lost_samples,  ///< `samples` were gathered for an epoch that ended without them
+    not_finite,    ///< a step came to nothing, and the parameters are older ones; `text` says why
     diverged,      ///< own hash differs from the majority's; the state is fetched
     waiting,       ///< cannot go on; `text` says why
   };

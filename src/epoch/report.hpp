@@ -33,6 +33,7 @@ struct EpochReport {
   std::uint64_t late = 0;        ///< own samples whose microbatch ended after the hand-over: dropped, and in no epoch
   std::uint64_t overflowed = 0;  ///< own samples of a failed round that are lost: their sum is not finite
   data::Ledger::Added work;      ///< what the step entered into the ledger
+  bool finite = true;            ///< false: the step came to nothing, see Trainer::step
   Digest parameters{};           ///< hash of the parameters after the step
   double loss = 0;               ///< own training loss of the epoch; NaN: unknown
   averaging::RoundReport round;  ///< the last one

@@ -138,37 +138,30 @@ Task<> give_back(EpochContext node, std::shared_ptr<Contribution> mine) {
   if (mine->lost > 0 && node.leases != nullptr) node.leases->give_back(mine->behind.work);
 }
 
-/// The optimizer step and its units, in one piece of work: nobody sees one without the other.
-struct Stepped {
-  Gathered late;
-  Result<> result;
-  Digest parameters{};
-  data::Ledger::Added work;
-  data::Ledger ledger;
-};
-
 /// At the trainer's border. What it gathered since the hand-over was computed on the parameters before the step.
 Task<Result<>> step(EpochContext node, std::shared_ptr<Contribution> averaged, Work counted, EpochReport& report) {
-  const auto stepped = std::make_shared<Stepped>();
-  const auto take_step = [averaged, stepped, counted, epoch = report.epoch](Trainer& trainer) {
-    stepped->late = trainer.drop();
-    stepped->result = trainer.step(averaged->values, epoch);
-    stepped->parameters = trainer.parameter_hash();
-    if (stepped->result) stepped->work = trainer.ledger().add(counted);
-    stepped->ledger = trainer.ledger();
+  struct Taken {
+    Gathered late;
+    Stepped after;
+  };
+  const auto taken = std::make_shared<Taken>();
+  const auto take_step = [averaged, taken, counted, epoch = report.epoch](Trainer& trainer) {
+    taken->late = trainer.drop();
+    taken->after = trainer.take_step(averaged->values, epoch, counted);
   };
   const auto done = co_await node.bridge.on_trainer(take_step);
   if (!done) co_return done;
   if (node.leases != nullptr) {
-    node.leases->advance(stepped->ledger);
+    node.leases->advance(taken->after.ledger);
     // what of ours is not in the ledger was computed in vain
     node.leases->give_back(averaged->behind.work);
-    node.leases->give_back(stepped->late.work);
+    node.leases->give_back(taken->late.work);
   }
-  report.late = stepped->late.samples;
-  report.parameters = stepped->parameters;
-  report.work = stepped->work;
-  co_return stepped->result;
+  report.late = taken->late.samples;
+  report.finite = taken->after.finite;
+  report.parameters = taken->after.parameters;
+  report.work = taken->after.work;
+  co_return Result<>();
 }
 
 /// Nobody brings more than its groupmates were told it could have, and nothing whose units cannot all be named: those

@@ -48,9 +48,8 @@ struct EpochOptions {
 /// that microbatch belongs to the epoch before and is dropped. A peer that is the whole swarm waits for it.
 ///
 /// Errors, all with parameters unchanged and the samples back in the accumulator: a matchmaking::NoGroup; `late` when
-/// the round failed; `stale` when the others committed without this peer; `gone` when the trainer has left;
-/// `bad_request` when the step was refused (the averaged gradient made a parameter NaN): the samples are then lost.
-/// `report` is filled in either case.
+/// the round failed; `stale` when the others committed without this peer; `gone` when the trainer has left. A step that
+/// came to nothing is none: `report.finite` tells it. `report` is filled in either case.
 Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& report);
 
 }  // namespace collab::epoch

@@ -5,6 +5,15 @@
 
 namespace collab::epoch {
 
+Stepped Trainer::take_step(std::span<float> averaged, std::uint64_t epoch, const Work& counted) {
+  Stepped out;
+  out.finite = step(averaged, epoch).has_value();
+  out.work = ledger_.add(counted);
+  out.parameters = parameter_hash();
+  out.ledger = ledger_;
+  return out;
+}
+
 state::Snapshot Trainer::snapshot(std::uint64_t epoch) const {
   state::Snapshot snapshot = copy_state(epoch);
   snapshot.sections.push_back({std::string(data::kLedgerSection), ledger_.canonical()});

@@ -13,6 +13,14 @@
 
 namespace collab::epoch {
 
+/// What a trainer holds after a step.
+struct Stepped {
+  bool finite = true;  ///< false: the step came to nothing, see Trainer::step
+  Digest parameters{};
+  data::Ledger::Added work;  ///< what was entered into the ledger
+  data::Ledger ledger;
+};
+
 /// The model, its optimizer and the gradients gathered so far. Called through the Bridge, on the trainer's thread while
 /// that is at a border; but samples, hand_over, give_back and loss also on the loop while it computes: they know
 /// nothing of the microbatch in hand, and whoever adds it excludes them meanwhile.
@@ -31,21 +39,27 @@ class Trainer {
   virtual std::uint64_t give_back(std::span<const float> values, const Gathered& behind) = 0;
   /// Forgets what was gathered: the epoch it belongs to is over without it. Returns what is lost.
   virtual Gathered drop() = 0;
-  /// The optimizer step of `epoch`; parameters belong to epoch + 1 afterwards. `averaged` is its workspace: meaningless
-  /// afterwards.
-  /// Errors: `bad_request` when the step made a parameter NaN or infinite: parameters are then as before it.
+  /// The optimizer step of `epoch`; parameters belong to epoch + 1 afterwards, however it ends: others have taken the
+  /// same one. `averaged` is its workspace: meaningless afterwards.
+  /// Errors: `bad_request` when the average, or a parameter that the step made, is NaN or infinite: the parameters are
+  /// then finite ones of before, maybe of some epochs before. Peers with another copy of those differ now, as does one
+  /// whose arithmetic failed alone: they take what most hold, as whoever has diverged.
   virtual Result<> step(std::span<float> averaged, std::uint64_t epoch) = 0;
   /// state::parameter_hash of the parameters.
   virtual Digest parameter_hash() const = 0;
   /// Mean training loss of the samples gathered since the last step; NaN: unknown.
   virtual double loss() const = 0;
 
+  /// The step, and the units that the round was made of, in one piece: nobody sees one without the other. Units of a
+  /// step that came to nothing count as well: computed again, they would only do so again.
+  Stepped take_step(std::span<float> averaged, std::uint64_t epoch, const Work& counted);
+
   /// A copy of everything that makes two peers of `epoch` equal: the trainer's own state and the ledger.
   state::Snapshot snapshot(std::uint64_t epoch) const;
   /// Errors: `bad_request` when sections are missing, malformed or of another size; nothing has changed then.
   Result<> restore(const state::Snapshot& snapshot);
 
-  /// The units behind the parameters. Whoever takes a step enters the round's: it is part of the state.
+  /// The units behind the parameters: a part of the state.
   data::Ledger& ledger() noexcept { return ledger_; }
   const data::Ledger& ledger() const noexcept { return ledger_; }
 

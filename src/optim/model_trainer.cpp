@@ -75,8 +75,8 @@ Result<> ModelTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
   const std::lock_guard lock(mutex_);
   loss_sum_ = 0;
   loss_samples_ = 0;
-  if (report.outcome != StepOutcome::stepped) return Errc::bad_request;
   epoch_ = epoch + 1;
+  if (report.outcome != StepOutcome::stepped) return Errc::bad_request;
   return Result<>();
 }
 

@@ -87,6 +87,7 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
     case Kind::downloaded: type = "state.downloaded"; break;
     case Kind::round_failed: type = "round.failed"; break;
     case Kind::lost_samples: type = "samples.lost"; break;
+    case Kind::not_finite: type = "step.not_finite"; break;
     case Kind::diverged: type = "peer.diverged"; break;
     case Kind::waiting: type = "peer.waiting"; break;
   }

@@ -72,6 +72,7 @@ void Recorder::happened(std::size_t peer, const epoch::MemberEvent& event) {
     case Kind::lost_samples: invariants_.told_lost(peer, event.samples); break;
     case Kind::joined:
     case Kind::downloaded:
+    case Kind::not_finite:
     case Kind::diverged:
     case Kind::waiting: break;
   }

@@ -103,10 +103,10 @@ void SimTrainer::move(std::span<const float> gradient) {
 }
 
 Result<> SimTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
+  epoch_ = epoch + 1;
   if (!all_finite(averaged)) return Errc::bad_request;
   const Digest before = parameter_hash();
   move(averaged);
-  epoch_ = epoch + 1;
   handed_over_.clear();
   witness_.stepped({peer_, epoch, averaged, before, parameter_hash()});
   return Result<>();

@@ -60,10 +60,10 @@ void divide(float* values, float by, std::size_t size) noexcept {
 
 }  // namespace
 
-bool GradientAccumulator::add(std::span<const FlatPiece> mean_gradient, const Gathered& behind) {
+bool GradientAccumulator::add(std::span<const FlatPiece> mean_gradient, const Gathered& behind, double scale) {
   assert(behind.samples > 0);
   if (behind_.samples == 0) std::fill(sum_.begin(), sum_.end(), 0.0F);
-  const auto weight = static_cast<float>(behind.samples);
+  const auto weight = static_cast<float>(static_cast<double>(behind.samples) / scale);
   for (std::size_t i = 0; i < mean_gradient.size(); ++i) {
     const FlatPiece& piece = mean_gradient[i];
     assert(piece.offset <= sum_.size() && piece.values.size() <= sum_.size() - piece.offset);

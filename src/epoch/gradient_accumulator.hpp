@@ -19,7 +19,8 @@ class GradientAccumulator {
   std::size_t values() const noexcept { return sum_.size(); }
   /// Adds the mean gradient of `behind.samples` > 0 samples: one pass over each piece where it lies, no copy. False
   /// when a value is NaN or infinite, or a sum would be: what was added by then is taken back, up to a rounding.
-  bool add(std::span<const FlatPiece> mean_gradient, const Gathered& behind);
+  /// `scale` > 0: the values are so many times the gradient; of a power of two nothing is rounded.
+  bool add(std::span<const FlatPiece> mean_gradient, const Gathered& behind, double scale = 1);
   /// Gives the mean gradient per sample and forgets it; zeros when there is none. Returns what is behind it.
   /// `mean_gradient`: of any content and the same length; it stays here for what is added next, so nothing is copied.
   Gathered hand_over(std::vector<float>& mean_gradient);

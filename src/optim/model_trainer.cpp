@@ -37,9 +37,9 @@ void check_size(const Schema& state) {
                 "a smaller model, or an optimizer with fewer moments");
 }
 
-bool ModelTrainer::add_microbatch(const Gathered& behind, double loss) {
+bool ModelTrainer::add_microbatch(const Gathered& behind, double loss, double scale) {
   const std::lock_guard lock(mutex_);
-  const bool finite = gathered_.add(stepper_.gradient_pieces(), behind);
+  const bool finite = gathered_.add(stepper_.gradient_pieces(), behind, scale);
   stepper_.clear_gradients();
   if (finite && std::isfinite(loss)) {
     loss_sum_ += loss * static_cast<double>(behind.samples);

@@ -23,7 +23,8 @@ class ModelTrainer final : public epoch::Trainer {
 
   /// Takes over what backward left in the gradients: the mean over `behind.samples` > 0 samples. False when it is
   /// NaN or infinite: the microbatch is dropped whole. The gradients are none afterwards. `loss`: NaN when unknown.
-  bool add_microbatch(const Gathered& behind, double loss);
+  /// `scale`: what the loss was multiplied by before backward.
+  bool add_microbatch(const Gathered& behind, double loss, double scale = 1);
 
   /// Of the parameters: one more than the last step's, or a restored snapshot's.
   std::uint64_t epoch() const noexcept { return epoch_; }

@@ -13,6 +13,8 @@
 #include "recipes/recipe.hpp"
 #include "state/snapshot.hpp"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/mul.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +36,11 @@ constexpr Duration kWaitStep = std::chrono::milliseconds(1000);  // between two 
 /// Trainer's thread, but for what is marked.
 struct Optimizer::Inner {
   Inner(Collaboration& run, std::unique_ptr<Stepper> made, OptimizerOptions given)
-      : parts(run.parts()), stepper(std::move(made)), trainer(*stepper), options(std::move(given)) {
+      : parts(run.parts()),
+        stepper(std::move(made)),
+        trainer(*stepper),
+        options(std::move(given)),
+        scaler(options.loss_scale) {
     trainer.begin_at(options.first_epoch);
     const auto recipe = recipes::from_json(parts.manifest->recipe);
     if (!recipe && options.epochs_max == 0) {
@@ -49,6 +55,8 @@ struct Optimizer::Inner {
   std::unique_ptr<Stepper> stepper;
   ModelTrainer trainer;
   OptimizerOptions options;
+  GradScaler scaler;
+  bool scaled = false;  ///< the loss of the microbatch that is being computed
   progress::Rate rate;
   std::optional<epoch::ThreadBridge> bridge;
   bool joined = false;
@@ -267,12 +275,15 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
                   fmt::format("{} samples were told for {} units of work", behind.samples, behind.work.count()),
                   "a step with at least one sample for each unit that next_units() gave");
   }
-  const bool counted = inner_->trainer.add_microbatch(behind, loss);
+  const bool scaled = std::exchange(inner_->scaled, false);
+  const bool counted = inner_->trainer.add_microbatch(behind, loss, scaled ? inner_->scaler.scale() : 1);
+  if (scaled) inner_->scaler.update(!counted);
   if (counted) {
     inner_->rate.add(static_cast<std::uint64_t>(samples), inner_->parts.runtime.clock().now());
   } else {
     inner_->return_units(behind.work);
-    inner_->parts.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", "not_finite"}});
+    const char* reason = scaled ? "overflow" : "not_finite";
+    inner_->parts.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", reason}});
   }
   const TimePoint before = inner_->parts.runtime.clock().now();
   inner_->bridge->border(inner_->trainer, inner_->rate.samples_per_s());
@@ -283,7 +294,17 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
   return result == StepResult::accumulated && !counted ? StepResult::dropped : result;
 }
 
+at::Tensor Optimizer::scale(const at::Tensor& loss) {
+  inner_->scaled = true;
+  return at::mul(loss, inner_->scaler.scale());
+}
+
+double Optimizer::loss_scale() const noexcept {
+  return inner_->scaler.scale();
+}
+
 void Optimizer::zero_grad() {
+  inner_->scaled = false;
   inner_->stepper->clear_gradients();
 }
 

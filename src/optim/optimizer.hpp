@@ -4,6 +4,7 @@
 #include "epoch/report.hpp"
 #include "optim/collaboration.hpp"
 #include "optim/factory.hpp"
+#include "optim/grad_scaler.hpp"
 #include "optim/job.hpp"
 #include "optim/stepper.hpp"
 #include "state/snapshot.hpp"
@@ -39,6 +40,7 @@ struct OptimizerOptions {
   std::uint64_t units_per_pass = 0;       ///< the job's; 0: a stream without end
   std::uint64_t first_epoch = 0;          ///< of the parameters that the module has now
   std::optional<std::string> codec = {};  ///< of gradients; empty: the manifest's
+  GradScalerOptions loss_scale = {};      ///< of `scale`; this peer's own matter
 };
 
 /// Parameters of one model, trained by everybody in the run. All calls on one thread, the trainer's.
@@ -65,6 +67,12 @@ class Optimizer {
   /// After `backward()` of a mean loss over `samples` > 0 samples. Blocks only while a round is due; gradients are none
   /// afterwards. `loss`: shown to people; NaN: unknown. Throws Stopped.
   StepResult step(std::int64_t samples, double loss = std::numeric_limits<double>::quiet_NaN());
+
+  /// For mixed precision: `loss` times this peer's loss scale, whose backward() comes next. step() takes the scale out
+  /// again before anything is summed. Gradients that overflowed drop the microbatch and halve the scale. Of one
+  /// microbatch's losses all pass through it, or none; what is told to step() is the loss itself.
+  at::Tensor scale(const at::Tensor& loss);
+  double loss_scale() const noexcept;
 
   /// Forgets what backward has left since the last step(); for loops that do so before each backward().
   void zero_grad();

@@ -1,6 +1,7 @@
 #include "optim/stepper.hpp"
 
 #include "base/error.hpp"
+#include "optim/grad_scaler.hpp"
 #include "optim/model_trainer.hpp"
 
 #include <ATen/ops/arange.h>
@@ -53,6 +54,63 @@ TEST_CASE("model_trainer: a state that no joiner could be given is refused, with
   check_size(state);
   state.tensors.front().shape.front() += 1;
   CHECK_THROWS_WITH_AS(check_size(state), doctest::Contains("4.0 GiB"), Failure);
+}
+
+TEST_CASE("grad_scaler: an overflow halves the scale, many microbatches without one double it") {
+  GradScaler scaler({.initial = 8, .largest = 16, .double_after = 3});
+  const auto after = [&](bool overflowed) {
+    scaler.update(overflowed);
+    return scaler.scale();
+  };
+  CHECK(after(true) == 4);
+  CHECK(after(false) == 4);
+  CHECK(after(false) == 4);
+  CHECK(after(true) == 2);  // counted anew from here
+  CHECK(after(false) == 2);
+  CHECK(after(false) == 2);
+  CHECK(after(false) == 4);
+  for (int i = 0; i < 12; ++i) scaler.update(false);
+  CHECK(scaler.scale() == 16);
+  for (int i = 0; i < 12; ++i) scaler.update(true);
+  CHECK(scaler.scale() == 1);
+}
+
+TEST_CASE("grad_scaler: a scale that would round is refused") {
+  CHECK_THROWS_AS(GradScaler({.initial = 1000}), Failure);
+  CHECK_THROWS_AS(GradScaler({.initial = 0.5}), Failure);
+  CHECK_THROWS_AS(GradScaler({.initial = 64, .largest = 32}), Failure);
+  CHECK_THROWS_AS(GradScaler({.double_after = 0}), Failure);
+}
+
+TEST_CASE("model_trainer: one overflow in half precision costs one microbatch, and the scale is in no gradient") {
+  const auto model = small_model();
+  Stepper stepper(model, lamb({}), {});
+  ModelTrainer trainer(stepper);
+  GradScaler scaler({.initial = 16384});
+  const auto plain_model = small_model();
+  Stepper plain_stepper(plain_model, lamb({}), {});
+  ModelTrainer plain(plain_stepper);
+  const auto backward = [](const std::vector<NamedTensor>& of, double factor, double scale) {
+    ((of[0].second.to(at::kHalf) * factor).sum().to(at::kFloat) * scale).backward();
+  };
+  std::uint64_t dropped = 0;
+  for (const double factor : {0.25, 0.5, 4.0, 0.75}) {  // 4 x 16384 is more than half precision holds
+    backward(model, factor, scaler.scale());
+    const bool counted = trainer.add_microbatch({4, Work()}, 1, scaler.scale());
+    scaler.update(!counted);
+    dropped += counted ? 0 : 1;
+    if (factor == 4.0) continue;
+    backward(plain_model, factor, 1);
+    REQUIRE(plain.add_microbatch({4, Work()}, 1));
+  }
+  CHECK(dropped == 1);
+  CHECK(scaler.scale() == 8192);
+  std::vector<float> scaled(8);
+  std::vector<float> reference(8);
+  CHECK(trainer.hand_over(scaled).samples == 12);
+  CHECK(plain.hand_over(reference).samples == 12);
+  CHECK(scaled == reference);
+  CHECK(scaled[0] == 0.5F);
 }
 
 TEST_CASE("stepper: nothing can be counted to zero") {

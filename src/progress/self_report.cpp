@@ -45,7 +45,10 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
   const double rate = rate_after(told.samples_per_s, seconds, yardstick);
   slack_ = microbatch_of(told, rate, yardstick);
   const bool same_epoch = measured_ && told.epoch == believed_.epoch;
-  const double before = same_epoch ? static_cast<double>(believed_.samples) : 0;
+  if (same_epoch && told.samples < believed_.samples) handed_over_ = true;
+  const bool goes_on = same_epoch || (handed_over_ && told.epoch == believed_.epoch + 1);
+  const double before = goes_on ? static_cast<double>(believed_.samples) : 0;
+  if (!same_epoch) handed_over_ = false;
   credit_ = same_epoch ? std::min(credit_, slack_) : slack_;
   credit_ += kGrowthMax * std::max(rate_, rate) * seconds;
   if (!measured_ && (seen_ || yardstick.first_look)) credit_ += share;

@@ -16,7 +16,8 @@ struct Yardstick {
 };
 
 /// One peer's records held against their history: samples grow by at most 1.5 x rate history x elapsed + one
-/// microbatch.
+/// microbatch. In a new epoch they start from none, or from those of the last record, when it had fewer than one
+/// before it in the old epoch: these were handed over, and the peer has gone on during the round.
 ///
 /// The rate history is what the peer told, but rises by at most half in ten seconds, or to the yardstick, and falls
 /// with a half-life of a minute, so a peer that comes back after a pause is as fast as before. Elapsed is counted by
@@ -42,7 +43,8 @@ class SelfReport {
 
   Record believed_;
   bool seen_ = false;
-  bool measured_ = false;  // since there was a yardstick
+  bool handed_over_ = false;  // in this epoch: what was told since counts in the next one
+  bool measured_ = false;     // since there was a yardstick
   std::uint64_t sequence_ = 0;
   std::int64_t ahead_ms_ = 0;  // of its clock before ours, known from its second record on
   bool ahead_known_ = false;

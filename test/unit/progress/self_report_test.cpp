@@ -92,6 +92,18 @@ TEST_CASE("self-report: a lie counts as what a peer like the others would have, 
   CHECK(told.report.samples_max(0, kStart + 2000) <= static_cast<double>(told.believed()) + 1.1 * (150 + 400));
 }
 
+TEST_CASE("self-report: who goes on during a round has what it gathered then in the next epoch, and no more") {
+  Told told;
+  for (std::int64_t ms = 500; ms <= 10'000; ms += 500) CHECK(told.at(ms, static_cast<std::uint64_t>(ms) / 10) == 0);
+  for (std::int64_t ms = 500; ms <= 5'000; ms += 500) {  // handed over, and the round takes five seconds
+    CHECK(told.at(10'000 + ms, static_cast<std::uint64_t>(ms) / 10) == 0);
+  }
+  ++told.record.epoch;
+  CHECK(told.at(15'500, 550) == 0);
+  ++told.record.epoch;
+  CHECK(told.at(16'000, 550) > 400);  // nothing was handed over before this one
+}
+
 TEST_CASE("self-report: what is told twice, or by an older date, grows nothing") {
   Told told;
   CHECK(told.at(1000, 50) == 0);

@@ -8,8 +8,10 @@
 
 namespace collab {
 
+using epoch::Delay;
 using optim::Collaboration;
 using optim::Event;
+using optim::GradScalerOptions;
 using optim::Job;
 using optim::lamb;
 using optim::LambOptions;

@@ -1,5 +1,7 @@
 #include "epoch/bridge.hpp"
 
+#include "base/offload.hpp"
+
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
@@ -22,6 +24,17 @@ Task<Result<bool>> Bridge::on_trainer_until(Clock& clock, TimePoint deadline, Wo
   if (!errand->done && overtake(errand)) co_return false;
   while (!errand->done) co_await errand->finished.wait();  // the trainer is at it
   co_return errand->lost ? Result<bool>(Errc::gone) : Result<bool>(true);
+}
+
+Task<Result<>> Bridge::beside(asio::any_io_executor workers, Work work) {
+  Trainer* const trainer = this->trainer();  // it stays: whoever ends it first waits for this task
+  if (trainer == nullptr) co_return Errc::gone;
+  const auto job = [trainer, &work] {
+    work(*trainer);
+    return true;
+  };
+  (void)co_await offload(workers, job);  // says nothing: what it throws passes through
+  co_return Result<>();
 }
 
 void Bridge::set_reasons(unsigned reasons) {
@@ -61,9 +74,10 @@ void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
 }
 
 /// Whether the loop is to hear of it.
-bool ThreadBridge::arrive(const Trainer& trainer, double samples_per_s) {
+bool ThreadBridge::arrive(Trainer& trainer, double samples_per_s) {
   const std::lock_guard lock(mutex_);
   computing_ = nullptr;
+  if (!left_) known_ = &trainer;
   const std::uint64_t samples = trainer.samples();
   if (samples > samples_) microbatch_ = samples - samples_;
   samples_ = samples;
@@ -96,7 +110,7 @@ void ThreadBridge::leave() {
   {
     const std::lock_guard lock(mutex_);
     left_ = true;
-    computing_ = nullptr;
+    computing_ = known_ = nullptr;
     lost = std::exchange(errands_, {});
   }
   for (auto& errand : lost) finish(std::move(errand), /*lost=*/true);
@@ -134,6 +148,11 @@ bool ThreadBridge::overtake(const std::shared_ptr<Errand>& errand) {
   errand->work = nullptr;
   samples_ = computing_->samples();
   return true;
+}
+
+Trainer* ThreadBridge::trainer() {
+  const std::lock_guard lock(mutex_);
+  return known_;
 }
 
 void ThreadBridge::set_held(bool held) {

@@ -35,6 +35,11 @@ class Bridge {
   /// Like `on_trainer`, but no later than `deadline`: then `work` is done on the loop while the trainer computes, and
   /// may call only what Trainer allows beside a microbatch. False: it was done so.
   Task<Result<bool>> on_trainer_until(Clock& clock, TimePoint deadline, Work work);
+  /// At the trainer's next border `work` is done, and nobody waits for it; when it has left before, not at all.
+  void at_border(Work work) { enqueue(std::make_shared<Errand>(loop_, std::move(work))); }
+  /// Waits until `workers` have done `work` while the trainer goes on: a step of a trainer that allows it. Errors:
+  /// `gone` when the trainer has left.
+  Task<Result<>> beside(asio::any_io_executor workers, Work work);
   /// Why the trainer waits from its next border on, until every reason is gone; work is still done.
   enum class Reason : std::uint8_t {
     epoch = 1,   ///< its gradients are being averaged, or its parameters replaced
@@ -65,6 +70,8 @@ class Bridge {
   /// Does a queued errand here and now; false when the trainer is at its border and comes to it, or has left.
   virtual bool overtake(const std::shared_ptr<Errand>& errand) = 0;
   virtual void set_held(bool held) = 0;
+  /// Null when it has left, or has not come yet.
+  virtual Trainer* trainer() = 0;
   /// Whether the loop hears of a border at `now`. Called with the lock held.
   bool is_heard(TimePoint now) const { return now >= quiet_until_; }
 
@@ -104,7 +111,8 @@ class ThreadBridge final : public Bridge {
   void enqueue(std::shared_ptr<Errand> errand) override;
   bool overtake(const std::shared_ptr<Errand>& errand) override;
   void set_held(bool held) override;
-  bool arrive(const Trainer& trainer, double samples_per_s);
+  Trainer* trainer() override;
+  bool arrive(Trainer& trainer, double samples_per_s);
   void tell();
   void finish(std::shared_ptr<Errand> errand, bool lost);
   /// Does everything queued. Called with the lock held, which it gives up while working.
@@ -113,6 +121,7 @@ class ThreadBridge final : public Bridge {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Errand>> errands_;
   Trainer* computing_ = nullptr;  // between two borders; null at one, before the first and after the last
+  Trainer* known_ = nullptr;      // from its first border on; null when it has left
   bool held_ = false;
   bool left_ = false;
   bool open_ = false;

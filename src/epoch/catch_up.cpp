@@ -75,6 +75,7 @@ Task<bool> CatchUp::apply(std::shared_ptr<const averaging::CommittedRound> round
     round->apply(averaged);
     arrival->lost = trainer.drop();
     Stepped stepped = trainer.take_step(averaged, epoch, round->work().all());
+    trainer.adopt();
     arrival->by = Arrival::By::round;
     arrival->epoch = epoch + 1;
     arrival->finite = stepped.finite;

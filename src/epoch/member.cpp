@@ -294,10 +294,11 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.weight_min = weight_min(options_);
   options.values = options_.codecs.length();
   options.cut_wait = options_.cut_wait;
+  options.delay = options_.delay;
   options.all_reduce = all_reduce_options(options_);
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
-  const EpochContext node{averaging,        matchmaker_, *moshpit_,       seats_,
-                          context_.tracker, bridge_,     options_.codecs, context_.leases};
+  const EpochContext node{averaging, matchmaker_,     *moshpit_,        seats_,         context_.tracker,
+                          bridge_,   options_.codecs, context_.workers, context_.leases};
   EpochReport report;
   const auto done = co_await run_epoch(node, options, report);
   tell_lost(report);
@@ -450,12 +451,12 @@ Task<Result<std::shared_ptr<const state::Snapshot>>> Member::snapshot(std::uint6
     std::shared_ptr<const state::Snapshot> snapshot;
   };
   const auto taken = std::make_shared<Taken>();
-  const auto work = [taken, epoch](Trainer& trainer) {
-    taken->snapshot = std::make_shared<const state::Snapshot>(trainer.snapshot(epoch));
+  const auto work = [taken](Trainer& trainer) {
+    taken->snapshot = std::make_shared<const state::Snapshot>(trainer.snapshot());
   };
   const auto done = co_await bridge_.on_trainer(work);
   if (!done) co_return done.error();
-  if (epoch != epoch_) co_return Errc::stale;  // a step came first: the copy is of the epoch after
+  if (taken->snapshot->epoch != epoch) co_return Errc::stale;  // a step came first
   co_return taken->snapshot;
 }
 

@@ -3,6 +3,7 @@
 
 #include "averaging/all_reduce.hpp"
 #include "averaging/load_balance.hpp"
+#include "epoch/delay.hpp"
 #include "epoch/seating_keeper.hpp"
 #include "matchmaking/terms.hpp"
 #include "progress/tracker.hpp"
@@ -33,6 +34,7 @@ struct MemberOptions {
   Duration retry_min = std::chrono::milliseconds(500);                   ///< after a failed round; doubles
   Duration retry_max = std::chrono::seconds(10);
   Duration cut_wait = std::chrono::seconds(2);  ///< of an epoch's begin for a microbatch in hand
+  Delay delay = Delay::none;                    ///< of a trainer that may take steps beside its microbatches
   averaging::LoadOptions load;                  ///< how the leader cuts segments; bytes per value follow from `codecs`
   averaging::AllReduceOptions all_reduce;
 };

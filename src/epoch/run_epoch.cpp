@@ -110,7 +110,8 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
 }
 
 /// Awaits the microbatch in hand until `cut_at`. At its next border the trainer stands still until it is released.
-Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, TimePoint cut_at, bool on_grid) {
+/// False: it was not there in time.
+Task<Result<bool>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, TimePoint cut_at, bool on_grid) {
   node.bridge.hold(Bridge::Reason::epoch);
   const auto take = [mine](Trainer& trainer) {
     mine->loss = trainer.loss();
@@ -118,8 +119,7 @@ Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, 
     mine->done = std::make_shared<const Work>(trainer.ledger().committed());
   };
   const auto whole = co_await node.bridge.on_trainer_until(node.averaging.clock, cut_at, take);
-  if (!whole) co_return whole.error();
-  if (*whole) co_return Result<>();
+  if (!whole || *whole) co_return whole;
   // our step will wait for the border: the others are not to wait for us then
   if (on_grid) {
     node.moshpit.sit_out();
@@ -127,7 +127,13 @@ Task<Result<>> hand_over(EpochContext node, std::shared_ptr<Contribution> mine, 
     node.matchmaker.sit_out();
   }
   node.averaging.log.info("epoch.cut", {{"samples", mine->behind.samples}});
-  co_return Result<>();
+  co_return whole;
+}
+
+/// From where it stands the trainer goes on, with the parameters of the last step that was taken.
+void go_on(const EpochContext& node) {
+  node.bridge.at_border([](Trainer& trainer) { trainer.adopt(); });
+  node.bridge.release(Bridge::Reason::epoch);
 }
 
 /// At once: the next try must not wait for a microbatch either.
@@ -138,18 +144,44 @@ Task<> give_back(EpochContext node, std::shared_ptr<Contribution> mine) {
   if (mine->lost > 0 && node.leases != nullptr) node.leases->give_back(mine->behind.work);
 }
 
+struct StepTaken {
+  Gathered late;
+  Stepped after;
+};
+
 /// At the trainer's border. What it gathered since the hand-over was computed on the parameters before the step.
-Task<Result<>> step(EpochContext node, std::shared_ptr<Contribution> averaged, Work counted, EpochReport& report) {
-  struct Taken {
-    Gathered late;
-    Stepped after;
-  };
-  const auto taken = std::make_shared<Taken>();
-  const auto take_step = [averaged, taken, counted, epoch = report.epoch](Trainer& trainer) {
+Task<Result<>> step_at_border(EpochContext node, std::shared_ptr<Contribution> averaged, Work counted,
+                              std::uint64_t epoch, std::shared_ptr<StepTaken> taken) {
+  const auto take_step = [averaged, taken, counted, epoch](Trainer& trainer) {
     taken->late = trainer.drop();
     taken->after = trainer.take_step(averaged->values, epoch, counted);
+    trainer.adopt();
   };
-  const auto done = co_await node.bridge.on_trainer(take_step);
+  co_return co_await node.bridge.on_trainer(take_step);
+}
+
+/// While the trainer goes on: what it gathers counts in the next epoch.
+Task<Result<>> step_beside(EpochContext node, std::shared_ptr<Contribution> averaged, Work counted, Delay delay,
+                           std::uint64_t epoch, std::shared_ptr<StepTaken> taken) {
+  if (delay == Delay::step) node.bridge.release(Bridge::Reason::epoch);
+  const auto take_step = [averaged, taken, counted, epoch](Trainer& trainer) {
+    taken->after = trainer.take_step(averaged->values, epoch, counted);
+  };
+  const auto done = co_await node.bridge.beside(node.workers, take_step);
+  const bool adopt = delay == Delay::step;
+  node.bridge.at_border([adopt](Trainer& trainer) {  // one that waits for the step looks again in either case
+    if (adopt) trainer.adopt();
+  });
+  co_return done;
+}
+
+/// The optimizer step, and what is told of it.
+Task<Result<>> step(EpochContext node, std::shared_ptr<Contribution> averaged, Work counted, Delay delay,
+                    EpochReport& report) {
+  const auto taken = std::make_shared<StepTaken>();
+  auto stepping = delay == Delay::none ? step_at_border(node, averaged, std::move(counted), report.epoch, taken)
+                                       : step_beside(node, averaged, std::move(counted), delay, report.epoch, taken);
+  const auto done = co_await std::move(stepping);
   if (!done) co_return done;
   if (node.leases != nullptr) {
     node.leases->advance(taken->after.ledger);
@@ -247,9 +279,12 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   const TimePoint cut_at = in_company ? stands + options.cut_wait : TimePoint::max();
   std::unique_ptr<net::Conversation> talk;  // what groupmates hand over sooner comes while our microbatch ends
   if (in_company && !options.pass) talk = averaging::open_round(node.averaging, *group);
+  Delay delay = Delay::none;  // of who listens, or was late: its step waits for a border anyway
   if (!only_receives) {
-    const auto handed = co_await hand_over(node, mine, cut_at, options.pass.has_value());
-    if (!handed) co_return handed.error();
+    const auto whole = co_await hand_over(node, mine, cut_at, options.pass.has_value());
+    if (!whole) co_return whole.error();
+    if (*whole) delay = options.delay;
+    if (delay == Delay::gradients) go_on(node);
   }
   const TimePoint handed_over = clock.now();
 
@@ -269,7 +304,7 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
     if (report.own_weight == 0) report.left_out = mine->behind.samples;  // a listener's are none
   }
   const TimePoint averaged = clock.now();
-  const auto stepped = co_await step(node, mine, std::move(counted), report);
+  const auto stepped = co_await step(node, mine, std::move(counted), delay, report);
   if (!stepped) co_return stepped.error();
 
   report.loss = mine->loss;

@@ -5,6 +5,7 @@
 #include "averaging/moshpit.hpp"
 #include "data/leases.hpp"
 #include "epoch/bridge.hpp"
+#include "epoch/delay.hpp"
 #include "epoch/report.hpp"
 #include "epoch/seating_keeper.hpp"
 #include "matchmaking/matchmaker.hpp"
@@ -22,6 +23,7 @@ struct EpochContext {
   progress::Tracker& tracker;
   Bridge& bridge;
   const CodecMap& codecs;
+  asio::any_io_executor workers;   ///< of steps that the trainer does not wait for
   data::Leases* leases = nullptr;  ///< null: this peer's samples are no units
 };
 
@@ -37,6 +39,7 @@ struct EpochOptions {
   /// For the microbatch in hand when the group stands; then the sum is handed over without it. Groupmates know it as
   /// SuspicionOptions::hand_over.
   Duration cut_wait = std::chrono::seconds(2);
+  Delay delay = Delay::none;
   averaging::AllReduceOptions all_reduce;
 };
 
@@ -46,6 +49,11 @@ struct EpochOptions {
 /// A trainer that does not reach its border within `cut_wait` hands over what it has, be it nothing (it listens then),
 /// and commits in time with its group. The step waits for the border, as parameters stand still during a microbatch;
 /// that microbatch belongs to the epoch before and is dropped. A peer that is the whole swarm waits for it.
+///
+/// With a delay the trainer goes on from the border of its hand-over (`gradients`) or of the commit (`step`), and the
+/// step is taken beside it. What it computes meanwhile counts in the next epoch. It goes over to the new parameters at
+/// a border: once the step is taken (`step`), or at the next hand-over (`gradients`), so that every gradient is of the
+/// parameters one step before. One that misses the border of its hand-over waits as without a delay.
 ///
 /// Errors, all with parameters unchanged and the samples back in the accumulator: a matchmaking::NoGroup; `late` when
 /// the round failed; `stale` when the others committed without this peer; `gone` when the trainer has left. A step that

@@ -6,6 +6,7 @@
 namespace collab::epoch {
 
 Stepped Trainer::take_step(std::span<float> averaged, std::uint64_t epoch, const Work& counted) {
+  const auto alone = still();
   Stepped out;
   out.finite = step(averaged, epoch).has_value();
   out.work = ledger_.add(counted);
@@ -14,8 +15,9 @@ Stepped Trainer::take_step(std::span<float> averaged, std::uint64_t epoch, const
   return out;
 }
 
-state::Snapshot Trainer::snapshot(std::uint64_t epoch) const {
-  state::Snapshot snapshot = copy_state(epoch);
+state::Snapshot Trainer::snapshot() const {
+  const auto alone = still();
+  state::Snapshot snapshot = copy_state(epoch());
   snapshot.sections.push_back({std::string(data::kLedgerSection), ledger_.canonical()});
   return snapshot;
 }
@@ -25,6 +27,7 @@ Result<> Trainer::restore(const state::Snapshot& snapshot) {
   if (section == nullptr) return Errc::bad_request;
   auto ledger = data::Ledger::decode(section->bytes);
   if (!ledger) return ledger.error();
+  const auto alone = still();
   if (const auto loaded = load_state(snapshot); !loaded) return loaded;
   ledger_ = std::move(*ledger);
   return {};

@@ -8,6 +8,7 @@
 #include "state/snapshot.hpp"
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct Stepped {
 
 /// The model, its optimizer and the gradients gathered so far. Called through the Bridge, on the trainer's thread while
 /// that is at a border; but samples, hand_over, give_back and loss also on the loop while it computes: they know
-/// nothing of the microbatch in hand, and whoever adds it excludes them meanwhile.
+/// nothing of the microbatch in hand, and whoever adds it excludes them meanwhile. And take_step, of a trainer whose
+/// `adopt` says so, on any thread.
 class Trainer {
  public:
   virtual ~Trainer() = default;
@@ -50,12 +52,20 @@ class Trainer {
   /// Mean training loss of the samples gathered since the last step; NaN: unknown.
   virtual double loss() const = 0;
 
+  /// Of the parameters: one more than the last step's, or a restored state's.
+  virtual std::uint64_t epoch() const = 0;
+  /// At a border, after a step: the next microbatch is computed on its parameters. One whose parameters are apart from
+  /// those that microbatches read may take steps beside them. `step` and `restore` of others show at once.
+  virtual void adopt() {}
+  /// While it is kept no step begins on another thread, and what is read here belongs together.
+  std::unique_lock<std::mutex> still() const { return std::unique_lock(steps_); }
+
   /// The step, and the units that the round was made of, in one piece: nobody sees one without the other. Units of a
   /// step that came to nothing count as well: computed again, they would only do so again.
   Stepped take_step(std::span<float> averaged, std::uint64_t epoch, const Work& counted);
 
-  /// A copy of everything that makes two peers of `epoch` equal: the trainer's own state and the ledger.
-  state::Snapshot snapshot(std::uint64_t epoch) const;
+  /// A copy of everything that makes two peers of its epoch equal: the trainer's own state and the ledger.
+  state::Snapshot snapshot() const;
   /// Errors: `bad_request` when sections are missing, malformed or of another size; nothing has changed then.
   Result<> restore(const state::Snapshot& snapshot);
 
@@ -68,6 +78,7 @@ class Trainer {
   virtual state::Snapshot copy_state(std::uint64_t epoch) const = 0;
   virtual Result<> load_state(const state::Snapshot& snapshot) = 0;
 
+  mutable std::mutex steps_;
   data::Ledger ledger_;
 };
 

@@ -2,10 +2,12 @@
 
 #include "base/error.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
@@ -54,7 +56,7 @@ std::vector<NamedTensor> named_parameters(const torch::nn::Module& module) {
   return unique;
 }
 
-FlatParameters::FlatParameters(std::vector<NamedTensor> tensors) {
+FlatParameters::FlatParameters(std::vector<NamedTensor> tensors, bool apart) {
   check(tensors);
   std::int64_t size = 0;
   for (auto& [name, tensor] : tensors) {
@@ -69,18 +71,20 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> tensors) {
     view.copy_(tensors_[i]);
     tensors_[i].set_data(view);
   });
-  if (on_device.device().is_cpu()) {
+  if (on_host() && !apart) {
     host_values_ = device_values_;
     masters_ = tensors_;
     return;
   }
-  make_room_for_gradients();
-  for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
-    if (tensors_[i].grad().defined()) view.copy_(tensors_[i].grad());
-    tensors_[i].mutable_grad() = view;
-  });
-  const auto pinned = on_device.device(at::kCPU).pinned_memory(true);
-  host_values_ = at::empty({size}, pinned);
+  if (!on_host()) {
+    make_room_for_gradients();
+    for_each_view(tensors_, device_gradients_, [&](std::size_t i, const at::Tensor& view) {
+      if (tensors_[i].grad().defined()) view.copy_(tensors_[i].grad());
+      tensors_[i].mutable_grad() = view;
+    });
+  }
+  if (apart) shown_ = device_values_.clone();
+  host_values_ = at::empty({size}, on_device.device(at::kCPU).pinned_memory(!on_host()));
   host_values_.copy_(device_values_);
   for_each_view(tensors_, host_values_,
                 [&](std::size_t, const at::Tensor& view) { masters_.push_back(view.detach().requires_grad_()); });
@@ -156,7 +160,16 @@ void FlatParameters::detach_gradients() {
 
 void FlatParameters::publish_parameters() {
   const at::NoGradGuard no_grad;
-  if (!on_host()) device_values_.copy_(host_values_);
+  if (!shared()) device_values_.copy_(host_values_);
+  if (shown_.defined()) shown_.copy_(device_values_);
+}
+
+void FlatParameters::publish_change() {
+  const at::NoGradGuard no_grad;
+  const at::Tensor fresh = host_values_.to(device_values_.device());
+  const at::Tensor changed = device_values_ + (fresh - shown_);
+  device_values_.copy_(at::where(device_values_ == shown_, fresh, changed));
+  shown_.copy_(fresh);
 }
 
 }  // namespace collab::optim

@@ -28,13 +28,15 @@ std::vector<NamedTensor> named_parameters(const torch::nn::Module& module);
 /// On the CPU the tensors themselves become views of it. Their `.grad` is whatever backward puts there: after
 /// `clear_gradients` it is none, so that backward need not add to what would be zeros, and `gradient_pieces` reads it
 /// where it lies. On another device tensors and `.grad` are views of flat tensors there, and the host keeps masters:
-/// `gradient_pieces`, `collect_gradients` and `publish_parameters` move values.
+/// `gradient_pieces`, `collect_gradients` and `publish_parameters` move values. Masters may be asked for on the CPU too
+/// (`apart`): then the model's tensors stay as they are while the masters change, and a third vector remembers what
+/// the model was shown.
 /// A `.grad` that somebody replaced or reset is legal. Not thread-safe; not while a backward runs.
 class FlatParameters {
  public:
   /// Throws `Failure(usage)` when there is no tensor, one is not a float32 leaf that requires gradients, or devices are
   /// mixed.
-  explicit FlatParameters(std::vector<NamedTensor> tensors);
+  explicit FlatParameters(std::vector<NamedTensor> tensors, bool apart = false);
 
   const Schema& schema() const noexcept { return schema_; }
   std::span<float> parameters() const;
@@ -55,14 +57,19 @@ class FlatParameters {
   void detach_gradients();
   /// Shows the model what was written to `parameters()`.
   void publish_parameters();
+  /// The same of masters that are apart, but what the model's values were changed by since they were last shown stays:
+  /// p += new - shown. Values that were not changed become the new ones to the bit.
+  void publish_change();
 
  private:
-  bool on_host() const { return host_values_.is_same(device_values_); }
+  bool on_host() const { return device_values_.device().is_cpu(); }
+  bool shared() const { return host_values_.is_same(device_values_); }
   void make_room_for_gradients();
 
   std::vector<at::Tensor> tensors_;  ///< the model's
   std::vector<at::Tensor> masters_;
   Schema schema_;
+  at::Tensor shown_;                             ///< flat, on the device; undefined unless masters are apart
   at::Tensor host_values_, host_gradients_;      ///< flat
   at::Tensor device_values_, device_gradients_;  ///< the same two on the CPU, where gradients come with the first need
 };

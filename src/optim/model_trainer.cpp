@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace collab::optim {
@@ -42,8 +43,8 @@ bool ModelTrainer::add_microbatch(const Gathered& behind, double loss, double sc
   const bool finite = gathered_.add(stepper_.gradient_pieces(), behind, scale);
   stepper_.clear_gradients();
   if (finite && std::isfinite(loss)) {
-    loss_sum_ += loss * static_cast<double>(behind.samples);
-    loss_samples_ += behind.samples;
+    loss_.sum += loss * static_cast<double>(behind.samples);
+    loss_.samples += behind.samples;
   }
   return finite;
 }
@@ -55,29 +56,34 @@ std::uint64_t ModelTrainer::samples() const {
 
 Gathered ModelTrainer::hand_over(std::vector<float>& values) {
   const std::lock_guard lock(mutex_);
+  handed_over_ = std::exchange(loss_, {});
   return gathered_.hand_over(values);
 }
 
 std::uint64_t ModelTrainer::give_back(std::span<const float> values, const Gathered& behind) {
   const std::lock_guard lock(mutex_);
+  loss_.sum += handed_over_.sum;
+  loss_.samples += handed_over_.samples;
+  handed_over_ = {};
   return gathered_.give_back(values, behind);
 }
 
 Gathered ModelTrainer::drop() {
   const std::lock_guard lock(mutex_);
-  loss_sum_ = 0;
-  loss_samples_ = 0;
+  loss_ = {};
   return gathered_.drop();
 }
 
 Result<> ModelTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
   const StepReport report = stepper_.step(averaged, epoch);
-  const std::lock_guard lock(mutex_);
-  loss_sum_ = 0;
-  loss_samples_ = 0;
   epoch_ = epoch + 1;
   if (report.outcome != StepOutcome::stepped) return Errc::bad_request;
   return Result<>();
+}
+
+void ModelTrainer::adopt() {
+  const auto alone = still();
+  stepper_.adopt();
 }
 
 Digest ModelTrainer::parameter_hash() const {
@@ -126,8 +132,8 @@ Result<> ModelTrainer::load_state(const state::Snapshot& snapshot) {
 
 double ModelTrainer::loss() const {
   const std::lock_guard lock(mutex_);
-  if (loss_samples_ == 0) return std::numeric_limits<double>::quiet_NaN();
-  return loss_sum_ / static_cast<double>(loss_samples_);
+  if (loss_.samples == 0) return std::numeric_limits<double>::quiet_NaN();
+  return loss_.sum / static_cast<double>(loss_.samples);
 }
 
 }  // namespace collab::optim

@@ -5,6 +5,7 @@
 #include "epoch/trainer.hpp"
 #include "optim/stepper.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -26,8 +27,7 @@ class ModelTrainer final : public epoch::Trainer {
   /// `scale`: what the loss was multiplied by before backward.
   bool add_microbatch(const Gathered& behind, double loss, double scale = 1);
 
-  /// Of the parameters: one more than the last step's, or a restored snapshot's.
-  std::uint64_t epoch() const noexcept { return epoch_; }
+  std::uint64_t epoch() const noexcept override { return epoch_; }  ///< any thread
   void begin_at(std::uint64_t epoch) noexcept { epoch_ = epoch; }
 
   std::size_t values() const override { return gathered_.values(); }
@@ -36,6 +36,7 @@ class ModelTrainer final : public epoch::Trainer {
   std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override;
   Gathered drop() override;
   Result<> step(std::span<float> averaged, std::uint64_t epoch) override;
+  void adopt() override;
   Digest parameter_hash() const override;
   double loss() const override;
 
@@ -43,12 +44,17 @@ class ModelTrainer final : public epoch::Trainer {
   state::Snapshot copy_state(std::uint64_t epoch) const override;
   Result<> load_state(const state::Snapshot& snapshot) override;
 
+  struct LossSum {
+    double sum = 0;
+    std::uint64_t samples = 0;
+  };
+
   Stepper& stepper_;
-  std::uint64_t epoch_ = 0;
+  std::atomic<std::uint64_t> epoch_ = 0;
   mutable std::mutex mutex_;  // of all below: the loop may take it between two microbatches
   epoch::GradientAccumulator gathered_;
-  double loss_sum_ = 0;
-  std::uint64_t loss_samples_ = 0;
+  LossSum loss_;         // of what is gathered
+  LossSum handed_over_;  // of what may come back
 };
 
 }  // namespace collab::optim

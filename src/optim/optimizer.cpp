@@ -75,7 +75,7 @@ struct Optimizer::Inner {
   /// Throws `Failure(incompatible)` when the manifest asks for what is not here.
   epoch::MemberOptions member_options() const;
   /// Throws Stopped.
-  void check_going_on() const;
+  void check_going_on();
   void start_member();
   void stop_member();
   /// Keeps a copy of the state where somebody may ask for it after the last border.
@@ -109,10 +109,12 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
 epoch::MemberOptions Optimizer::Inner::member_options() const {
   epoch::MemberOptions out = optim::member_options(parts, stepper->schema(), options.codec);
   out.epochs_max = options.epochs_max;
+  out.delay = options.delay;
   return out;
 }
 
-void Optimizer::Inner::check_going_on() const {
+void Optimizer::Inner::check_going_on() {
+  if (parts.left || trainer.epoch() >= options.epochs_max) trainer.adopt();
   if (parts.left) throw Stopped("this peer has left the run");
   if (trainer.epoch() >= options.epochs_max)
     throw Stopped(fmt::format("the run is over: it has {} epochs", options.epochs_max));
@@ -179,7 +181,7 @@ void Optimizer::Inner::keep_last_state() {
     wanted &= !parts.last_state || parts.last_state->epoch != trainer.epoch();
   });
   if (!wanted) return;
-  auto last = std::make_shared<const state::Snapshot>(trainer.snapshot(trainer.epoch()));
+  auto last = std::make_shared<const state::Snapshot>(trainer.snapshot());
   parts.runtime.on_loop([&] { parts.last_state = std::move(last); });
 }
 
@@ -192,6 +194,7 @@ void Optimizer::Inner::stop_member() {
   }
   bridge->leave();
   bridge->open();
+  trainer.adopt();
   const auto stop = [this]() -> Task<> {
     parts.member = nullptr;
     parts.on_failure = nullptr;
@@ -235,6 +238,7 @@ Optimizer::Optimizer(Collaboration& run, torch::nn::Module& module, const Optimi
 
 Optimizer::Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const OptimizerFactory& factory,
                      OptimizerOptions options) {
+  options.stepper.offload |= options.delay != epoch::Delay::none;
   auto stepper = std::make_unique<Stepper>(std::move(tensors), factory, options.stepper);
   check_size(stepper->state_schema());
   if (!run.started()) run.start();
@@ -328,6 +332,7 @@ std::uint64_t Optimizer::finish() {
   parts.leave_by = begin + parts.options.leave_wait;
   if (epoch() >= inner_->options.epochs_max) {  // no step is left for what is in hand
     inner_->trainer.drop();
+    inner_->trainer.adopt();
     inner_->keep_last_state();
     return 0;
   }
@@ -350,6 +355,7 @@ std::uint64_t Optimizer::finish() {
     parts.deliver_events();
   }
   const std::uint64_t lost = inner_->trainer.drop().samples;  // leaving gives their units back
+  inner_->trainer.adopt();
   inner_->keep_last_state();
   if (lost == 0) return 0;
   const std::string why = due                    ? "the round did not end in time"
@@ -408,10 +414,12 @@ const std::optional<epoch::EpochReport>& Optimizer::last_report() const noexcept
 }
 
 Digest Optimizer::parameter_hash() const {
+  const auto alone = inner_->trainer.still();
   return inner_->trainer.parameter_hash();
 }
 
 Digest Optimizer::ledger_hash() const {
+  const auto alone = inner_->trainer.still();
   const Bytes bytes = inner_->trainer.ledger().canonical();
   return hash_bytes("collab ledger", std::span<const std::byte>(bytes));
 }
@@ -423,7 +431,7 @@ bool Optimizer::my_turn() const {
 }
 
 state::Snapshot Optimizer::snapshot() const {
-  return inner_->trainer.snapshot(epoch());
+  return inner_->trainer.snapshot();
 }
 
 Result<void> Optimizer::restore(const state::Snapshot& snapshot) {

@@ -1,6 +1,7 @@
 #pragma once
 // The user's object around an existing training loop: accumulates, and takes the swarm's steps.
 
+#include "epoch/delay.hpp"
 #include "epoch/report.hpp"
 #include "optim/collaboration.hpp"
 #include "optim/factory.hpp"
@@ -40,7 +41,10 @@ struct OptimizerOptions {
   std::uint64_t units_per_pass = 0;       ///< the job's; 0: a stream without end
   std::uint64_t first_epoch = 0;          ///< of the parameters that the module has now
   std::optional<std::string> codec = {};  ///< of gradients; empty: the manifest's
-  GradScalerOptions loss_scale = {};      ///< of `scale`; this peer's own matter
+  /// What of an epoch's end step() does not wait for; any but `none` makes `stepper.offload` true. The module's
+  /// parameters are then behind `epoch()`, up to a step, until the last step() of the run or finish().
+  epoch::Delay delay = epoch::Delay::none;
+  GradScalerOptions loss_scale = {};  ///< of `scale`; this peer's own matter
 };
 
 /// Parameters of one model, trained by everybody in the run. All calls on one thread, the trainer's.

@@ -10,6 +10,7 @@
 #include <cassert>
 #include <cmath>
 #include <string>
+#include <utility>
 
 namespace collab::optim {
 namespace {
@@ -24,7 +25,9 @@ Stepper::Stepper(torch::nn::Module& module, const OptimizerFactory& factory, Ste
     : Stepper(named_parameters(module), factory, std::move(options)) {}
 
 Stepper::Stepper(std::vector<NamedTensor> tensors, const OptimizerFactory& factory, StepperOptions options)
-    : flat_(std::move(tensors)), options_(std::move(options)), optimizer_(factory(one_group(flat_.masters()))) {
+    : options_(std::move(options)),
+      flat_(std::move(tensors), options_.offload),
+      optimizer_(factory(one_group(flat_.masters()))) {
   if (options_.backup_every == 0 || options_.bad_steps_max == 0)
     throw Failure(ExitCode::usage, "backup_every and bad_steps_max are at least 1", "leave them as they are");
   moments_.emplace(*optimizer_, flat_.schema(), flat_.masters());
@@ -39,7 +42,7 @@ Stepper::~Stepper() = default;
 StepReport Stepper::step(std::span<float> averaged, std::uint64_t epoch) {
   assert(averaged.size() == schema().values());
   if (epoch % options_.backup_every == 0) take_snapshot();
-  flat_.clear_gradients();
+  if (!options_.offload) flat_.clear_gradients();
 
   StepReport report;
   report.gradient_norm = clip_norm(averaged, options_.grad_norm_max);
@@ -62,8 +65,17 @@ StepReport Stepper::step(std::span<float> averaged, std::uint64_t epoch) {
     restore_snapshot();
     count_bad_step("a step made parameters that are not finite");
   }
-  flat_.publish_parameters();
+  show();
   return report;
+}
+
+void Stepper::show() {
+  to_adopt_ = options_.offload;
+  if (!options_.offload) flat_.publish_parameters();
+}
+
+void Stepper::adopt() {
+  if (std::exchange(to_adopt_, false)) flat_.publish_change();
 }
 
 std::vector<std::span<float>> Stepper::mutable_state() const {
@@ -90,6 +102,7 @@ Result<void> Stepper::load_state(std::span<const float> values, std::uint64_t st
   }
   moments_->set_steps(steps);
   flat_.publish_parameters();
+  to_adopt_ = false;
   take_snapshot();
   return {};
 }
@@ -99,6 +112,7 @@ Result<void> Stepper::load_parameters(std::span<const float> values) {
   if (values.size() != parameters.size() || !all_finite(values)) return Errc::bad_request;
   std::copy(values.begin(), values.end(), parameters.begin());
   flat_.publish_parameters();
+  to_adopt_ = false;
   take_snapshot();
   return {};
 }
@@ -122,7 +136,7 @@ void Stepper::restore_snapshot() {
 
 void Stepper::count_bad_step(const std::string& what) {
   if (++bad_steps_ < options_.bad_steps_max) return;
-  flat_.publish_parameters();
+  show();
   throw Failure(ExitCode::training_stopped, what + ", " + std::to_string(bad_steps_) + " times in a row",
                 "lower the learning rate or lengthen the warm-up, and start from the last good checkpoint");
 }

@@ -18,7 +18,10 @@ struct StepperOptions {
   std::function<double(std::uint64_t epoch)> schedule = {};  ///< learning rate; empty: the optimizer's own stays
   double grad_norm_max = 0;                                  ///< of the averaged gradient; 0: no bound
   std::uint64_t backup_every = 10;                           ///< epochs between snapshots in memory; at least 1
-  unsigned bad_steps_max = 3;                                ///< in a row; then training stops
+  /// Masters and moments lie apart from the model, in main memory: `step` may run beside a microbatch, and the model
+  /// has its parameters from `adopt` on. Takes two more vectors.
+  bool offload = false;
+  unsigned bad_steps_max = 3;  ///< in a row; then training stops
 };
 
 enum class StepOutcome {
@@ -58,6 +61,9 @@ class Stepper {
   /// taken out before, and they are none afterwards. Nothing is copied: `averaged` is workspace, meaningless
   /// afterwards. Throws `Failure(training_stopped)` after `bad_steps_max` bad steps in a row.
   StepReport step(std::span<float> averaged, std::uint64_t epoch);
+  /// With `offload`: the model goes over to the parameters of the last step, but keeps what somebody else has changed
+  /// them by meanwhile. Without it steps show at once. Not while a step runs.
+  void adopt();
 
   /// What a joiner needs: parameters, then moments. Views of them, one per tensor, for reading only: they change with
   /// the next step. `steps` goes with them.
@@ -79,17 +85,19 @@ class Stepper {
   };
 
   std::vector<std::span<float>> mutable_state() const;
+  void show();
   void take_snapshot();
   void restore_snapshot();
   void count_bad_step(const std::string& what);
 
-  FlatParameters flat_;
   StepperOptions options_;
+  FlatParameters flat_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<Moments> moments_;
   Schema state_schema_;
   Snapshot snapshot_;
   unsigned bad_steps_ = 0;
+  bool to_adopt_ = false;  // a step that the model has not seen
 };
 
 }  // namespace collab::optim

@@ -40,6 +40,7 @@ class ClockBridge final : public epoch::Bridge {
   void enqueue(std::shared_ptr<Errand> errand) override;
   bool overtake(const std::shared_ptr<Errand>& errand) override;
   void set_held(bool held) override;
+  epoch::Trainer* trainer() override { return left_ ? nullptr : &trainer_; }
   void work_off();
   static void finish(Errand& errand, bool lost);
   Task<> wait();

@@ -55,6 +55,7 @@ epoch::MemberOptions member_options(const SwarmOptions& options) {
   member.run_id = kRun;
   member.target_batch = options.target_batch;
   member.commit_fraction = options.commit_fraction;
+  member.delay = options.delay;
   member.group_size_max = options.group_size_max;
   member.schema = hash_bytes("collab schema", schema.canonical());
   member.load.segment_units_min = 1;  // small vectors are to have many owners

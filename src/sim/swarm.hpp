@@ -25,6 +25,7 @@ struct SwarmOptions {
   std::uint64_t target_batch = 1024;
   std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
   double commit_fraction = 0.5;
+  epoch::Delay delay = epoch::Delay::none;
   std::uint64_t microbatch = 4;
   std::uint64_t units_per_pass = 0;  ///< peers lease units of passes so long; 0: each has samples of its own
   double samples_per_s = 16;         ///< of the median peer; log-normal with `spread`, drawn from the seed

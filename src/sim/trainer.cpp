@@ -26,22 +26,24 @@ SimTrainer::SimTrainer(const Quadratic& problem, StepOptions options, std::size_
       plant_(plant),
       witness_(witness),
       parameters_(problem.start()),
+      model_(parameters_),
       momentum_(problem.values(), 0.0F),
       next_sample_(std::uint64_t(peer) << 40U),
       accumulator_(problem.values()),
       scratch_(problem.values()) {}
 
 bool SimTrainer::add(WorkRange samples, const Work& units) {
-  problem_.gradient(parameters_, samples.first, samples.count, scratch_);
+  problem_.gradient(model_, samples.first, samples.count, scratch_);
   const FlatPiece whole{0, scratch_};
   const Gathered behind{samples.count, units};
   if (!accumulator_.add(std::span(&whole, 1), behind)) return false;
-  const bool goes_on = !gathered_.empty() && gathered_.back().epoch == epoch_ &&
+  const std::uint64_t counts_in = in_round_ ? epoch_ + 1 : epoch_;
+  const bool goes_on = !gathered_.empty() && gathered_.back().epoch == counts_in &&
                        gathered_.back().first + gathered_.back().count == samples.first;
   if (goes_on) {
     gathered_.back().count += samples.count;
   } else {
-    gathered_.push_back({samples.first, samples.count, epoch_});
+    gathered_.push_back({samples.first, samples.count, counts_in});
   }
   return true;
 }
@@ -59,15 +61,18 @@ void SimTrainer::reboot(bool blank) {
   accumulator_.drop();
   gathered_.clear();
   handed_over_.clear();
+  in_round_ = false;
+  model_ = parameters_;
   if (!blank) return;
   ledger() = {};
-  parameters_ = problem_.start();
+  model_ = parameters_ = problem_.start();
   momentum_.assign(momentum_.size(), 0.0F);
   epoch_ = 0;
 }
 
 Gathered SimTrainer::hand_over(std::vector<float>& values) {
   handed_over_ = std::exchange(gathered_, {});
+  in_round_ = true;
   Gathered behind = accumulator_.hand_over(values);
   witness_.handed_over({peer_, epoch_, behind.samples, values, handed_over_, parameter_hash()});
   return behind;
@@ -75,6 +80,8 @@ Gathered SimTrainer::hand_over(std::vector<float>& values) {
 
 std::uint64_t SimTrainer::give_back(std::span<const float> values, const Gathered& behind) {
   const std::uint64_t lost = accumulator_.give_back(values, behind);
+  in_round_ = false;
+  for (SampleRun& run : gathered_) run.epoch = epoch_;
   if (lost > 0) {
     witness_.dropped(peer_, handed_over_);
   } else {
@@ -108,12 +115,14 @@ Result<> SimTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
   const Digest before = parameter_hash();
   move(averaged);
   handed_over_.clear();
+  in_round_ = false;
   witness_.stepped({peer_, epoch, averaged, before, parameter_hash()});
   return Result<>();
 }
 
 Digest SimTrainer::spoil() {
   parameters_[parameters_.size() / 2] += 1;
+  adopt();
   return parameter_hash();
 }
 
@@ -138,6 +147,8 @@ Result<> SimTrainer::load_state(const state::Snapshot& snapshot) {
   std::memcpy(parameters_.data(), parameters->bytes.data(), bytes);
   std::memcpy(momentum_.data(), momentum->bytes.data(), bytes);
   epoch_ = snapshot.epoch;
+  in_round_ = false;
+  adopt();
   witness_.restored(peer_, epoch_, parameter_hash());
   return Result<>();
 }

@@ -35,7 +35,7 @@ class SimTrainer final : public epoch::Trainer {
   /// One parameter changes. Returns the hash of all.
   Digest spoil();
 
-  std::uint64_t epoch() const noexcept { return epoch_; }
+  std::uint64_t epoch() const noexcept override { return epoch_; }
   std::span<const float> parameters() const noexcept { return parameters_; }
   /// Samples gathered and not handed over.
   std::span<const SampleRun> gathered() const noexcept { return gathered_; }
@@ -46,6 +46,7 @@ class SimTrainer final : public epoch::Trainer {
   std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override;
   Gathered drop() override;
   Result<> step(std::span<float> averaged, std::uint64_t epoch) override;
+  void adopt() override { model_ = parameters_; }
   Digest parameter_hash() const override;
   double loss() const override { return problem_.loss(parameters_); }
 
@@ -61,10 +62,12 @@ class SimTrainer final : public epoch::Trainer {
   Plant plant_;
   Witness& witness_;
   std::vector<float> parameters_;
+  std::vector<float> model_;  // what microbatches are computed on
   std::vector<float> momentum_;
   std::uint64_t epoch_ = 0;
   std::uint64_t next_sample_;
   epoch::GradientAccumulator accumulator_;
+  bool in_round_ = false;  // what was handed over is neither in a step nor back
   std::vector<SampleRun> gathered_;
   std::vector<SampleRun> handed_over_;
   std::vector<float> scratch_;

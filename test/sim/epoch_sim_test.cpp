@@ -211,6 +211,34 @@ TEST_CASE("epoch sim: peers of speeds 1, 4 and 16 bring weights as their speeds,
   }
 }
 
+TEST_CASE("epoch sim: with delayed gradients nobody waits for rounds that take no longer than an epoch") {
+  SwarmOptions options = small(1, 4, 30);
+  options.rates = {16, 16, 16, 16};
+  options.links.latency_min = options.links.latency_max = 100ms;  // most of a second for a round, of two
+  const auto least_busy = [](const Outcome& outcome) {
+    double least = 1;
+    for (const PeerFact& peer : outcome.peers) least = std::min(least, peer.busy);
+    return least;
+  };
+  CHECK(least_busy(run_and_check(options)) < 0.85);
+  options.delay = epoch::Delay::gradients;
+  const Outcome outcome = run_and_check(options);
+  CHECK(least_busy(outcome) >= 0.97);
+  CHECK(outcome.epoch_facts.size() == 30);
+}
+
+TEST_CASE("epoch sim: delayed gradients lose no sample where rounds fail, peers die and others join") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 4, 25);
+    options.delay = epoch::Delay::gradients;
+    options.aborted_rounds = 2;
+    options.faults.events.push_back(timed(9s, FaultKind::join, 0, 0s));
+    options.faults.events.push_back(aimed(Phase::gather, FaultKind::freeze, 8s));
+    (void)run_and_check(options);
+  }
+}
+
 TEST_CASE("epoch sim: same seed, same bytes at the same times") {
   SwarmOptions options = small(5, 4, 5);
   options.faults.events.push_back(aimed(Phase::gather, FaultKind::freeze, 3s));

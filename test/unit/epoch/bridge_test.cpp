@@ -5,6 +5,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
 
 #include <functional>
 #include <future>
@@ -46,6 +47,7 @@ class Gatherer final : public Trainer {
     return gathered_.drop();
   }
   Result<> step(std::span<float>, std::uint64_t) override { return Result<>(); }
+  std::uint64_t epoch() const override { return 0; }
   Digest parameter_hash() const override { return {}; }
   double loss() const override { return std::numeric_limits<double>::quiet_NaN(); }
 
@@ -199,6 +201,38 @@ TEST_CASE("bridge: the loop is not woken by borders in quiet times, and by the f
   };
   world.run(on_loop, on_trainer);
   CHECK(heard_at == 3);
+}
+
+TEST_CASE("bridge: beside a microbatch work is done by the workers, and at the border what nobody waits for") {
+  TwoThreads world;
+  asio::thread_pool workers(1);
+  std::promise<void> computing;
+  std::promise<void> done_beside;
+  std::thread::id by;
+  std::thread::id trainer_thread;
+  std::thread::id border_by;
+  const auto on_loop = [&]() -> Task<> {
+    computing.get_future().wait();
+    const auto look = [&by](Trainer&) { by = std::this_thread::get_id(); };
+    const auto done = co_await world.bridge.beside(workers.get_executor(), look);
+    CHECK(done);
+    world.bridge.at_border([&border_by](Trainer&) { border_by = std::this_thread::get_id(); });
+    done_beside.set_value();
+  };
+  const auto on_trainer = [&] {
+    trainer_thread = std::this_thread::get_id();
+    world.bridge.border(world.trainer, 1);
+    computing.set_value();
+    done_beside.get_future().wait();  // a long microbatch
+    world.bridge.border(world.trainer, 1);
+    world.bridge.leave();
+  };
+  const auto loop_thread = std::this_thread::get_id();
+  world.run(on_loop, on_trainer);
+  CHECK(by != loop_thread);
+  CHECK(by != trainer_thread);
+  CHECK(by != std::thread::id());
+  CHECK(border_by == trainer_thread);
 }
 
 TEST_CASE("bridge: nothing is taken from a trainer that has left") {

@@ -1,7 +1,9 @@
 #include "optim/optimizer.hpp"
+#include "optim/stepper.hpp"
 #include "toy_swarm.hpp"
 
 #include <torch/optim/adamw.h>
+#include <torch/utils.h>
 
 #include <cmath>
 
@@ -29,7 +31,97 @@ ToySwarm adam_swarm(std::uint64_t exploding_peers) {
   return swarm;
 }
 
+/// One machine whose gradients are of the parameters one step before.
+Trace alone_one_behind(std::uint64_t epochs) {
+  Toy toy;
+  Stepper stepper(toy.module(), lamb(lamb_options()), {.offload = true});
+  Trace trace;
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+    trace.losses.push_back(toy.gradients(epoch * kBatch, kBatch));
+    stepper.collect_gradients();
+    std::vector<float> gradients(stepper.gradients().begin(), stepper.gradients().end());
+    stepper.clear_gradients();
+    stepper.adopt();
+    stepper.step(gradients, epoch);
+  }
+  trace.parameters.assign(stepper.parameters().begin(), stepper.parameters().end());
+  return trace;
+}
+
+/// Held-out loss after so many epochs with a rate that falls to nothing; `behind`: gradients are one step behind.
+double loss_after(std::uint64_t epochs, bool behind) {
+  Toy toy;
+  StepperOptions options;
+  options.offload = behind;
+  options.schedule = [epochs](std::uint64_t epoch) {
+    return 0.02 * (1 - static_cast<double>(epoch) / static_cast<double>(epochs));
+  };
+  Stepper stepper(toy.module(), lamb(lamb_options()), options);
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+    toy.gradients(epoch * kBatch, kBatch);
+    stepper.collect_gradients();
+    std::vector<float> gradients(stepper.gradients().begin(), stepper.gradients().end());
+    stepper.clear_gradients();
+    stepper.adopt();
+    stepper.step(gradients, epoch);
+  }
+  stepper.adopt();
+  return toy.gradients(std::uint64_t(1) << 32U, 2000);
+}
+
+ToySwarm delayed(epoch::Delay delay, std::uint64_t epochs) {
+  ToySwarm swarm;
+  swarm.peers = 4;
+  swarm.epochs = epochs;
+  swarm.options = [delay](std::uint64_t number) {
+    OptimizerOptions options;
+    const bool waits = delay == epoch::Delay::step && number == 3;  // each peer's own matter
+    options.delay = waits ? epoch::Delay::none : delay;
+    return options;
+  };
+  return swarm;
+}
+
+void check_equal_peers(const std::vector<Trace>& traces, std::uint64_t epochs) {
+  for (const Trace& trace : traces) {
+    REQUIRE(trace.hashes.size() == epochs);
+    CHECK(bool(trace.hashes == traces[0].hashes));
+    CHECK(bool(trace.model == trace.parameters));  // the run is over: nothing is behind any more
+  }
+}
+
 }  // namespace
+
+TEST_CASE("modes: with delayed gradients four peers do what one machine does that is one step behind") {
+  torch::set_num_threads(1);
+  constexpr std::uint64_t kEpochs = 60;
+  const Trace reference = alone_one_behind(kEpochs);
+  CHECK(reference.losses[1] != reference.losses[2]);
+  const auto traces = together(delayed(epoch::Delay::gradients, kEpochs));
+  check_equal_peers(traces, kEpochs);
+  for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    CAPTURE(epoch);
+    double loss = 0;
+    for (const Trace& trace : traces) loss += trace.losses[epoch] / 4;
+    CHECK(loss == doctest::Approx(reference.losses[epoch]).epsilon(1e-3));
+  }
+  for (std::size_t i = 0; i < reference.parameters.size(); ++i)
+    CHECK(std::abs(double(reference.parameters[i]) - double(traces[0].parameters[i])) <= 1e-4);
+}
+
+TEST_CASE("modes: 500 epochs of delayed gradients end with the loss of 500 without, within one percent") {
+  torch::set_num_threads(1);
+  const double loss = loss_after(500, false);
+  CHECK(loss < 0.5 * loss_after(0, false));
+  CHECK(loss_after(500, true) == doctest::Approx(loss).epsilon(0.01));
+}
+
+TEST_CASE("modes: steps beside the microbatches, at some peers or at all, leave all with equal parameters") {
+  torch::set_num_threads(1);
+  const auto traces = together(delayed(epoch::Delay::step, 40));
+  check_equal_peers(traces, 40);
+  CHECK(traces[0].losses.back() < 0.7 * traces[0].losses.front());
+}
 
 TEST_CASE("modes: when a step is not finite anywhere, all go on from the same parameters of some epochs before") {
   torch::set_num_threads(1);

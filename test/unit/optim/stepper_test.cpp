@@ -4,6 +4,7 @@
 #include "optim/grad_scaler.hpp"
 #include "optim/model_trainer.hpp"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -11,6 +12,7 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -277,6 +279,48 @@ TEST_CASE("stepper: parameters that overflow go back to the snapshot, moments an
   CHECK(stepper.steps() == 4);
   explode = false;
   CHECK(step(stepper, kGradient, 6).outcome == StepOutcome::stepped);
+}
+
+TEST_CASE("stepper: with offload a step shows when it is adopted, with the bits of one that shows at once") {
+  const auto model = small_model();
+  Stepper apart(model, lamb({}), {.offload = true});
+  Stepper together(small_model(), lamb({}), {});
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    const float before = model[0].second.flatten()[0].item<float>();
+    model[0].second.sum().backward();  // of a microbatch that the step must leave alone
+    step(apart, kGradient, epoch);
+    step(together, kGradient, epoch);
+    CHECK(model[0].second.flatten()[0].item<float>() == before);
+    CHECK(apart.gradient_pieces().size() == 1);
+    apart.clear_gradients();
+    apart.adopt();
+    CHECK(flat_state(apart) == flat_state(together));
+    CHECK(model[0].second.flatten()[0].item<float>() == together.parameters()[0]);
+    CHECK(model[1].second.flatten()[1].item<float>() == together.parameters()[7]);
+  }
+}
+
+TEST_CASE("stepper: what somebody changed while a step ran beside stays, and all else is the step's to the bit") {
+  const auto model = small_model();
+  Stepper stepper(model, lamb({}), {.offload = true});
+  step(stepper, kGradient, 0);
+  {
+    const at::NoGradGuard no_grad;
+    model[0].second.flatten()[2] += 0.125F;  // a view: the parameter itself
+  }
+  for (std::uint64_t epoch = 1; epoch <= 2; ++epoch) {
+    stepper.adopt();
+    for (std::size_t i = 0; i < 8; ++i) {
+      const auto flat = model[i < 6 ? 0 : 1].second.flatten();
+      const float here = flat[static_cast<std::int64_t>(i < 6 ? i : i - 6)].item<float>();
+      if (i == 2) {
+        CHECK(std::abs(double(here) - double(stepper.parameters()[i]) - 0.125) <= 1e-6);
+      } else {
+        CHECK(here == stepper.parameters()[i]);
+      }
+    }
+    step(stepper, kGradient, epoch);
+  }
 }
 
 TEST_CASE("stepper: an optimizer whose state a joiner could not get is refused") {

@@ -152,6 +152,7 @@ struct Trace {
   std::vector<double> losses;  // before each step
   std::vector<Digest> hashes;  // after each step
   std::vector<float> parameters;
+  std::vector<float> model;  // what the module holds at the end
 };
 
 /// One peer of the swarm: its share of each epoch, then it waits for the others.
@@ -187,6 +188,10 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
   CHECK_THROWS_AS(optimizer.wait(std::chrono::seconds(1)), Stopped);  // the run is over
   const auto parameters = optimizer.stepper().parameters();
   trace.parameters.assign(parameters.begin(), parameters.end());
+  for (const auto& parameter : toy.module().parameters()) {
+    const auto flat = parameter.detach().flatten();
+    trace.model.insert(trace.model.end(), flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel());
+  }
   return trace;
 }
 

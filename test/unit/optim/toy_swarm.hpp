@@ -19,6 +19,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/doctest.hpp"
@@ -144,6 +145,7 @@ struct ToySwarm {
   std::string codec = "float32";
   std::uint64_t peers = 2;
   std::uint64_t epochs = 10;
+  Duration pause{};  ///< of every peer, each epoch
   OptimizerFactory optimizer = lamb(lamb_options());
   std::function<OptimizerOptions(std::uint64_t number)> options = {};  ///< of each peer
 };
@@ -172,6 +174,7 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
   Trace trace;
   while (optimizer.epoch() < swarm.epochs) {
     const std::uint64_t epoch = optimizer.epoch();
+    std::this_thread::sleep_for(swarm.pause);
     const double loss = toy.gradients(epoch * kBatch + number * share, share);
     StepResult result = optimizer.step(static_cast<std::int64_t>(share), loss);
     while (optimizer.epoch() == epoch) {

@@ -33,7 +33,11 @@ json number_or_null(double number) {
 class Stay {
  public:
   Stay(const Registry& jobs, const node::Config& config, const std::string& link)
-      : jobs_(jobs), config_(config), device_(device_of(config)), presence_(config, run_options_of(config, link)) {}
+      : jobs_(jobs),
+        config_(config),
+        device_(device_of(config)),
+        delay_(delay_of(config)),
+        presence_(config, run_options_of(config, link)) {}
 
   int run();
 
@@ -51,6 +55,7 @@ class Stay {
   const Registry& jobs_;
   const node::Config& config_;
   optim::Device device_;  ///< before anything is opened: a device that is not there is a matter of this machine
+  epoch::Delay delay_;
   Presence presence_;
   PeerOutput& output_ = presence_.output();
   optim::Collaboration& collaboration_ = presence_.run();
@@ -80,6 +85,7 @@ void Stay::make_job() {
   optim::OptimizerOptions options;
   options.stepper = runnable_.stepper;
   options.epochs_max = epochs_max_;
+  options.delay = delay_;
   options.seed = recipe_.seed;
   options.units_per_pass = runnable_.job->units_per_pass();
   optimizer_ =
@@ -269,6 +275,14 @@ std::string run_id_of(const node::Config& config) {
 
 std::filesystem::path home_of(const node::Config& config) {
   return config.has("home") ? std::filesystem::path(config.text("home")) : optim::default_home(run_id_of(config));
+}
+
+epoch::Delay delay_of(const node::Config& config) {
+  const std::string what = config.text("delay");
+  if (what == "none") return epoch::Delay::none;
+  if (what == "step") return epoch::Delay::step;
+  if (what == "gradients") return epoch::Delay::gradients;
+  throw Failure(ExitCode::usage, fmt::format("nothing is delayed by the name \"{}\"", what), "none, step or gradients");
 }
 
 optim::Device device_of(const node::Config& config) {

@@ -1,6 +1,7 @@
 #pragma once
 // collab-peer run: joins, trains until told to stop, leaves.
 
+#include "epoch/delay.hpp"
 #include "jobs/registry.hpp"
 #include "node/config.hpp"
 #include "optim/collaboration.hpp"
@@ -19,6 +20,8 @@ optim::RunOptions run_options_of(const node::Config& config, const std::string& 
 std::filesystem::path home_of(const node::Config& config);
 /// Without the pinned key.
 std::string run_id_of(const node::Config& config);
+/// What of an epoch's end this peer does not wait for. Throws `Failure(usage)` for what is none of --delay's words.
+epoch::Delay delay_of(const node::Config& config);
 optim::Device device_of(const node::Config& config);
 
 }  // namespace collab::jobs

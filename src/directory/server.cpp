@@ -215,7 +215,11 @@ Task<Answer> Server::on_watch(PeerId from, Frame request, TimePoint deadline) {
   const Duration wait = std::min<Duration>(std::chrono::milliseconds(message.wait_ms), options_.watch_wait_max);
   const TimePoint until = std::min(clock_.now() + wait, deadline);
   const std::uint64_t since = message.instance == instance_ ? message.since : 0;
+  const TimePoint for_renewals = std::min(clock_.now() + options_.renewals_bundle, until);
   bool waited = false;
+  while (waits_ && storage_.visible_version(message.key) <= since && clock_.now() < for_renewals) {
+    waited = co_await signals_.wait_until(message.key, clock_, for_renewals);
+  }
   while (waits_ && storage_.latest(message.key) <= since && clock_.now() < until) {
     waited = co_await signals_.wait_until(message.key, clock_, until);
   }

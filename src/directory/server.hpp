@@ -26,6 +26,7 @@ struct ServerOptions {
   Duration compare_timeout = std::chrono::seconds(8);
   std::size_t compared_max = 8;                           ///< other servers at a time, at random
   Duration watch_bundle = std::chrono::milliseconds(50);  ///< changes that come so close share an answer
+  Duration renewals_bundle = std::chrono::seconds(2);     ///< so long the first of mere renewals waits for others
   Duration watch_wait_max = std::chrono::seconds(30);
   std::size_t watches_per_peer_max = 32;  ///< more are answered `busy`
   /// The time of expiries, Unix milliseconds; swarm time when there is one. Empty: the clock's.

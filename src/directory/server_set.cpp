@@ -3,11 +3,14 @@
 #include "crypto/hash.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <tuple>
 
 namespace collab::directory {
 namespace {
+
+constexpr std::uint64_t kSequenceFar = std::uint64_t(1) << 53U;  // whoever writes more stays young
 
 struct Member {
   bool young = false;
@@ -41,22 +44,25 @@ void add_lowest(std::set<PeerId>& servers, std::vector<Member>& members, std::si
 bool ServerSet::update(const Storage& storage, std::int64_t now_ms) {
   const std::string key(kPeerKey);
   const std::uint64_t version = storage.visible_version(key);
-  if (version == seen_version_ && now_ms < next_refresh_ms_) return false;
+  if (version == seen_version_ && now_ms >= seen_ms_ && now_ms < next_ms_) return false;
   seen_version_ = version;
-  next_refresh_ms_ = now_ms + options_.refresh_ms;
+  seen_ms_ = now_ms;
+  next_ms_ = std::numeric_limits<std::int64_t>::max();
 
   std::vector<Member> flagged;
   std::vector<Member> reachable;
   std::set<PeerId> published;
   for (const SignedRecord* record : storage.records(key, now_ms)) {
     const Record& fact = record->record;
+    next_ms_ = std::min(next_ms_, fact.expires_ms);
     const auto peer = decode_peer_record(fact.value);
     if (!peer || !fact.subkey.empty()) continue;
     published.insert(fact.owner);
     if (!peer->reachable) continue;
     // a node's sequence begins at its start, in Unix milliseconds
-    const bool young =
-        fact.sequence > static_cast<std::uint64_t>(std::max<std::int64_t>(0, now_ms - options_.young_ms));
+    const std::int64_t born_ms = static_cast<std::int64_t>(std::min(fact.sequence, kSequenceFar));
+    const bool young = born_ms + options_.young_ms > now_ms;
+    if (young) next_ms_ = std::min(next_ms_, born_ms + options_.young_ms);
     const Digest rank = rank_of(options_.run, fact.owner);
     if (peer->directory) flagged.push_back({false, rank, fact.owner});
     reachable.push_back({young, rank, fact.owner});

@@ -21,7 +21,6 @@ class ServerSet {
     std::size_t flagged_max = 16;     ///< members that say `directory`, by lowest hash
     std::size_t standing_max = 8;     ///< reachable members of lowest hash(run, id), from the start of a run
     std::int64_t young_ms = 120'000;  ///< members that started later stand behind all older ones
-    std::int64_t refresh_ms = 1'000;  ///< expiry and age are looked at this often; changes at once
   };
 
   explicit ServerSet(Options options) : options_(std::move(options)) {}
@@ -42,7 +41,8 @@ class ServerSet {
   std::vector<PeerId> ids_;
   std::uint64_t hash_ = 0;
   std::uint64_t seen_version_ = 0;
-  std::int64_t next_refresh_ms_ = 0;
+  std::int64_t seen_ms_ = 0;
+  std::int64_t next_ms_ = 0;  ///< when the next record expires or the next member is young no more
 };
 
 }  // namespace collab::directory

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace collab::directory {
@@ -67,11 +68,31 @@ class SwarmDirectory::View final : public Watch {
     const std::uint64_t version = directory_.server_.storage().visible_version(key_);
     if (version == version_ && now_ms < next_expiry_ms_) return;
     const std::size_t size_before = records_.size();
-    records_ = directory_.current(key_);
+    take(directory_.server_.storage().records(key_, now_ms));
     next_expiry_ms_ = std::numeric_limits<std::int64_t>::max();
     for (const Record& record : records_) next_expiry_ms_ = std::min(next_expiry_ms_, record.expires_ms);
     changed_ = changed_ || version != version_ || records_.size() != size_before;
     version_ = version;
+  }
+
+  /// Copies the new ones only. Both are sorted by (owner, subkey).
+  void take(const std::vector<const SignedRecord*>& current) const {
+    const auto place = [](const Record& record) { return std::tie(record.owner, record.subkey); };
+    std::vector<Record> records;
+    records.reserve(current.size());
+    auto old = records_.begin();
+    for (const SignedRecord* signed_record : current) {
+      const Record& record = signed_record->record;
+      while (old != records_.end() && place(*old) < place(record)) ++old;
+      const bool kept = old != records_.end() && place(*old) == place(record) && old->sequence == record.sequence &&
+                        old->expires_ms == record.expires_ms && old->value == record.value;
+      if (kept) {
+        records.push_back(std::move(*old++));
+      } else {
+        records.push_back(record);
+      }
+    }
+    records_ = std::move(records);
   }
 
   TimePoint next_expiry() const {

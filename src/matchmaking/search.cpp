@@ -110,8 +110,9 @@ Task<> Search::stop() {
 }
 
 Task<> Search::receive_frames() {
+  TimePoint next_look = context_.clock.now() + kTick;
   for (;;) {
-    const auto envelope = co_await conversation_->receive(context_.clock.now() + kTick);
+    const auto envelope = co_await conversation_->receive(next_look);
     const TimePoint now = context_.clock.now();
     if (envelope) {
       const auto message = frame::decode<wire::Header>(*envelope->frame);
@@ -123,7 +124,10 @@ Task<> Search::receive_frames() {
     } else if (envelope.error() != Errc::late) {
       co_return;  // the node's network is closing
     }
-    gathering_->on_time(now);
+    if (now >= next_look) {  // not at each frame: every look is at all followers, and each of them tells its samples
+      gathering_->on_time(now);
+      next_look = now + kTick;
+    }
     flush();
   }
 }

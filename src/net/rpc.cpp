@@ -130,7 +130,7 @@ void CallServer::on_message(Multiplexer& streams, StreamHandle stream, Frame req
   fresh.deadline = asked.deadline;
   fresh.at = needs_.clock.now();
   asker.order.push_back(asked.id);
-  asker.running.insert(asked.id);
+  running_.insert({asked.deadline, asked.from, asked.id});
   auto serving = serve(asked.from, asked.id, asked.row, std::move(request), asked.deadline);
   fresh.task = tasks_->spawn(asked.row->method.name, std::move(serving));
 }
@@ -156,7 +156,7 @@ void CallServer::settle(const PeerId& from, const CallId& id, const MethodRow& r
   Asker& asker = askers_[from];
   const auto found = asker.answers.find(id);
   if (found == asker.answers.end() || found->second.answer) return;
-  asker.running.erase(id);
+  running_.erase({found->second.deadline, from, id});
   const auto asking = std::exchange(found->second.asking, {});
   if (row.method.idempotent) {
     asker.answers.erase(found);
@@ -222,16 +222,17 @@ void CallServer::drop_bytes(Asker& asker, Remembered& known) {
 
 /// Forgets what was answered before that time, and the oldest above `count_max`. What still runs stays.
 void CallServer::forget_some(Asker& asker, std::size_t count_max, TimePoint answered_before) {
-  std::size_t count = asker.order.size();
-  std::erase_if(asker.order, [&](const CallId& id) {
-    const auto known = asker.answers.find(id);
-    if (!known->second.answer) return false;
-    if (count <= count_max && known->second.at > answered_before) return false;
+  for (auto next = asker.order.begin(); next != asker.order.end();) {
+    const auto known = asker.answers.find(*next);
+    if (!known->second.answer) {
+      ++next;
+      continue;
+    }
+    if (asker.order.size() <= count_max && known->second.at > answered_before) return;  // the others came later
     drop_bytes(asker, known->second);
     asker.answers.erase(known);
-    --count;
-    return true;
-  });
+    next = asker.order.erase(next);
+  }
 }
 
 void CallServer::on_closed(Multiplexer& streams, StreamHandle stream, StreamEnd end, const Refusal&) {
@@ -276,11 +277,9 @@ void CallServer::tick(TimePoint now) {
     on_closed(*streams, key.stream, StreamEnd::done, why);
   }
   std::vector<TaskGroup::TaskId> overdue;
-  for (const auto& [peer, asker] : askers_) {
-    for (const CallId& id : asker.running) {
-      const Remembered& call = asker.answers.at(id);
-      if (call.deadline <= now) overdue.push_back(call.task);
-    }
+  for (const Running& call : running_) {
+    if (call.deadline > now) break;
+    overdue.push_back(askers_.at(call.from).answers.at(call.id).task);
   }
   for (const auto task : overdue)
     if (tasks_ != nullptr) tasks_->cancel(task);

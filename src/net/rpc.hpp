@@ -91,6 +91,13 @@ class CallServer final : public StreamUser {
     TimePoint at;
     std::uint64_t kept = 0;  ///< in kept_; 0: it has no bytes
   };
+  /// A call whose handler runs.
+  struct Running {
+    TimePoint deadline;
+    PeerId from;
+    CallId id{};
+    auto operator<=>(const Running&) const = default;
+  };
   /// An answer with bytes that is remembered.
   struct Kept {
     PeerId from;
@@ -100,7 +107,6 @@ class CallServer final : public StreamUser {
     std::map<const MethodRow*, TokenBucket> rates;
     std::map<CallId, Remembered> answers;
     std::deque<CallId> order;  ///< of `answers`, by age
-    std::set<CallId> running;  ///< of `answers`: those whose handlers run
     std::size_t answer_bytes = 0;
     std::size_t in_flight = 0;
   };
@@ -132,6 +138,7 @@ class CallServer final : public StreamUser {
   CallOptions options_;
   TaskGroup* tasks_ = nullptr;
   std::map<PeerId, Asker> askers_;
+  std::set<Running> running_;  ///< the next deadline first
   std::map<StreamKey, InFlight> in_flight_;
   std::size_t answer_bytes_ = 0;        ///< unsent
   std::map<std::uint64_t, Kept> kept_;  ///< oldest first

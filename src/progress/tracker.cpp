@@ -19,7 +19,8 @@ constexpr Duration kLookWhileLeaving = std::chrono::milliseconds(500);
 constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves
 constexpr std::uint64_t kEpochsAhead = 2;                  // records travel: one may well be further than any two show
 constexpr int kLooksPerPeriod = 4;
-constexpr Duration kPaceMax = std::chrono::milliseconds(500);  // later, who has a wrong clock is misjudged
+constexpr Duration kPaceMax = std::chrono::milliseconds(500);    // later, who has a wrong clock is misjudged
+constexpr Duration kRestPerPeer = std::chrono::milliseconds(4);  // after each reading of all
 constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
 
 std::int64_t to_ms(Duration duration) {
@@ -90,7 +91,7 @@ Task<> Tracker::leave(TimePoint deadline, bool run_is_over) {
 }
 
 bool Tracker::somebody_is_behind() const {
-  const auto fresh = others();
+  const auto& fresh = others();
   return shown_ && std::any_of(fresh.begin(), fresh.end(), [&](const Standing& standing) {
            return standing.record.taking_part && standing.record.epoch < own_.epoch;
          });
@@ -109,7 +110,7 @@ Task<bool> Tracker::a_keeper_is_behind(TimePoint deadline) {
 
 /// Of two who leave together each sees the other taking part in a record from before: only newer ones tell, or time.
 bool Tracker::somebody_stays() const {
-  const auto fresh = others();
+  const auto& fresh = others();
   const bool settled = needs_.clock.unix_ms() >= leaving_since_ + to_ms(kLeavesShow);
   return std::any_of(fresh.begin(), fresh.end(), [&](const Standing& standing) {
     const Record& record = standing.record;
@@ -123,7 +124,8 @@ Task<> Tracker::publish() {
     // news at most every period_min, so that epochs of a blink do not flood the directory
     const Duration wait = period();
     // far from the end of an epoch nobody needs every record at once
-    watch_->relax(std::min<Duration>(wait / kLooksPerPeriod, kPaceMax));
+    pace_ = std::min<Duration>(wait / kLooksPerPeriod, kPaceMax);
+    watch_->relax(pace_);
     if (ask_) ask_();
     own_.period_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(to_ms(wait), to_ms(options_.period_min)));
     own_.unix_ms = needs_.clock.unix_ms();
@@ -141,7 +143,9 @@ Task<> Tracker::publish() {
 Duration Tracker::period() {
   const double eta = eta_s();
   const Duration wanted = std::isfinite(eta) ? from_seconds(std::min(eta / 8, 3600.0)) : options_.period_max;
-  const Duration bounded = std::clamp(wanted, options_.period_min, options_.period_max);
+  const auto crowded = from_seconds(static_cast<double>(current_peers()) / options_.read_per_s_max);
+  const Duration least = std::clamp<Duration>(crowded, options_.period_min, options_.period_max);
+  const Duration bounded = std::clamp<Duration>(wanted, least, options_.period_max);
   const double jitter = 0.8 + 0.4 * static_cast<double>(needs_.random.below(1U << 20U)) * 0x1p-20;
   return from_seconds(to_seconds(bounded) * jitter);
 }
@@ -150,8 +154,9 @@ Task<> Tracker::follow() {
   for (;;) {
     read_records(watch_->records());
     // every reading is of all of them, and the news of a large swarm are many a second
-    if (options_.read_pause > Duration::zero())
-      co_await needs_.clock.sleep_until(needs_.clock.now() + options_.read_pause);
+    const Duration rest = std::min<Duration>(kRestPerPeer * current_peers(), pace_ / 2);
+    const Duration pause = std::max(options_.read_pause, rest);
+    if (pause > Duration::zero()) co_await needs_.clock.sleep_until(needs_.clock.now() + pause);
     // records also go stale by themselves, so look again even when nothing comes
     co_await watch_->changed_until(needs_.clock.now() + std::chrono::seconds(1));
   }
@@ -182,7 +187,7 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
     }
     present.push_back(record.owner);
   }
-  counted_.reset();
+  fresh_.reset();
   forget_all_but(present);
   for (const directory::Record* record : news) {
     believe(*record);
@@ -282,12 +287,15 @@ void Tracker::believe(const directory::Record& from) {
                                             {"believed", report.believed().samples}});
 }
 
-std::vector<Standing> Tracker::others() const {
-  std::vector<Standing> fresh;
+const std::vector<Standing>& Tracker::others() const {
+  const std::int64_t now_ms = needs_.clock.unix_ms();
+  if (fresh_ && fresh_->unix_ms == now_ms) return fresh_->standings;
+  fresh_.emplace();
+  fresh_->unix_ms = now_ms;
   for (const auto& [peer, record] : known_) {
-    if (is_fresh(record, needs_.clock.unix_ms())) fresh.push_back({peer, record});
+    if (is_fresh(record, now_ms)) fresh_->standings.push_back({peer, record});
   }
-  return fresh;
+  return fresh_->standings;
 }
 
 std::vector<Standing> Tracker::all() const {
@@ -297,13 +305,10 @@ std::vector<Standing> Tracker::all() const {
 }
 
 std::size_t Tracker::current_peers() const {
-  const std::int64_t now_ms = needs_.clock.unix_ms();
-  if (counted_ && counted_->first == now_ms) return counted_->second;
-  const auto others = std::count_if(known_.begin(), known_.end(), [&](const auto& entry) {
-    return entry.second.taking_part && is_fresh(entry.second, now_ms);
-  });
-  counted_.emplace(now_ms, static_cast<std::size_t>(others) + 1);
-  return counted_->second;
+  const auto& fresh = others();
+  const auto taking_part =
+      std::count_if(fresh.begin(), fresh.end(), [](const Standing& one) { return one.record.taking_part; });
+  return static_cast<std::size_t>(taking_part) + 1;
 }
 
 std::size_t Tracker::recent_peers() const {
@@ -332,7 +337,7 @@ Task<> Tracker::ask_whether_alone() {
   for (;;) {
     if (!hears_nobody()) {
       confirmed_alone_.reset();
-      co_await changed_.wait_until(needs_.clock, needs_.clock.now() + std::chrono::seconds(1));
+      co_await needs_.clock.sleep_until(needs_.clock.now() + std::chrono::seconds(1));
       continue;
     }
     const auto answered = co_await look(needs_.clock.now() + kAskAlone);
@@ -350,8 +355,8 @@ double Tracker::samples() const {
 }
 
 double Tracker::samples_per_s() const {
-  double sum = 0;
-  for (const Standing& standing : taking_part()) sum += standing.record.samples_per_s;
+  double sum = shown_ && own_.taking_part ? own_.samples_per_s : 0;
+  for (const Standing& standing : others()) sum += standing.record.taking_part ? standing.record.samples_per_s : 0;
   return sum;
 }
 
@@ -415,7 +420,7 @@ PeerId Tracker::lowest_of_epoch(std::uint64_t epoch) const {
 }
 
 std::optional<std::uint64_t> Tracker::diverged_at() const {
-  const auto fresh = others();
+  const auto& fresh = others();
   for (const auto& [epoch, own] : history_) {
     auto there = fresh;
     std::erase_if(there, [&, at = epoch](const Standing& standing) { return standing.record.epoch != at; });

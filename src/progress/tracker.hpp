@@ -26,6 +26,9 @@ struct TrackerOptions {
   std::uint64_t target_batch = 1;
   Duration period_min = std::chrono::milliseconds(500);  ///< between two records of this peer
   Duration period_max = std::chrono::seconds(10);
+  /// That each peer reads: in a swarm of more than `period_min` allows for, all write less often. What one adds to the
+  /// samples of all is then the smaller, and a leader is told every microbatch.
+  double read_per_s_max = 32;
   Duration alone_after = std::chrono::seconds(3);  ///< after the first own record: by then others would have shown up
   Duration read_pause = Duration::zero();          ///< after each reading of the others, for who only looks on
   std::size_t history = 256;                       ///< own epochs whose hash is remembered
@@ -75,7 +78,7 @@ class Tracker {
   bool somebody_is_behind() const;
 
   /// Fresh records of the others, sorted by peer; what is not fresh any more is left out.
-  std::vector<Standing> others() const;
+  const std::vector<Standing>& others() const;
   /// With this peer's own, when it shows one.
   std::vector<Standing> all() const;
 
@@ -149,7 +152,12 @@ class Tracker {
   std::unique_ptr<directory::Watch> watch_;
   std::map<PeerId, Told> told_;  // what is there now, as it was written
   std::map<PeerId, Record> known_;
-  mutable std::optional<std::pair<std::int64_t, std::size_t>> counted_;  // unix_ms, current peers then
+  /// Who is fresh depends on the time; an instant asks many times.
+  struct Fresh {
+    std::int64_t unix_ms = 0;
+    std::vector<Standing> standings;
+  };
+  mutable std::optional<Fresh> fresh_;
   std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
   std::map<PeerId, SelfReport> reports_;     // also of peers that are gone: they come back with their history
   std::set<PeerId> doubted_;                 // whose last record was not believed whole
@@ -160,8 +168,9 @@ class Tracker {
   Record own_;
   bool shown_ = false;
   bool urgent_ = false;
-  bool left_ = false;             // its record is withdrawn for good
-  std::int64_t leaving_since_{};  // unix_ms
+  Duration pace_ = Duration::zero();  // in which records are looked at
+  bool left_ = false;                 // its record is withdrawn for good
+  std::int64_t leaving_since_{};      // unix_ms
   std::optional<TimePoint> first_published_;
   std::optional<TimePoint> confirmed_alone_;  // when the directory last said so; none while anybody is heard of
   Signal changed_;

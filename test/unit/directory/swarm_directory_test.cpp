@@ -163,6 +163,29 @@ TEST_CASE("swarm directory: who relaxes reads a busy key less often, and still s
   world.run(scenario());
 }
 
+TEST_CASE("swarm directory: renewals of many share an answer, and reach the watchers in time") {
+  World world;
+  const auto scenario = [&]() -> Task<> {
+    world.add_swarm(1, 31, false);
+    co_await world.sleep(30s);
+    const auto watch = world.nodes[1]->directory.watch("k");
+    for (std::size_t i = 1; i < world.nodes.size(); ++i) {
+      world.nodes[i]->directory.publish("k", "", text_bytes("the same"), 12s);
+      co_await world.sleep(130ms);  // every node renews its own after 4 s, so there are news 8 times a second
+    }
+    co_await world.sleep(4s);
+    const auto answers = world.network.calls_of(world.nodes[0]->id(), "directory.watch");
+    for (int second = 0; second < 60; ++second) {
+      co_await world.sleep(1s);
+      CHECK(watch->records().size() == 31);
+    }
+    // of 31 nodes that follow who is there, and one that watches a key
+    CHECK(world.network.calls_of(world.nodes[0]->id(), "directory.watch") - answers <= 32 * 60 / 2);
+    co_await world.stop();
+  };
+  world.run(scenario());
+}
+
 TEST_CASE("swarm directory: who was known first does not serve everybody for ever") {
   World world;
   const auto scenario = [&]() -> Task<> {

@@ -382,6 +382,32 @@ TEST_CASE("tracker: a peer publishes at most two records a second, also when the
   CHECK(seen <= 2 * 60 + 1);
 }
 
+TEST_CASE("tracker: in a large swarm each writes less, so that nobody reads more than 32 records a second") {
+  Swarm swarm(std::vector<std::int64_t>(64, 0));
+  std::size_t seen = 0;
+  const auto count = [&]() -> Task<> {
+    const auto watch = swarm.board.view_of(test::peer(99)).watch(std::string(kProgressKey));
+    std::map<PeerId, std::uint64_t> last;
+    for (;;) {
+      for (const auto& record : watch->records()) {
+        if (std::exchange(last[record.owner], record.sequence) != record.sequence) ++seen;
+      }
+      co_await watch->changed_until(TimePoint::max());
+    }
+  };
+  swarm.tasks.spawn("count", count());
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(20);  // the batch is full by then: everybody writes as often as it may
+    const std::size_t before = seen;
+    co_await swarm.sleep_until(50);
+    CHECK(seen - before <= 30 * 32 * 5 / 4);
+    CHECK(seen - before >= 30 * 32 * 3 / 4);
+    for (const auto& peer : swarm.peers) CHECK(peer->tracker.current_peers() == 64);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: a lie of 10^12 samples is counted as refused and counts as no more than two like the reader") {
   Swarm swarm({0, 0, 0, 0});
   std::uint32_t published = 0;

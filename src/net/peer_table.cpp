@@ -24,7 +24,10 @@ const KnownPeer* PeerTable::find(const PeerId& peer) const {
 void PeerTable::introduce(const PeerId& peer, std::vector<Address> addresses, TimePoint now) {
   if (addresses.size() > options_.addresses_max) addresses.resize(options_.addresses_max);
   KnownPeer& known = at(peer, now);
-  if (known.addresses == addresses) return;
+  if (known.addresses == addresses) {  // it may be back: but whoever says so often has it dialled no more often
+    known.retry_at = std::min(known.retry_at, std::max(now, known.lost_at + options_.back_off_heard_of));
+    return;
+  }
   known.addresses = std::move(addresses);
   known.failures = 0;
   known.retry_at = now;

@@ -33,6 +33,7 @@ class PeerTable {
   struct Options {
     Duration back_off_min = std::chrono::milliseconds(500);  ///< doubled by each failure, ± 50 %
     Duration back_off_max = std::chrono::seconds(60);
+    Duration back_off_heard_of = std::chrono::seconds(5);    ///< at most, once somebody tells of the peer again
     Duration connected_for_good = std::chrono::seconds(60);  ///< then earlier failures are forgotten
     std::size_t peers_max = 4096;                            ///< beyond it, the one not used for longest is forgotten
     std::size_t addresses_max = 8;                           ///< of one peer; more are cut off

@@ -14,7 +14,7 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<FaultKind, std::string_view>, 16> kKinds = {{{FaultKind::kill, "kill"},
+constexpr std::array<std::pair<FaultKind, std::string_view>, 17> kKinds = {{{FaultKind::kill, "kill"},
                                                                             {FaultKind::leave, "leave"},
                                                                             {FaultKind::freeze, "freeze"},
                                                                             {FaultKind::partition, "partition"},
@@ -29,7 +29,8 @@ constexpr std::array<std::pair<FaultKind, std::string_view>, 16> kKinds = {{{Fau
                                                                             {FaultKind::corrupt, "corrupt"},
                                                                             {FaultKind::spoil, "spoil"},
                                                                             {FaultKind::swizzle, "swizzle"},
-                                                                            {FaultKind::lie, "lie"}}};
+                                                                            {FaultKind::lie, "lie"},
+                                                                            {FaultKind::split, "split"}}};
 constexpr std::array<std::pair<Phase, std::string_view>, 8> kPhases = {{{Phase::begin, "begin"},
                                                                         {Phase::scatter, "scatter"},
                                                                         {Phase::reduce, "reduce"},
@@ -44,6 +45,7 @@ constexpr double kRateMax = 3600;
 constexpr double kSecondsMax = 86'400;
 constexpr double kSlownessMax = 1000;
 constexpr double kTurnMin = 0.1;
+constexpr double kShareMin = 0.01;
 constexpr std::size_t kEventsMax = 10'000;
 
 double between(Random& random, Mixture::Range range) {
@@ -56,8 +58,9 @@ Duration exactly(double seconds) {
 }
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
-  throw Failure(ExitCode::usage, fmt::format("{}: {}", file, what),
-                "doc/operating.md shows such a file; calm, home, churn, storm, hostile and soak62 need none");
+  throw Failure(
+      ExitCode::usage, fmt::format("{}: {}", file, what),
+      "doc/operating.md shows such a file; calm, home, churn, storm, hostile, soak62, split and orphan need none");
 }
 
 template <class Enum, std::size_t N>
@@ -86,7 +89,8 @@ void read_rates(const std::string& file, const toml::table& table, Mixture& into
       continue;
     }
     const FaultKind kind = named(kKinds, file, word);
-    if (kind == FaultKind::join || kind == FaultKind::coordinator || kind == FaultKind::ban)
+    const bool planned = kind == FaultKind::join || kind == FaultKind::coordinator || kind == FaultKind::split;
+    if (planned || kind == FaultKind::ban)
       refuse(file, fmt::format("[rates] knows no {}: only an [[event]] does", word));
     into.rates[kind] = number_of(file, word, node, 0, kRateMax);
   }
@@ -124,7 +128,8 @@ void check_amount(const std::string& file, const Fault& fault) {
   };
   if (fault.kind == FaultKind::slow) need(1, kSlownessMax);
   if (fault.kind == FaultKind::flap) need(kTurnMin, kSecondsMax);
-  const bool ends = fault.kind == FaultKind::flap || fault.kind == FaultKind::swizzle;
+  if (fault.kind == FaultKind::split) need(kShareMin, 1 - kShareMin);
+  const bool ends = fault.kind == FaultKind::flap || fault.kind == FaultKind::swizzle || fault.kind == FaultKind::split;
   if (ends && fault.length == Duration())
     refuse(file, fmt::format("an [[event]] of kind {} wants \"seconds\"", name(fault.kind)));
 }
@@ -214,8 +219,21 @@ std::string describe(const Fault& fault) {
 }
 
 bool has_victim(FaultKind kind) noexcept {
-  return kind != FaultKind::join && kind != FaultKind::coordinator && kind != FaultKind::swizzle;
+  return kind != FaultKind::join && kind != FaultKind::coordinator && kind != FaultKind::swizzle &&
+         kind != FaultKind::split;
 }
+
+namespace {
+
+Fault fault_at(double seconds, FaultKind kind, double lasts = 0) {
+  Fault fault;
+  fault.at = from_seconds(seconds);
+  fault.kind = kind;
+  fault.length = from_seconds(lasts);
+  return fault;
+}
+
+}  // namespace
 
 FaultPlan load_faults(const std::string& preset_or_file) {
   using enum FaultKind;
@@ -236,6 +254,12 @@ FaultPlan load_faults(const std::string& preset_or_file) {
     plan.series.insert(plan.series.end(), 18, freeze);
     plan.series.insert(plan.series.end(), 17, partition);
     plan.gap = std::chrono::seconds(29);
+  } else if (preset_or_file == "split") {
+    plan.events.push_back(fault_at(120, split, 600));
+    plan.events.back().amount = 0.375;
+  } else if (preset_or_file == "orphan") {
+    plan.events.push_back(fault_at(90, coordinator));
+    for (const double at_s : {150, 240, 400}) plan.events.push_back(fault_at(at_s, join));
   } else {
     return read_file(preset_or_file);
   }

@@ -32,6 +32,7 @@ enum class FaultKind : std::uint8_t {
   spoil,        ///< one of its parameters changes, as in bad memory
   swizzle,      ///< some links are clogged one by one and opened in another order, within `length`
   lie,          ///< tells others what is not so, for `length`
+  split,        ///< the last `amount` of all peers, a share, are cut off from the others for `length`: two swarms
 };
 std::string_view name(FaultKind kind) noexcept;
 std::string_view name(Phase phase) noexcept;
@@ -65,7 +66,7 @@ struct Mixture {
     double min = 0;
     double max = 0;
   };
-  std::map<FaultKind, double> rates;  ///< per peer and hour; none of `join`, `coordinator` and `ban`
+  std::map<FaultKind, double> rates;  ///< per peer and hour; none of `join`, `coordinator`, `split` and `ban`
   double blank = 0.3;                 ///< of kills: the disk is lost as well
   // seconds that it lasts, drawn evenly between the two
   Range down{5, 10};     ///< killed or left, until it is back
@@ -85,8 +86,8 @@ struct FaultPlan {
   Duration gap{};
 };
 
-/// "calm", "home", "churn", "storm", "hostile", "soak62", or a TOML file with [rates], [ranges] and [[event]] as
-/// doc/operating.md shows. Throws `Failure(usage)`, naming file and key.
+/// "calm", "home", "churn", "storm", "hostile", "soak62", "split", "orphan", or a TOML file with [rates], [ranges] and
+/// [[event]] as doc/operating.md shows. Throws `Failure(usage)`, naming file and key.
 FaultPlan load_faults(const std::string& preset_or_file);
 /// The events of a run of `length` with `peers` peers, by time. The last quarter, and the time of gathering before
 /// `calm_until`, have none of the mixture's.

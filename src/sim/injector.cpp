@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace collab::sim {
@@ -123,6 +124,8 @@ Task<> Injector::strike(std::size_t index, std::size_t victim) {
       co_await stop_coordinator(fault);
     } else if (fault.kind == FaultKind::swizzle) {
       co_await swizzle(fault);
+    } else if (fault.kind == FaultKind::split) {
+      co_await split(fault);
     } else {
       Peer& peer = *stage_.all_peers()[victim];
       away_.insert(victim);
@@ -190,13 +193,12 @@ void Injector::impose(const Fault& fault, Peer& peer, bool on) {
       network.slow(host, on ? fault.amount : 1);
       peer.slow(on ? fault.amount : 1);
       break;
-    case FaultKind::partition:  // the network knows one side: peers that are cut off at the same time share it
+    case FaultKind::partition:  // peers that are cut off at the same time share a side
       if (on)
         isolated_.insert(host.name());
       else
         isolated_.erase(host.name());
-      network.heal();
-      network.partition(isolated_);
+      separate();
       break;
     default: break;
   }
@@ -246,6 +248,28 @@ Task<> Injector::swizzle(const Fault& fault) {
     }
   }
   for (const std::size_t peer : struck) invariants_.live().over(peer, fault.kind);
+}
+
+/// The coordinator is with the first peers. Whoever is struck alone meanwhile is cut off from both sides.
+Task<> Injector::split(const Fault& fault) {
+  const auto& peers = stage_.all_peers();
+  const std::size_t count = peers.size();
+  const auto cut_off = static_cast<std::size_t>(std::lround(fault.amount * static_cast<double>(count)));
+  std::vector<std::size_t> side;
+  for (std::size_t peer = count - std::min(cut_off, count - 1); peer < count; ++peer) side.push_back(peer);
+  for (const std::size_t peer : side) side_.insert(peers[peer]->host().name());
+  invariants_.split(side);
+  for (std::size_t peer = 0; peer < count; ++peer) invariants_.live().struck(peer, fault);
+  separate();
+  co_await pause(fault.length);
+  side_.clear();
+  separate();
+  for (std::size_t peer = 0; peer < count; ++peer) invariants_.live().over(peer, fault.kind);
+}
+
+/// Who hears whom: the two sides of a split among themselves, and of those cut off alone each nobody.
+void Injector::separate() {
+  stage_.network().separate({isolated_, side_});
 }
 
 Task<> Injector::stop_coordinator(const Fault& fault) {

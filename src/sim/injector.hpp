@@ -60,6 +60,8 @@ class Injector {
   void impose(const Fault& fault, Peer& peer, bool on);
   Task<> flap(const Fault& fault, Peer& peer);
   Task<> swizzle(const Fault& fault);
+  Task<> split(const Fault& fault);
+  void separate();
   Task<> stop_coordinator(const Fault& fault);
   Task<> ban(Duration length, Peer& peer);
   bool matches(const Fault& fault, std::size_t peer) const;
@@ -82,7 +84,8 @@ class Injector {
   TaskGroup* tasks_ = nullptr;
   std::set<std::size_t> away_;       // hurt now
   std::map<std::size_t, Cut> cuts_;  // the last one of each
-  std::set<std::string> isolated_;   // hosts
+  std::set<std::string> isolated_;   // hosts that are cut off alone
+  std::set<std::string> side_;       // hosts of the smaller part of a split
   bool lies_ = false;                // somebody does
   std::size_t pending_ = 0;
 };

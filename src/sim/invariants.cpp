@@ -45,6 +45,20 @@ void Invariants::add(std::string invariant, std::vector<std::size_t> peers, std:
   violations_.add({std::move(invariant), clock_.now().time_since_epoch(), std::move(peers), std::move(text)});
 }
 
+void Invariants::split(const std::vector<std::size_t>& side) {
+  const std::size_t before = common();
+  ledger_.fork(before);
+  const History copy = histories_[before];
+  histories_.push_back(copy);
+  for (const std::size_t peer : side) books_[peer].history = histories_.size() - 1;
+}
+
+std::size_t Invariants::common() const {
+  std::vector<std::size_t> peers(histories_.size());
+  for (const auto& [peer, books] : books_) ++peers[books.history];
+  return static_cast<std::size_t>(std::max_element(peers.begin(), peers.end()) - peers.begin());
+}
+
 void Invariants::begun(std::size_t peer, const std::string& group, std::uint64_t peers) {
   books_[peer].group = peers > 1 ? group : alone(peer);
 }
@@ -96,7 +110,7 @@ void Invariants::stepped(const StepTaken& step) {
   books_[step.peer].averaged = hash_bytes("collab sim averaged", std::as_bytes(step.averaged));
   if (spoilt_.contains(step.peer)) spoilt_parameters_.insert(step.after);
   if (is_expelled(step.peer) || spoilt_.contains(step.peer)) return;
-  const auto [known, is_first] = parameters_.emplace(step.epoch + 1, step.after);
+  const auto [known, is_first] = history_of(step.peer).parameters.emplace(step.epoch + 1, step.after);
   if (!is_first && known->second != step.after) {
     add("agree", {step.peer}, fmt::format("its step of epoch {} ends with other parameters", step.epoch));
   }
@@ -106,8 +120,15 @@ void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& p
   books_[peer].parameters = parameters;
   if (spoilt_parameters_.contains(parameters)) return (void)spoilt_.insert(peer);  // until the vote says so
   spoilt_.erase(peer);
-  const auto known = parameters_.find(epoch);
-  if (known != parameters_.end() && known->second != parameters) {
+  const auto holds = [&](const History& history) {
+    const auto known = history.parameters.find(epoch);
+    return known != history.parameters.end() && known->second == parameters;
+  };
+  if (holds(history_of(peer))) return;
+  const auto other = std::find_if(histories_.begin(), histories_.end(), holds);
+  if (other != histories_.end()) {
+    books_[peer].history = static_cast<std::size_t>(other - histories_.begin());
+  } else if (history_of(peer).parameters.contains(epoch)) {
     add("agree", {peer}, fmt::format("it fetched other parameters for epoch {}", epoch));
   }
 }
@@ -129,7 +150,7 @@ void Invariants::check_applied(std::size_t peer, const epoch::EpochReport& repor
 /// Groups of a pass end with the same bytes, which `stepped` sees; here is what they are made of.
 void Invariants::committed_on_grid(std::size_t peer, const epoch::EpochReport& report) {
   check_applied(peer, report);
-  Committed& committed = epochs_[report.epoch];
+  Committed& committed = history_of(peer).epochs[report.epoch];
   committed.group = "grid";
   on_grid_ = true;
   const averaging::CommittedRound& first = *report.pass.front();
@@ -155,8 +176,9 @@ void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
   if (is_expelled(peer)) return;
   if (!report.pass.empty()) return committed_on_grid(peer, report);
   const std::string group = report.group ? words(report.group->id) : alone(peer);
-  const auto known = epochs_.find(report.epoch);
-  if (known == epochs_.end()) {
+  auto& epochs = history_of(peer).epochs;
+  const auto known = epochs.find(report.epoch);
+  if (known == epochs.end()) {
     first_report(peer, group, report);
   } else if (known->second.group != group) {
     add("agree", {peer}, fmt::format("epoch {} was committed by two groups", report.epoch));
@@ -165,7 +187,7 @@ void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
   }
   if (!report.proof) return;
   check_applied(peer, report);
-  if (epochs_.at(report.epoch).group == group) check_told(peer, report);
+  if (epochs.at(report.epoch).group == group) check_told(peer, report);
 }
 
 /// Whoever is not counted tells its user.
@@ -173,7 +195,7 @@ void Invariants::check_told(std::size_t peer, const epoch::EpochReport& report) 
   const auto& group = taken_[books_[peer].group];
   const auto mine = group.find(peer);
   if (mine == group.end() || mine->second.epoch != report.epoch || mine->second.contribution.weight == 0) return;
-  const bool is_counted = epochs_.at(report.epoch).senders.contains(peer);
+  const bool is_counted = history_of(peer).epochs.at(report.epoch).senders.contains(peer);
   const bool told_counted = report.own_weight > 0;
   if (!is_counted) ledger_.dropped(peer, mine->second.contribution.weight);
   if (told_counted == is_counted) return;
@@ -202,7 +224,7 @@ void Invariants::count_senders(std::size_t peer, std::uint64_t epoch, const aver
   };
   const std::string wrong = wrong_mean(round, options_.codecs, contribution);
   if (!wrong.empty()) add("mean", {peer}, fmt::format("epoch {}: {}", epoch, wrong));
-  Committed& committed = epochs_[epoch];
+  Committed& committed = history_of(peer).epochs[epoch];
   for (auto rest = senders_of(round); rest != 0; rest &= rest - 1) {
     const auto rank = averaging::first(rest);
     const auto found = taken_by(rank);
@@ -210,12 +232,12 @@ void Invariants::count_senders(std::size_t peer, std::uint64_t epoch, const aver
     const Sent sent{counted(rank, found->second), found->second.samples};
     committed.senders[found->first] = sent;
     committed.weight += sent.weight;
-    ledger_.committed(found->first, epoch, sent.samples);
+    ledger_.committed(books_[peer].history, found->first, epoch, sent.samples);
   }
 }
 
 void Invariants::first_report(std::size_t peer, const std::string& group, const epoch::EpochReport& report) {
-  Committed& committed = epochs_[report.epoch];
+  Committed& committed = history_of(peer).epochs[report.epoch];
   committed.group = group;
   committed.result = report.round.result;
   if (report.proof) {
@@ -227,7 +249,7 @@ void Invariants::first_report(std::size_t peer, const std::string& group, const 
       const Sent sent{mine->second.contribution.weight, mine->second.samples};
       committed.senders[peer] = sent;
       committed.weight += sent.weight;
-      ledger_.committed(peer, report.epoch, sent.samples);
+      ledger_.committed(books_[peer].history, peer, report.epoch, sent.samples);
     }
   }
   check_weight(peer, committed, report);
@@ -265,23 +287,25 @@ void Invariants::has_ledger(std::size_t peer, std::uint64_t epoch, const data::L
   if (is_expelled(peer)) return;
   const Bytes bytes = ledger.canonical();
   const Digest digest = hash_bytes("collab sim ledger", std::span<const std::byte>(bytes));
-  const auto [known, is_first] = ledgers_.emplace(epoch, digest);
+  History& history = history_of(peer);
+  const auto [known, is_first] = history.ledgers.emplace(epoch, digest);
   if (!is_first && known->second != digest)
     add("units", {peer},
         fmt::format("at epoch {} its ledger has {} units, and is not the others'", epoch, ledger.committed().count()));
   if (ledger.duplicates() > 0 || ledger.skipped() > 0)
     add("units", {peer},
         fmt::format("epoch {}: {} units were entered twice, {} skipped", epoch, ledger.duplicates(), ledger.skipped()));
-  if (epoch < newest_epoch_) return;
-  newest_epoch_ = epoch;
-  newest_ = ledger;
+  if (epoch < history.newest_epoch) return;
+  history.newest_epoch = epoch;
+  history.newest = ledger;
 }
 
 void Invariants::close() {
   ledger_.close();
   if (options_.units_per_pass == 0) return;
-  const Work computed = ledger_.samples();
-  const Work& entered = newest_.committed();
+  const Work computed = ledger_.samples(common());
+  const data::Ledger& newest = newest_ledger();
+  const Work& entered = newest.committed();
   const std::uint64_t both = entered.common(computed).count();
   if (both < computed.count())
     add("units", {}, fmt::format("{} units are in the parameters and not in the ledger", computed.count() - both));
@@ -289,8 +313,8 @@ void Invariants::close() {
     add("units", {}, fmt::format("{} units are in the ledger and in no step", entered.count() - both));
   // what the dead held is shared out before another pass is begun
   const std::uint64_t end = entered.ranges().empty() ? 0 : entered.ranges().back().end();
-  if (newest_.first_free() + kPassesOpen * options_.units_per_pass < end)
-    add("units", {}, fmt::format("unit {} is not done, and unit {} is", newest_.first_free(), end - 1));
+  if (newest.first_free() + kPassesOpen * options_.units_per_pass < end)
+    add("units", {}, fmt::format("unit {} is not done, and unit {} is", newest.first_free(), end - 1));
 }
 
 void Invariants::decided(std::size_t peer) {
@@ -314,13 +338,16 @@ void Invariants::expelled(std::size_t peer, bool is) {
 }
 
 std::optional<Digest> Invariants::parameters_of(std::uint64_t epoch) const {
-  const auto found = parameters_.find(epoch);
-  return found == parameters_.end() ? std::nullopt : std::optional(found->second);
+  const auto& parameters = histories_[common()].parameters;
+  const auto found = parameters.find(epoch);
+  return found == parameters.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::map<std::size_t, Sent> Invariants::senders_of_epoch(std::uint64_t epoch) const {
-  const auto found = epochs_.find(epoch);
-  return found == epochs_.end() ? std::map<std::size_t, Sent>() : found->second.senders;
+std::map<std::size_t, Sent> Invariants::senders_of_epoch(std::size_t peer, std::uint64_t epoch) const {
+  const auto books = books_.find(peer);
+  const auto& epochs = histories_[books == books_.end() ? 0 : books->second.history].epochs;
+  const auto found = epochs.find(epoch);
+  return found == epochs.end() ? std::map<std::size_t, Sent>() : found->second.senders;
 }
 
 void Invariants::forget(std::uint64_t before_epoch) {

@@ -38,6 +38,9 @@ class Invariants {
 
   /// Numbers are given in this order.
   void add_peer(const PeerId& id) { numbers_.emplace(id, numbers_.size()); }
+  /// These peers and all others do not hear of each other any more: from now on each side has a history of its own,
+  /// and whoever fetches the other's state goes over to it.
+  void split(const std::vector<std::size_t>& side);
   /// The next hand-over of the peer is for `group`, in words of the log, of so many peers.
   void begun(std::size_t peer, const std::string& group, std::uint64_t peers);
   void handed_over(const HandOver& mine);
@@ -65,13 +68,14 @@ class Invariants {
   void add(std::string invariant, std::vector<std::size_t> peers, std::string text);
 
   /// The parameters that epoch began with, as the first who took the step had them.
+  /// In the history that most peers share, as below.
   std::optional<Digest> parameters_of(std::uint64_t epoch) const;
-  std::uint64_t samples_committed() const noexcept { return ledger_.samples_committed(); }
+  std::uint64_t samples_committed() const { return ledger_.samples_committed(common()); }
   /// Of the newest epoch.
-  const data::Ledger& newest_ledger() const noexcept { return newest_; }
+  const data::Ledger& newest_ledger() const { return histories_[common()].newest; }
   const Violations& violations() const noexcept { return violations_; }
-  /// Samples of each sender in the committed epoch, by peer number; empty when nobody has told yet.
-  std::map<std::size_t, Sent> senders_of_epoch(std::uint64_t epoch) const;
+  /// Samples of each sender in the epoch that `peer` has committed, by peer number; empty when nobody has told yet.
+  std::map<std::size_t, Sent> senders_of_epoch(std::size_t peer, std::uint64_t epoch) const;
 
  private:
   struct Taken {
@@ -80,11 +84,6 @@ class Invariants {
     Contribution contribution;
     std::vector<SampleRun> samples;
   };
-  struct PeerBooks {
-    std::optional<Digest> parameters;  // as of the last step or restore
-    std::string group;                 // of the round it is in
-    Digest averaged{};                 // hash of what its last step took
-  };
   struct Committed {
     std::string group;
     Digest result{};
@@ -92,7 +91,24 @@ class Invariants {
     std::map<std::size_t, Sent> senders;
     std::set<std::string> first_groups;  // on a grid: of those whose samples are counted here
   };
+  /// What one swarm agrees on.
+  struct History {
+    std::map<std::uint64_t, Digest> parameters;  // by epoch
+    std::map<std::uint64_t, Committed> epochs;
+    std::map<std::uint64_t, Digest> ledgers;  // by epoch that begins with it
+    data::Ledger newest;
+    std::uint64_t newest_epoch = 0;
+  };
+  struct PeerBooks {
+    std::size_t history = 0;
+    std::optional<Digest> parameters;  // as of the last step or restore
+    std::string group;                 // of the round it is in
+    Digest averaged{};                 // hash of what its last step took
+  };
 
+  History& history_of(std::size_t peer) { return histories_[books_[peer].history]; }
+  /// The history of most peers.
+  std::size_t common() const;
   void check_untouched(std::size_t peer, const Digest& parameters, const char* when);
   void first_report(std::size_t peer, const std::string& group, const epoch::EpochReport& report);
   void committed_on_grid(std::size_t peer, const epoch::EpochReport& report);
@@ -116,11 +132,7 @@ class Invariants {
   std::set<std::size_t> spoilt_;
   std::set<Digest> spoilt_parameters_;
   std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer
-  std::map<std::uint64_t, Digest> parameters_;                 // by epoch
-  std::map<std::uint64_t, Committed> epochs_;
-  std::map<std::uint64_t, Digest> ledgers_;  // by epoch that begins with it
-  data::Ledger newest_;
-  std::uint64_t newest_epoch_ = 0;
+  std::vector<History> histories_ = std::vector<History>(1);
   bool on_grid_ = false;
 };
 

@@ -315,12 +315,19 @@ void SimNetwork::thaw(Host& host) {
 }
 
 void SimNetwork::partition(std::set<std::string> side) {
-  for (const auto& [name, host] : hosts_) host->on_the_side_ = side.contains(name);
+  separate(std::vector(1, std::move(side)));
+}
+
+void SimNetwork::separate(const std::vector<std::set<std::string>>& sides) {
+  for (const auto& [name, host] : hosts_) {
+    const auto on = std::find_if(sides.begin(), sides.end(), [&](const auto& side) { return side.contains(name); });
+    host->side_ = on == sides.end() ? 0 : static_cast<std::size_t>(on - sides.begin()) + 1;
+  }
+  opened();
 }
 
 void SimNetwork::heal() {
-  partition({});
-  opened();
+  separate({});
 }
 
 void SimNetwork::clog(const Host& from, const Host& to, bool clogged) {
@@ -367,7 +374,7 @@ void SimNetwork::cut(Host& a, Host& b) {
 }
 
 bool SimNetwork::moves(const Host& from, const Host& to) const {
-  if (from.on_the_side_ != to.on_the_side_ || from.blocked_out_ || to.blocked_in_) return false;
+  if (from.side_ != to.side_ || from.blocked_out_ || to.blocked_in_) return false;
   return clogged_.empty() || !clogged_.contains({from.number_, to.number_});
 }
 

@@ -71,7 +71,7 @@ class Host final : public net::Network {
   TimePoint down_free_{};
   bool alive_ = true;
   bool frozen_ = false;
-  bool on_the_side_ = false;  ///< of a partition
+  std::size_t side_ = 0;  ///< of a partition
   bool blocked_out_ = false;
   bool blocked_in_ = false;
   bool corrupts_ = false;
@@ -102,8 +102,10 @@ class SimNetwork {
   /// Runs nothing until thawed; its kernel still takes bytes until the queues are full.
   void freeze(Host&);
   void thaw(Host&);
-  /// `side`: names. Nothing moves between the two sides until healed; it arrives afterwards. New dials are late.
+  /// `side`: names. Nothing moves between it and all others until healed; it arrives afterwards. New dials are late.
   void partition(std::set<std::string> side);
+  /// The same for several sides; a host that is on two is on the first.
+  void separate(const std::vector<std::set<std::string>>& sides);
   void heal();
   /// Nothing moves from one to the other until `clogged` is false again; it arrives afterwards.
   void clog(const Host& from, const Host& to, bool clogged);

@@ -140,7 +140,7 @@ Identity Peer::identity_of(std::uint64_t seed, std::size_t number) {
 node::NodeOptions Peer::node_options() const {
   node::NodeOptions options;
   options.run.run_id = needs_.run_id;
-  options.bootstrap = needs_.bootstrap;
+  options.bootstrap = bootstrap_.empty() ? needs_.bootstrap : bootstrap_;
   options.loopback_port = 0;
   options.client = client_;
   options.role = client_ ? "client" : "full";

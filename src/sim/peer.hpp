@@ -67,6 +67,8 @@ class Peer {
   std::uint64_t unleased() const;   ///< units that it took without a lease
   /// The round's last decision waits while true: every attempt of this peer fails.
   void abort_rounds(bool on) noexcept { aborting_ = on; }
+  /// Whose address it was told, instead of what everybody was.
+  void told_of(std::vector<node::PeerAddress> bootstrap) { bootstrap_ = std::move(bootstrap); }
   /// Computes at a `factor`th of its pace; 1: as fast as it can.
   void slow(double factor) noexcept { pace_.samples_per_s = samples_per_s_ / factor; }
   /// One of its parameters changes. Returns their hash.
@@ -99,6 +101,7 @@ class Peer {
   std::unique_ptr<Slots> slots_;
   ArrivalOrder arrival_order_;
   std::uint64_t lives_ = 0;
+  std::vector<node::PeerAddress> bootstrap_;  // empty: as everybody
   bool aborting_ = false;
   bool banned_ = false;
   std::optional<Lie> lie_;

@@ -90,7 +90,7 @@ void Recorder::committed(std::size_t peer, const epoch::MemberEvent& event) {
   fact.committed = clock_.now().time_since_epoch();
   fact.weight = event.report->weight;
   fact.loss = peers_->at(peer)->trainer().loss();
-  samples_.push_back(invariants_.senders_of_epoch(fact.epoch));
+  samples_.push_back(invariants_.senders_of_epoch(peer, fact.epoch));
   for (const auto& [sender, sent] : samples_.back()) fact.weights[sender] = sent.weight;
   epoch_length_ = clock_.now() - committed_at_;
   committed_at_ = clock_.now();

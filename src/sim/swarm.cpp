@@ -191,6 +191,10 @@ Peer& Swarm::World::add_peer() {
   const bool client = number < options.peers && number + options.clients >= options.peers;
   peers.push_back(
       std::make_unique<Peer>(needs, host, number, ClockBridge::Pace{rates.at(number), options.microbatch}, client));
+  if (!coordinator && number >= options.peers) {  // what else could its user have been told
+    const std::string old = fmt::format("peer{}:4600", number % options.peers);
+    peers.back()->told_of(std::vector(1, node::parse_peer_address(old)));
+  }
   invariants.add_peer(peers.back()->id());
   return *peers.back();
 }

@@ -79,6 +79,43 @@ TEST_CASE("epoch faults sim: training goes on without the coordinator, and with 
   run_and_check(options);
 }
 
+TEST_CASE("epoch faults sim: without any coordinator newcomers who know one old peer join the one swarm") {
+  for (const std::uint64_t seed : {1, 2}) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 8, 0);
+    options.length = 240s;
+    const Duration gone = 15s + seed * 7300ms;
+    options.faults.events = {timed(gone, FaultKind::coordinator, 0, 0s), timed(gone + 70s, FaultKind::join, 0, 0s),
+                             timed(gone + 140s, FaultKind::join, 0, 0s)};
+    const Outcome outcome = run_and_check(options);
+    REQUIRE(outcome.epoch_facts.size() > 60);
+    CHECK(outcome.epoch_facts.back().weights.contains(8));
+    CHECK(outcome.epoch_facts.back().weights.contains(9));
+    Duration before = 10s;
+    for (const EpochFact& fact : outcome.epoch_facts) {  // the coordinator's end costs no epoch
+      if (fact.committed > 15s) CHECK(fact.committed - before < 6s);
+      before = fact.committed;
+    }
+  }
+}
+
+TEST_CASE("epoch faults sim: two parts that have trained apart are one swarm within three epochs") {
+  SwarmOptions options = small(1, 10, 0);
+  options.length = 270s;
+  Fault split = timed(20s, FaultKind::split, 0, 150s);  // longer than a record lives
+  split.amount = 0.4;
+  options.faults.events = {split};
+  const Outcome outcome = run_and_check(options);
+  const Duration healed = 170s;
+  std::size_t epochs_since = 0;
+  for (const EpochFact& fact : outcome.epoch_facts) {
+    if (fact.begun > 30s && fact.begun < healed) CHECK(fact.weights.size() <= 6);
+    if (fact.begun < healed + 20s) continue;  // peers look for those who are gone twice a minute
+    if (++epochs_since > 3) CHECK(fact.weights.size() == 10);
+  }
+  CHECK(epochs_since > 10);
+}
+
 TEST_CASE("epoch faults sim: under churn, and in a storm of every fault, every invariant holds") {
   FaultPlan churn = load_faults("churn");
   for (auto& [kind, rate] : churn.mixture.rates) rate = kind == FaultKind::leave ? rate : 20;

@@ -304,18 +304,23 @@ def loss_curve(losses, evaluations, final, vocabulary, width=860, height=420):
     return '\n'.join(out)
 
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument('--minutes', type=float, default=30, help='stop training after so many minutes')
-parser.add_argument('--epochs', type=int, default=0, help='stop training at this epoch (default: the recipe\'s 600)')
-parser.add_argument('--peers', type=int, default=4, help='that begin (default 4)')
-parser.add_argument('--group-size', type=int, default=0, help='at most so many average in one group; with more peers groups form a grid')
-parser.add_argument('--data', type=pathlib.Path, help='a folder of text instead of the packaged Bengali')
-parser.add_argument('--folder', type=pathlib.Path, default=ROOT / 'build/demo')
-parser.add_argument('--keep', action='store_true', help='leave everything running')
-demo = Demo(parser.parse_args())
-try:
-    sys.exit(0 if demo.run() else 1)
-except KeyboardInterrupt:
-    print('\ndemo: interrupted; stopping everything', file=sys.stderr)
-    demo.stop_all()
-    sys.exit(130)
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--minutes', type=float, default=30, help='stop training after so many minutes')
+    parser.add_argument('--epochs', type=int, default=0, help='stop training at this epoch (default: the recipe\'s 600)')
+    parser.add_argument('--peers', type=int, default=4, help='that begin (default 4)')
+    parser.add_argument('--group-size', type=int, default=0, help='at most so many average in one group; with more peers groups form a grid')
+    parser.add_argument('--data', type=pathlib.Path, help='a folder of text instead of the packaged Bengali')
+    parser.add_argument('--folder', type=pathlib.Path, default=ROOT / 'build/demo')
+    parser.add_argument('--keep', action='store_true', help='leave everything running')
+    demo = Demo(parser.parse_args())
+    try:
+        sys.exit(0 if demo.run() else 1)
+    except KeyboardInterrupt:
+        print('\ndemo: interrupted; stopping everything', file=sys.stderr)
+        demo.stop_all()
+        sys.exit(130)
+
+
+if __name__ == '__main__':
+    main()

@@ -32,7 +32,7 @@ Bytes encode_fields(const Manifest& manifest) {
   writer.add_text(manifest.run_id).add_raw(raw(manifest.authority.key)).add(manifest.sequence);
   writer.add_blob(std::as_bytes(std::span(manifest.recipe))).add_raw(raw(manifest.schema));
   writer.add(manifest.target_batch).add_text(manifest.codec).add(manifest.group_size_max).add_text(manifest.grid);
-  writer.add(std::bit_cast<std::uint64_t>(manifest.commit_fraction));
+  writer.add_text(manifest.mode).add(std::bit_cast<std::uint64_t>(manifest.commit_fraction));
   writer.add(static_cast<std::uint8_t>(manifest.admission));
   writer.add_raw(raw(manifest.tokenizer)).add_raw(raw(manifest.data));
   writer.add(static_cast<std::uint8_t>(manifest.coordinators.size()));
@@ -64,7 +64,7 @@ boost::system::result<Contact, Refusal> take_contact(FieldReader& reader) {
 Read check(Manifest manifest) {
   if (manifest.run_id.empty() || manifest.run_id.size() > kRunIdBytesMax) return malformed("no run id");
   if (manifest.recipe.size() > kRecipeBytesMax) return malformed("its recipe is too long");
-  if (manifest.target_batch == 0 || manifest.target_batch > (1ULL << 40U))
+  if (manifest.target_batch == 0 || manifest.target_batch > kTargetBatchMax)
     return malformed("target batch out of range");
   if (manifest.group_size_max < 2 || manifest.group_size_max > 64) return malformed("group size out of range");
   if (!(manifest.commit_fraction > 0 && manifest.commit_fraction <= 1))
@@ -108,6 +108,7 @@ Read read_manifest(const Signed& statement, std::string_view run_id, const std::
   manifest.codec = reader.take_text();
   manifest.group_size_max = reader.take<std::uint32_t>();
   manifest.grid = reader.take_text();
+  manifest.mode = reader.take_text();
   manifest.commit_fraction = std::bit_cast<double>(reader.take<std::uint64_t>());
   manifest.admission = static_cast<Admission>(reader.take<std::uint8_t>());
   take_into(reader, manifest.tokenizer);

@@ -17,6 +17,7 @@ namespace collab::node {
 
 inline constexpr std::size_t kRecipeBytesMax = 32 * 1024;
 inline constexpr std::size_t kCoordinatorsMax = 16;
+inline constexpr std::uint64_t kTargetBatchMax = 1ULL << 40U;
 
 /// A node that founds or hosts: its id and where it can be dialled.
 struct Contact {
@@ -31,10 +32,11 @@ struct Manifest {
   std::uint64_t sequence = 0;             ///< rises with every change; a lower one is refused
   std::string recipe;                     ///< new run; JSON of recipes/recipe.hpp: model, optimizer, schedule, data
   Digest schema{};                        ///< new run; of the gradients: names, types, shapes, roles, order
-  std::uint64_t target_batch = 0;         ///< next epoch; samples that make one optimizer step of the whole run
+  std::uint64_t target_batch = 0;         ///< next epoch; samples that make one epoch of the whole run
   std::string codec = "float16";          ///< next epoch; of parts and results
   std::uint32_t group_size_max = 64;      ///< next epoch
   std::string grid = "auto";              ///< next start; of groups when one cannot hold all: "4x3", or as peers come
+  std::string mode = "synchronous";       ///< new run; what an epoch averages: node/mode.hpp
   double commit_fraction = 0.5;           ///< next epoch; a round below this part of the target batch fails
   Admission admission = Admission::open;  ///< now
   Digest tokenizer{};                     ///< new run; hash of spiece.model

@@ -24,6 +24,7 @@ TEST_CASE("manifest: what is signed is what is read, every field of it") {
   manifest.admission = Admission::allow_list;
   manifest.commit_fraction = 0.25;
   manifest.codec = "float32";
+  manifest.mode = "diloco";
   manifest.tokenizer.fill(3);
   manifest.data.fill(4);
   const auto read = read_manifest(sign_manifest(authority, manifest), "demo", authority.id());

@@ -168,9 +168,9 @@ Task<Result<>> step_beside(EpochContext node, std::shared_ptr<Contribution> aver
     taken->after = trainer.take_step(averaged->values, epoch, counted);
   };
   const auto done = co_await node.bridge.beside(node.workers, take_step);
-  const bool adopt = delay == Delay::step;
-  node.bridge.at_border([adopt](Trainer& trainer) {  // one that waits for the step looks again in either case
-    if (adopt) trainer.adopt();
+  const bool at_once = delay == Delay::step;
+  node.bridge.at_border([at_once](Trainer& trainer) {  // one that waits for the step looks again in either case
+    if (at_once || !trainer.adopts_at_hand_over()) trainer.adopt();
   });
   co_return done;
 }

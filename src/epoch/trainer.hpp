@@ -57,6 +57,9 @@ class Trainer {
   /// At a border, after a step: the next microbatch is computed on its parameters. One whose parameters are apart from
   /// those that microbatches read may take steps beside them. `step` and `restore` of others show at once.
   virtual void adopt() {}
+  /// With Delay::gradients: whether the model waits with `adopt` for the next hand-over, so that all gradients of an
+  /// epoch are of the same parameters; else it does so at the next border.
+  virtual bool adopts_at_hand_over() const { return true; }
   /// While it is kept no step begins on another thread, and what is read here belongs together.
   std::unique_lock<std::mutex> still() const { return std::unique_lock(steps_); }
 

@@ -5,6 +5,7 @@
 #include "jobs/peer_run.hpp"
 #include "monitor/status_client.hpp"
 #include "node/manifest.hpp"
+#include "optim/member_options.hpp"
 #include "optim/model_trainer.hpp"
 #include "state/checkpoint.hpp"
 
@@ -151,8 +152,8 @@ int evaluate_checkpoint(const Registry& jobs, const node::Config& config) {
                   fmt::format("the checkpoint in {} is damaged: {}", folder.string(), checkpoint.error().what),
                   "train on from an older one: collab-peer run sets damaged ones aside");
   optim::Stepper stepper(runnable.job->module(), runnable.optimizer, runnable.stepper);
-  optim::ModelTrainer trainer(stepper);
-  if (!trainer.restore(snapshot_of(*checkpoint))) {
+  const auto trainer = optim::make_trainer(stepper, optim::mode_of(manifest));
+  if (!trainer->restore(snapshot_of(*checkpoint))) {
     throw Failure(ExitCode::incompatible, "the checkpoint is of another model than the run's", "another --home");
   }
   const auto scores = runnable.job->evaluate();

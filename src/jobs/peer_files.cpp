@@ -145,8 +145,10 @@ void save_checkpoint(state::Checkpoints& checkpoints, const optim::Optimizer& op
              {"tokenizer_config.json", bytes_of(recipes::tokenizer_config_json(recipe))},
              {"spiece.model", read_file(tokenizer, kFileBytesMax)}};
   }
-  checkpoints.save({snapshot.epoch, run_id, state::index_snapshot(snapshot).root(), schema, parameters,
-                    std::span(snapshot.sections).subspan(1), files});
+  std::vector<state::Section> sections(snapshot.sections.begin() + 1, snapshot.sections.end());
+  for (state::Section& own : optimizer.own_sections()) sections.push_back(std::move(own));
+  checkpoints.save(
+      {snapshot.epoch, run_id, state::index_snapshot(snapshot).root(), schema, parameters, sections, files});
 }
 
 state::Snapshot snapshot_of(const state::Checkpoint& checkpoint) {

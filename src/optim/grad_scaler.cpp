@@ -1,8 +1,9 @@
 #include "optim/grad_scaler.hpp"
 
-#include "base/error.hpp"
+#include "crypto/fields.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace collab::optim {
@@ -29,6 +30,22 @@ void GradScaler::update(bool overflowed) noexcept {
   if (!overflowed && clean_ < options_.double_after) return;
   scale_ = overflowed ? std::max(1.0, scale_ / 2) : std::min(options_.largest, scale_ * 2);
   clean_ = 0;
+}
+
+Bytes GradScaler::state() const {
+  FieldWriter writer;
+  writer.add(std::bit_cast<std::uint64_t>(scale_)).add(clean_);
+  return writer.finish();
+}
+
+Result<> GradScaler::load(std::span<const std::byte> state) {
+  FieldReader reader(state);
+  const double scale = std::bit_cast<double>(reader.take<std::uint64_t>());
+  const auto clean = reader.take<std::uint64_t>();
+  if (!reader.finish() || !is_power_of_two(scale)) return Errc::bad_request;
+  scale_ = std::min(scale, options_.largest);
+  clean_ = clean;
+  return {};
 }
 
 }  // namespace collab::optim

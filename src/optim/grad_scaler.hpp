@@ -1,7 +1,11 @@
 #pragma once
 // The loss scale of mixed precision: so large that small gradients are no zeros in half precision.
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+
 #include <cstdint>
+#include <span>
 
 namespace collab::optim {
 
@@ -20,6 +24,11 @@ class GradScaler {
   double scale() const noexcept { return scale_; }
   /// A microbatch whose loss was multiplied by `scale()` has ended. Overflowed: the scale halves, down to 1.
   void update(bool overflowed) noexcept;
+
+  /// For a later process of this peer.
+  Bytes state() const;
+  /// Errors: `bad_request`, with nothing changed, for other bytes or a scale that is no power of two from 1 on.
+  Result<> load(std::span<const std::byte> state);
 
  private:
   GradScalerOptions options_;

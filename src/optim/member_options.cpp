@@ -2,7 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <span>
+
 namespace collab::optim {
+
+namespace {
+
+std::span<const unsigned char> raw(const std::string& text) {
+  return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
+}
+
+}  // namespace
+
+node::Mode mode_of(const node::Manifest& manifest, const std::optional<node::Mode>& wanted) {
+  const auto mode = node::parse_mode(manifest.mode);
+  if (!mode) {
+    throw Failure(ExitCode::incompatible,
+                  fmt::format("this run trains in the mode \"{}\", unknown here", manifest.mode),
+                  "a newer version of collab");
+  }
+  if (wanted && *wanted != *mode) {
+    throw Failure(
+        ExitCode::incompatible,
+        fmt::format("this run trains in the mode \"{}\", not \"{}\"", node::to_string(*mode), node::to_string(*wanted)),
+        "leave the mode to the run, or found another run in yours");
+  }
+  return *mode;
+}
 
 epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Schema& schema,
                                     const std::optional<std::string>& codec) {
@@ -34,6 +60,12 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
                   fmt::format("this run trains other tensors: here are {} of {} values in all, first {}",
                               schema.tensors.size(), schema.values(), schema.tensors.front().name),
                   "the model that the run was founded with: same names, order and shapes");
+  }
+  // an average of gradients is of no use to who averages moves: they never meet in a group
+  const node::Mode mode = mode_of(manifest);
+  if (mode != node::Mode()) {
+    const std::string text = node::to_string(mode);
+    out.schema = Hasher("collab mode").add(out.schema).add(raw(text)).finish();
   }
   return out;
 }

@@ -2,6 +2,7 @@
 // What a manifest asks of a peer that takes part with tensors of its own.
 
 #include "epoch/member_options.hpp"
+#include "node/mode.hpp"
 #include "optim/parts.hpp"
 #include "tensor/schema.hpp"
 
@@ -9,6 +10,9 @@
 #include <string>
 
 namespace collab::optim {
+
+/// What the run averages. Throws `Failure(incompatible)` when that is unknown here, or other than `wanted`.
+node::Mode mode_of(const node::Manifest& manifest, const std::optional<node::Mode>& wanted = {});
 
 /// `codec`: empty: the manifest's. Throws `Failure(incompatible)` when the manifest asks for what is not here.
 epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Schema& schema,

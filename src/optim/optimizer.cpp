@@ -26,6 +26,8 @@ namespace collab::optim {
 namespace {
 
 constexpr const char* kFileMagic = "collab optimizer 1";
+constexpr const char* kOwnSteps = "own/steps";
+constexpr const char* kOwnScale = "own/scale";
 constexpr std::size_t kFileBytesMax = std::size_t(64) << 30U;
 constexpr std::uint32_t kSectionsMax = 64;
 constexpr Duration kUnitsStep = std::chrono::milliseconds(20);   // between two looks whether units are leased
@@ -35,10 +37,12 @@ constexpr Duration kWaitStep = std::chrono::milliseconds(1000);  // between two 
 
 /// Trainer's thread, but for what is marked.
 struct Optimizer::Inner {
-  Inner(Collaboration& run, std::unique_ptr<Stepper> made, OptimizerOptions given)
+  Inner(Collaboration& run, std::unique_ptr<Stepper> made, std::unique_ptr<ModelTrainer> made_for_it,
+        OptimizerOptions given)
       : parts(run.parts()),
         stepper(std::move(made)),
-        trainer(*stepper),
+        owned_trainer(std::move(made_for_it)),
+        trainer(*owned_trainer),
         options(std::move(given)),
         scaler(options.loss_scale) {
     trainer.begin_at(options.first_epoch);
@@ -53,7 +57,8 @@ struct Optimizer::Inner {
 
   Collaboration::Parts& parts;
   std::unique_ptr<Stepper> stepper;
-  ModelTrainer trainer;
+  std::unique_ptr<ModelTrainer> owned_trainer;
+  ModelTrainer& trainer;
   OptimizerOptions options;
   GradScaler scaler;
   bool scaled = false;  ///< the loss of the microbatch that is being computed
@@ -238,11 +243,14 @@ Optimizer::Optimizer(Collaboration& run, torch::nn::Module& module, const Optimi
 
 Optimizer::Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const OptimizerFactory& factory,
                      OptimizerOptions options) {
-  options.stepper.offload |= options.delay != epoch::Delay::none;
+  if (!run.started()) run.start();
+  const node::Mode mode = mode_of(*run.parts().manifest, options.mode);
+  const bool averages_gradients = mode.average == node::Mode::Average::gradients;
+  options.stepper.offload |= averages_gradients && options.delay != epoch::Delay::none;
   auto stepper = std::make_unique<Stepper>(std::move(tensors), factory, options.stepper);
   check_size(stepper->state_schema());
-  if (!run.started()) run.start();
-  inner_ = std::make_unique<Inner>(run, std::move(stepper), std::move(options));
+  auto trainer = make_trainer(*stepper, mode);
+  inner_ = std::make_unique<Inner>(run, std::move(stepper), std::move(trainer), std::move(options));
   (void)inner_->member_options();  // so that what does not fit is said here
 }
 
@@ -280,12 +288,13 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
                   "a step with at least one sample for each unit that next_units() gave");
   }
   const bool scaled = std::exchange(inner_->scaled, false);
-  const bool counted = inner_->trainer.add_microbatch(behind, loss, scaled ? inner_->scaler.scale() : 1);
-  if (scaled) inner_->scaler.update(!counted);
-  if (counted) {
+  const Microbatch added = inner_->trainer.add_microbatch(behind, loss, scaled ? inner_->scaler.scale() : 1);
+  const bool dropped = added == Microbatch::dropped;
+  if (scaled) inner_->scaler.update(dropped);
+  if (added != Microbatch::counted) inner_->return_units(behind.work);
+  if (!dropped) {
     inner_->rate.add(static_cast<std::uint64_t>(samples), inner_->parts.runtime.clock().now());
   } else {
-    inner_->return_units(behind.work);
     const char* reason = scaled ? "overflow" : "not_finite";
     inner_->parts.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", reason}});
   }
@@ -295,7 +304,7 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
   inner_->parts.check();
   inner_->parts.deliver_events();
   const StepResult result = inner_->take_result();
-  return result == StepResult::accumulated && !counted ? StepResult::dropped : result;
+  return result == StepResult::accumulated && dropped ? StepResult::dropped : result;
 }
 
 at::Tensor Optimizer::scale(const at::Tensor& loss) {
@@ -405,6 +414,10 @@ StepResult Optimizer::run(Job& job, std::size_t samples) {
   return step(static_cast<std::int64_t>(loss.samples), part ? loss.mlm : loss.total);
 }
 
+void Optimizer::adopt() {
+  inner_->trainer.adopt();
+}
+
 std::uint64_t Optimizer::epoch() const noexcept {
   return inner_->trainer.epoch();
 }
@@ -434,12 +447,23 @@ state::Snapshot Optimizer::snapshot() const {
   return inner_->trainer.snapshot();
 }
 
+std::vector<state::Section> Optimizer::own_sections() const {
+  return {{kOwnSteps, inner_->trainer.own_state()}, {kOwnScale, inner_->scaler.state()}};
+}
+
 Result<void> Optimizer::restore(const state::Snapshot& snapshot) {
-  return inner_->trainer.restore(snapshot);
+  if (const auto restored = inner_->trainer.restore(snapshot); !restored) return restored;
+  const auto* steps = snapshot.find(kOwnSteps);
+  if (steps != nullptr) {
+    if (const auto loaded = inner_->trainer.load_own_state(steps->bytes); !loaded) return loaded;
+  }
+  const auto* scale = snapshot.find(kOwnScale);
+  return scale == nullptr ? Result<>() : inner_->scaler.load(scale->bytes);
 }
 
 void Optimizer::save(const std::filesystem::path& file) const {
-  const state::Snapshot all = snapshot();
+  state::Snapshot all = snapshot();
+  for (state::Section& own : own_sections()) all.sections.push_back(std::move(own));
   FieldWriter writer;
   writer.add_text(kFileMagic).add(all.epoch).add(static_cast<std::uint32_t>(all.sections.size()));
   for (const state::Section& section : all.sections) writer.add_text(section.name).add_blob(section.bytes);

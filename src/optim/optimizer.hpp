@@ -3,6 +3,7 @@
 
 #include "epoch/delay.hpp"
 #include "epoch/report.hpp"
+#include "node/mode.hpp"
 #include "optim/collaboration.hpp"
 #include "optim/factory.hpp"
 #include "optim/grad_scaler.hpp"
@@ -44,6 +45,8 @@ struct OptimizerOptions {
   /// What of an epoch's end step() does not wait for; any but `none` makes `stepper.offload` true. The module's
   /// parameters are then behind `epoch()`, up to a step, until the last step() of the run or finish().
   epoch::Delay delay = epoch::Delay::none;
+  /// What an epoch averages; empty: what the manifest says. Any other is refused.
+  std::optional<node::Mode> mode = {};
   GradScalerOptions loss_scale = {};  ///< of `scale`; this peer's own matter
 };
 
@@ -53,7 +56,8 @@ struct OptimizerOptions {
 class Optimizer {
  public:
   /// Starts the collaboration if nobody has. Names, order and shapes come from the module; a shared tensor counts once.
-  /// Throws `Failure(incompatible)` when the run trains other tensors, or averages with a codec that is unknown here.
+  /// Throws `Failure(incompatible)` when the run trains other tensors, or averages with a codec that is unknown here,
+  /// or in another mode than `options` ask for.
   Optimizer(Collaboration& run, torch::nn::Module& module, const OptimizerFactory& factory,
             OptimizerOptions options = {});
   Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const OptimizerFactory& factory,
@@ -98,6 +102,9 @@ class Optimizer {
   /// next_units, gradients, step.
   StepResult run(Job& job, std::size_t samples);
 
+  /// The module goes over to the newest parameters, which with a delay it does somewhat later. For whoever evaluates.
+  void adopt();
+
   /// Step counter of the run: of the parameters in the module.
   std::uint64_t epoch() const noexcept;
   /// Of the last epoch that this peer took part in; empty before.
@@ -108,11 +115,16 @@ class Optimizer {
   /// Whether this peer is the one who evaluates the present epoch: the current peer with the lowest hash(peer, epoch).
   bool my_turn() const;
 
-  /// Everything a later process needs to go on: parameters, moments, epoch. One file, written atomically.
+  /// Everything a later process needs to go on: parameters, moments, epoch, loss scale. One file, written atomically.
   void save(const std::filesystem::path& file) const;
   /// Before the first step. Errors: `bad_request` when it is of another model.
   Result<void> load(const std::filesystem::path& file);
+  /// What peers of an epoch have in common.
   state::Snapshot snapshot() const;
+  /// What this peer has beside it, for a file of its own: the loss scale, moments of its own steps.
+  std::vector<state::Section> own_sections() const;
+  /// A snapshot, with or without own sections. Errors: `bad_request` when it is of another model, or an own section
+  /// cannot be read.
   Result<void> restore(const state::Snapshot& snapshot);
 
   Stepper& stepper() noexcept;

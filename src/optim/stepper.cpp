@@ -94,6 +94,10 @@ std::vector<std::span<const float>> Stepper::state() const {
   return {state.begin(), state.end()};
 }
 
+std::vector<std::span<const float>> Stepper::moments() const {
+  return {moments_->values().begin(), moments_->values().end()};
+}
+
 Result<void> Stepper::load_state(std::span<const float> values, std::uint64_t steps) {
   if (values.size() != state_schema_.values() || !all_finite(values)) return Errc::bad_request;
   for (const auto tensor : mutable_state()) {

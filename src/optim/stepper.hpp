@@ -69,6 +69,8 @@ class Stepper {
   /// the next step. `steps` goes with them.
   const Schema& state_schema() const noexcept { return state_schema_; }
   std::vector<std::span<const float>> state() const;
+  /// The second part of it.
+  std::vector<std::span<const float>> moments() const;
   std::uint64_t steps() const { return moments_->steps(); }
 
   /// Replaces parameters and moments by `values`: the tensors of `state_schema`, one after the other. The snapshot of

@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "optim/grad_scaler.hpp"
-#include "optim/model_trainer.hpp"
+#include "optim/gradient_trainer.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -87,23 +87,23 @@ TEST_CASE("grad_scaler: a scale that would round is refused") {
 TEST_CASE("model_trainer: one overflow in half precision costs one microbatch, and the scale is in no gradient") {
   const auto model = small_model();
   Stepper stepper(model, lamb({}), {});
-  ModelTrainer trainer(stepper);
+  GradientTrainer trainer(stepper);
   GradScaler scaler({.initial = 16384});
   const auto plain_model = small_model();
   Stepper plain_stepper(plain_model, lamb({}), {});
-  ModelTrainer plain(plain_stepper);
+  GradientTrainer plain(plain_stepper);
   const auto backward = [](const std::vector<NamedTensor>& of, double factor, double scale) {
     ((of[0].second.to(at::kHalf) * factor).sum().to(at::kFloat) * scale).backward();
   };
   std::uint64_t dropped = 0;
   for (const double factor : {0.25, 0.5, 4.0, 0.75}) {  // 4 x 16384 is more than half precision holds
     backward(model, factor, scaler.scale());
-    const bool counted = trainer.add_microbatch({4, Work()}, 1, scaler.scale());
+    const bool counted = trainer.add_microbatch({4, Work()}, 1, scaler.scale()) == Microbatch::counted;
     scaler.update(!counted);
     dropped += counted ? 0 : 1;
     if (factor == 4.0) continue;
     backward(plain_model, factor, 1);
-    REQUIRE(plain.add_microbatch({4, Work()}, 1));
+    REQUIRE(plain.add_microbatch({4, Work()}, 1) == Microbatch::counted);
   }
   CHECK(dropped == 1);
   CHECK(scaler.scale() == 8192);
@@ -328,6 +328,21 @@ TEST_CASE("stepper: an optimizer whose state a joiner could not get is refused")
   CHECK_THROWS_AS(
       Stepper(small_model(), use<torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.9).dampening(0.5)), {}),
       Failure);
+}
+
+TEST_CASE("grad scaler: a later process goes on with the scale that was found, and refuses what is none") {
+  GradScaler before({.initial = 1024, .largest = 4096, .double_after = 3});
+  before.update(true);
+  before.update(false);
+  before.update(false);
+  GradScaler after({.initial = 1024, .largest = 4096, .double_after = 3});
+  REQUIRE(after.load(before.state()));
+  CHECK(after.scale() == 512);
+  after.update(false);  // the third without an overflow
+  CHECK(after.scale() == 1024);
+  CHECK_FALSE(after.load(Bytes(15)).has_value());
+  CHECK_FALSE(after.load(Bytes(16)).has_value());  // a scale of 0
+  CHECK(after.scale() == 1024);
 }
 
 }  // namespace collab::optim

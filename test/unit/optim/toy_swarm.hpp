@@ -31,7 +31,9 @@ inline constexpr std::uint64_t kBatch = 32;  // units of an epoch, whoever compu
 /// A small regression whose samples are pure functions of their index.
 class Toy {
  public:
-  Toy() : model_(torch::nn::Linear(12, 24), torch::nn::Tanh(), torch::nn::Linear(24, 1)) {
+  /// `noise`: of the targets, up to so much either way; nothing can learn it.
+  explicit Toy(double noise = 0)
+      : noise_(noise), model_(torch::nn::Linear(12, 24), torch::nn::Tanh(), torch::nn::Linear(24, 1)) {
     Random random(7);
     const torch::NoGradGuard guard;
     for (auto& parameter : model_->parameters()) {
@@ -52,7 +54,7 @@ class Toy {
         inputs.push_back(static_cast<float>(number(random)));
         sum += (i % 3 - 1) * double(inputs.back());
       }
-      targets.push_back(static_cast<float>(std::sin(sum)));
+      targets.push_back(static_cast<float>(std::sin(sum) + noise_ * number(random)));
     }
     const auto rows = static_cast<std::int64_t>(count);
     const auto predicted = model_->forward(torch::tensor(inputs).view({rows, 12}));
@@ -63,6 +65,7 @@ class Toy {
 
  private:
   static double number(Random& random) { return static_cast<double>(random.below(2'000'001)) * 1e-6 - 1; }
+  double noise_;
   torch::nn::Sequential model_;
 };
 
@@ -75,15 +78,17 @@ inline LambOptions lamb_options() {
 /// The run's first node: directory and manifest, no training.
 class Founder {
  public:
-  Founder(const std::filesystem::path& home, const std::string& codec)
+  Founder(const std::filesystem::path& home, const std::string& codec, const std::string& mode = "synchronous",
+          std::uint64_t target_batch = kBatch)
       : network_(runtime_.loop(), runtime_.clock()), stopping_(runtime_.loop()) {
     const Identity authority = Identity::create();
     node::Manifest manifest;
     manifest.run_id = "equal";
     manifest.authority = authority.id();
     manifest.sequence = 1;
-    manifest.target_batch = kBatch;
+    manifest.target_batch = target_batch;
     manifest.codec = codec;
+    manifest.mode = mode;
     const Signed statement = node::sign_manifest(authority, manifest);
     node::NodeOptions options;
     options.home = home;
@@ -143,8 +148,11 @@ inline RunOptions run_options(const std::filesystem::path& home, const std::stri
 
 struct ToySwarm {
   std::string codec = "float32";
+  std::string mode = "synchronous";
+  std::uint64_t steps = 1;  ///< of each peer in an epoch, each with its share of kBatch units
   std::uint64_t peers = 2;
   std::uint64_t epochs = 10;
+  double noise = 0;  ///< of Toy
   Duration pause{};  ///< of every peer, each epoch
   OptimizerFactory optimizer = lamb(lamb_options());
   std::function<OptimizerOptions(std::uint64_t number)> options = {};  ///< of each peer
@@ -155,6 +163,7 @@ struct Trace {
   std::vector<Digest> hashes;  // after each step
   std::vector<float> parameters;
   std::vector<float> model;  // what the module holds at the end
+  std::uint64_t bytes = 0;   // of all rounds, both ways
 };
 
 /// One peer of the swarm: its share of each epoch, then it waits for the others.
@@ -162,7 +171,7 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
                        std::uint64_t number) {
   const std::uint64_t share = kBatch / swarm.peers;
   Collaboration run(run_options(home, address));
-  Toy toy;
+  Toy toy(swarm.noise);
   OptimizerOptions optimizer_options = swarm.options ? swarm.options(number) : OptimizerOptions();
   optimizer_options.epochs_max = swarm.epochs;
   // the same whether one has a module or only its tensors
@@ -175,15 +184,23 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
   while (optimizer.epoch() < swarm.epochs) {
     const std::uint64_t epoch = optimizer.epoch();
     std::this_thread::sleep_for(swarm.pause);
-    const double loss = toy.gradients(epoch * kBatch + number * share, share);
-    StepResult result = optimizer.step(static_cast<std::int64_t>(share), loss);
-    while (optimizer.epoch() == epoch) {
-      if (result == StepResult::restored) {  // what was given is lost with the state it was computed on
-        toy.gradients(epoch * kBatch + number * share, share);
-        result = optimizer.step(static_cast<std::int64_t>(share), loss);
+    double loss = 0;
+    for (std::uint64_t done = 0; optimizer.epoch() == epoch;) {
+      StepResult result = StepResult::accumulated;
+      if (done < swarm.steps) {
+        const double now = toy.gradients((epoch * swarm.steps + done) * kBatch + number * share, share);
+        result = optimizer.step(static_cast<std::int64_t>(share), now);
+        ++done;
+        loss += now / static_cast<double>(swarm.steps);
       } else {
         result = optimizer.wait(std::chrono::seconds(1));
       }
+      if (result == StepResult::restored) {  // what was given is lost with the state it was computed on
+        done = 0;
+        loss = 0;
+      }
+      if (result != StepResult::committed) continue;
+      for (const auto& peer : optimizer.last_report()->round.peers) trace.bytes += peer.bytes_up + peer.bytes_down;
     }
     trace.losses.push_back(loss);
     trace.hashes.push_back(optimizer.parameter_hash());
@@ -201,7 +218,7 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
 inline std::vector<Trace> together(const ToySwarm& swarm) {
   const test::TempFolder folder;
   ::setenv("XDG_CONFIG_HOME", (folder.path() / "config").c_str(), 1);
-  const Founder founder(folder.path() / "founder", swarm.codec);
+  const Founder founder(folder.path() / "founder", swarm.codec, swarm.mode, kBatch * swarm.steps);
   std::vector<std::future<Trace>> peers;
   for (std::uint64_t i = 0; i < swarm.peers; ++i) {
     const auto home = folder.path() / std::to_string(i);

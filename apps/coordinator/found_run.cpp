@@ -6,6 +6,7 @@
 #include "data/prepared.hpp"
 #include "data/text.hpp"
 #include "matchmaking/group_key.hpp"
+#include "node/mode.hpp"
 #include "recipes/albert.hpp"
 #include "state/snapshot.hpp"
 #include "tensor/codec.hpp"
@@ -74,8 +75,24 @@ recipes::Recipe recipe_of_preset(const node::Config& config) {
   return *recipe;
 }
 
+node::Mode chosen_mode(const node::Config& config) {
+  const auto mode = node::parse_mode(config.text("mode"));
+  if (mode) return *mode;
+  throw Failure(ExitCode::usage, fmt::format("no mode \"{}\"", config.text("mode")),
+                "synchronous, local, or diloco, perhaps with ,inner_steps=100 ,rate=0.7 ,momentum=0.9");
+}
+
+/// An epoch with inner steps does the work of so many of the preset's: numbers of epochs shrink to as many.
+void shrink_schedule(recipes::Recipe& recipe, std::uint64_t inner_steps) {
+  const auto shrunk = [inner_steps](std::uint64_t epochs) { return (epochs + inner_steps - 1) / inner_steps; };
+  recipe.schedule.warmup_epochs = shrunk(recipe.schedule.warmup_epochs);
+  recipe.schedule.total_epochs = std::max(shrunk(recipe.schedule.total_epochs), recipe.schedule.warmup_epochs + 1);
+  recipe.data.evaluate_every = shrunk(recipe.data.evaluate_every);
+}
+
 recipes::Recipe chosen_recipe(const node::Config& config) {
   recipes::Recipe recipe = own_job(config) ? recipe_of_own_job(config) : recipe_of_preset(config);
+  if (!own_job(config)) shrink_schedule(recipe, chosen_mode(config).inner_steps);
   if (config.has("target-batch")) recipe.target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
   if (config.has("epochs")) recipe.schedule.total_epochs = static_cast<std::uint64_t>(config.number("epochs"));
   if (config.has("seed")) recipe.seed = static_cast<std::uint64_t>(config.number("seed"));
@@ -177,6 +194,12 @@ void check_founding(const node::Config& config) {
                               config.number("group-size-max")),
                   "smaller numbers, or a greater --group-size-max");
   }
+  const double samples =
+      static_cast<double>(recipe.target_batch) * static_cast<double>(chosen_mode(config).inner_steps);
+  if (samples > static_cast<double>(node::kTargetBatchMax)) {
+    throw Failure(ExitCode::usage, fmt::format("an epoch of {:.0f} samples is too long", samples),
+                  "a smaller --target-batch, or fewer inner_steps in --mode");
+  }
   if (chosen_admission(config) == Admission::allow_list && !config.has("allow")) {
     throw Failure(ExitCode::usage, "admission list needs the list of who may join",
                   "--allow FILE with peer ids, one a line");
@@ -212,10 +235,12 @@ Signed found_run(const node::Config& config, const std::string& run_id, const Id
     manifest.data = state::content_hash(read_file(files.prepared, kPreparedBytesMax));
   }
   manifest.recipe = recipes::to_json(recipe);
-  manifest.target_batch = recipe.target_batch;
+  const node::Mode mode = chosen_mode(config);
+  manifest.target_batch = recipe.target_batch * mode.inner_steps;
   manifest.codec = config.text("codec");
   manifest.group_size_max = static_cast<std::uint32_t>(config.number("group-size-max"));
   manifest.grid = config.text("grid");
+  manifest.mode = node::to_string(mode);
   manifest.commit_fraction = config.real("commit-fraction");
   manifest.admission = chosen_admission(config);
   Signed statement = node::sign_manifest(authority, manifest);

@@ -213,9 +213,10 @@ int show_manifest(const node::Config& config) {
     throw Failure(ExitCode::usage, fmt::format("{} holds no run", home_of(config).string()), "--home, or --new-run");
   const auto manifest = node::read_manifest(*stored, config.text("run-id"), std::nullopt);
   if (!manifest) throw Failure(ExitCode::incompatible, manifest.error().reason, "another --home");
-  fmt::print("run {}  sequence {}\nkey {}\ntarget batch {}  codec {}  group size at most {}  grid {}\nrecipe {}\n",
-             manifest->run_id, manifest->sequence, manifest->authority.text(), manifest->target_batch, manifest->codec,
-             manifest->group_size_max, manifest->grid, manifest->recipe);
+  fmt::print(
+      "run {}  sequence {}\nkey {}\ntarget batch {}  codec {}  group size at most {}  grid {}  mode {}\nrecipe {}\n",
+      manifest->run_id, manifest->sequence, manifest->authority.text(), manifest->target_batch, manifest->codec,
+      manifest->group_size_max, manifest->grid, manifest->mode, manifest->recipe);
   for (const node::Contact& coordinator : manifest->coordinators) {
     for (const net::Address& address : coordinator.addresses)
       fmt::print("coordinator {}\n", node::to_string(node::PeerAddress{address, coordinator.peer}));

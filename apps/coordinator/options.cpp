@@ -31,6 +31,8 @@ node::OptionTable coordinator_options() {
       {"codec", OptionKind::text, founding, "NAME", "float16", "float32, float16, bfloat16, linear8, dynamic8"},
       {"group-size-max", OptionKind::number, founding, "N", "64", "peers that average together", 2, 64},
       {"grid", OptionKind::text, founding, "AxB[xC]", "auto", "of groups, when there are more peers; follows them"},
+      {"mode", OptionKind::text, founding, "MODE", "synchronous",
+       "local or diloco[,inner_steps=100]: steps of one's own"},
       {"commit-fraction", OptionKind::real, founding, "X", "0.5", "of the target batch; a round with less fails", 0.01,
        1},
       {"admission", OptionKind::text, founding, "MODE", "", "open, list or token; must be given, but on loopback"},
@@ -66,7 +68,6 @@ cli::Synopsis coordinator_synopsis() {
                        {"status", "how the coordinator that runs here is doing"},
                        {"config", "each option, its value, and who set it"}};
   synopsis.examples = {"collab-coordinator --new-run --run-id my-run --preset tiny --data my-text --admission open",
-                       "collab-coordinator --run-id my-run",
                        "collab-coordinator keys token PEER --run-id my-run --for 7d"};
   synopsis.read_on = "doc/operating.md says more";
   return synopsis;

@@ -20,7 +20,7 @@ struct Synopsis {
   std::string program;                ///< "collab-peer"
   std::string sentence;               ///< what it is for
   std::vector<Command> commands;      ///< empty: none
-  std::vector<std::string> examples;  ///< three, each a whole command line
+  std::vector<std::string> examples;  ///< two or three, each a whole command line
   std::string read_on;                ///< where to read on
   std::string argument;               ///< placeholder of one optional argument, "LINK"; empty: none
 };

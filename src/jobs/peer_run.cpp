@@ -37,6 +37,7 @@ class Stay {
         config_(config),
         device_(device_of(config)),
         delay_(delay_of(config)),
+        mode_(mode_of(config)),
         presence_(config, run_options_of(config, link)) {}
 
   int run();
@@ -56,6 +57,7 @@ class Stay {
   const node::Config& config_;
   optim::Device device_;  ///< before anything is opened: a device that is not there is a matter of this machine
   epoch::Delay delay_;
+  std::optional<node::Mode> mode_;
   Presence presence_;
   PeerOutput& output_ = presence_.output();
   optim::Collaboration& collaboration_ = presence_.run();
@@ -86,6 +88,7 @@ void Stay::make_job() {
   options.stepper = runnable_.stepper;
   options.epochs_max = epochs_max_;
   options.delay = delay_;
+  options.mode = mode_;
   options.seed = recipe_.seed;
   options.units_per_pass = runnable_.job->units_per_pass();
   optimizer_ =
@@ -217,6 +220,7 @@ void Stay::evaluate() {
   if (!optimizer_->my_turn()) return;
   const std::uint64_t epoch = optimizer_->epoch();
   json object = {{"event", "evaluation"}, {"epoch", epoch}};
+  optimizer_->adopt();
   const auto scores = runnable_.job->evaluate();
   if (scores.empty()) return;
   for (const auto& [name, value] : scores) {
@@ -283,6 +287,14 @@ epoch::Delay delay_of(const node::Config& config) {
   if (what == "step") return epoch::Delay::step;
   if (what == "gradients") return epoch::Delay::gradients;
   throw Failure(ExitCode::usage, fmt::format("nothing is delayed by the name \"{}\"", what), "none, step or gradients");
+}
+
+std::optional<node::Mode> mode_of(const node::Config& config) {
+  if (!config.has("mode")) return std::nullopt;
+  const auto mode = node::parse_mode(config.text("mode"));
+  if (mode) return *mode;
+  throw Failure(ExitCode::usage, fmt::format("no mode \"{}\"", config.text("mode")),
+                "synchronous, local or diloco[,inner_steps=100]");
 }
 
 optim::Device device_of(const node::Config& config) {

@@ -4,9 +4,11 @@
 #include "epoch/delay.hpp"
 #include "jobs/registry.hpp"
 #include "node/config.hpp"
+#include "node/mode.hpp"
 #include "optim/collaboration.hpp"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace collab::jobs {
@@ -22,6 +24,8 @@ std::filesystem::path home_of(const node::Config& config);
 std::string run_id_of(const node::Config& config);
 /// What of an epoch's end this peer does not wait for. Throws `Failure(usage)` for what is none of --delay's words.
 epoch::Delay delay_of(const node::Config& config);
+/// The mode that it insists on. Throws `Failure(usage)` for what is none.
+std::optional<node::Mode> mode_of(const node::Config& config);
 optim::Device device_of(const node::Config& config);
 
 }  // namespace collab::jobs

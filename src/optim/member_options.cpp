@@ -30,6 +30,11 @@ node::Mode mode_of(const node::Manifest& manifest, const std::optional<node::Mod
   return *mode;
 }
 
+Digest schema_in_mode(const Digest& schema, const node::Mode& mode) {
+  if (mode == node::Mode()) return schema;
+  return Hasher("collab mode").add(schema).add(raw(node::to_string(mode))).finish();
+}
+
 epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Schema& schema,
                                     const std::optional<std::string>& codec) {
   const node::Manifest& manifest = *parts.manifest;
@@ -61,12 +66,7 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
                               schema.tensors.size(), schema.values(), schema.tensors.front().name),
                   "the model that the run was founded with: same names, order and shapes");
   }
-  // an average of gradients is of no use to who averages moves: they never meet in a group
-  const node::Mode mode = mode_of(manifest);
-  if (mode != node::Mode()) {
-    const std::string text = node::to_string(mode);
-    out.schema = Hasher("collab mode").add(out.schema).add(raw(text)).finish();
-  }
+  out.schema = schema_in_mode(out.schema, mode_of(manifest));
   return out;
 }
 

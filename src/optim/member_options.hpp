@@ -14,6 +14,9 @@ namespace collab::optim {
 /// What the run averages. Throws `Failure(incompatible)` when that is unknown here, or other than `wanted`.
 node::Mode mode_of(const node::Manifest& manifest, const std::optional<node::Mode>& wanted = {});
 
+/// What groups compare: an average of gradients is of no use to who averages moves, so those never meet in one.
+Digest schema_in_mode(const Digest& schema, const node::Mode& mode);
+
 /// `codec`: empty: the manifest's. Throws `Failure(incompatible)` when the manifest asks for what is not here.
 epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Schema& schema,
                                     const std::optional<std::string>& codec = {});

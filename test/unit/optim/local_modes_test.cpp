@@ -2,6 +2,7 @@
 
 #include "epoch/local_steps.hpp"
 #include "optim/local_trainer.hpp"
+#include "optim/member_options.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/stepper.hpp"
 #include "toy_swarm.hpp"
@@ -186,6 +187,32 @@ TEST_CASE("modes: a peer that insists on another mode than the run's is refused"
   }
   options.mode = node::Mode::diloco(50);
   CHECK_NOTHROW(Optimizer(run, toy.module(), lamb(lamb_options()), options));
+}
+
+TEST_CASE("modes: peers of two modes do not have the same schema, and never meet in a group") {
+  const std::vector<node::Mode> modes = {node::Mode(), node::Mode::local(), node::Mode::local(2),
+                                         node::Mode::diloco(2)};
+  const Digest tensors = hash_bytes("collab schema", {});
+  CHECK(schema_in_mode(tensors, node::Mode()) == tensors);
+  for (std::size_t a = 0; a < modes.size(); ++a)
+    for (std::size_t b = 0; b < modes.size(); ++b)
+      CHECK((schema_in_mode(tensors, modes[a]) == schema_in_mode(tensors, modes[b])) == (a == b));
+}
+
+TEST_CASE("local trainer: with masters apart from the model its own steps show at once, with the same bits") {
+  Toy here, there;
+  StepperOptions apart;
+  apart.offload = true;
+  Stepper stepper(here.module(), lamb(lamb_options()), {});
+  Stepper offloaded(there.module(), lamb(lamb_options()), apart);
+  LocalTrainer plain(stepper, node::Mode::local());
+  LocalTrainer other(offloaded, node::Mode::local());
+  for (std::uint64_t unit = 0; unit < 40; unit += 8) {
+    CHECK(here.gradients(unit, 8) == there.gradients(unit, 8));
+    REQUIRE(plain.add_microbatch({8, Work()}, 1) == Microbatch::counted);
+    REQUIRE(other.add_microbatch({8, Work()}, 1) == Microbatch::counted);
+  }
+  CHECK(bool(std::ranges::equal(stepper.parameters(), offloaded.parameters())));
 }
 
 TEST_CASE("local trainer: a failed round leaves the model where it is and keeps every sample and move") {

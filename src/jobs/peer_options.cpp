@@ -25,6 +25,7 @@ node::OptionTable peer_options() {
       {"threads", OptionKind::number, work, "N", "", "for computing; cores - 1", 1, 1024},
       {"microbatch", OptionKind::number, work, "SAMPLES", "", "computed at once; the recipe's", 1, 65536},
       {"delay", OptionKind::text, work, "WHAT", "none", "step or gradients: compute on during an epoch's end"},
+      {"offload", OptionKind::toggle, work, "", "", "parameters and moments of the step in main memory, apart"},
       {"mode", OptionKind::text, work, "MODE", "", "take part only in a run of this mode, such as synchronous"},
       {"checkpoint-every", OptionKind::number, work, "EPOCHS", "100", "0: only when leaving", 0, kMany},
       {"keep", OptionKind::number, work, "N", "5", "checkpoints kept, beside the best", 1, 1000},

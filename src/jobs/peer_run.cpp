@@ -86,6 +86,7 @@ void Stay::make_job() {
 
   optim::OptimizerOptions options;
   options.stepper = runnable_.stepper;
+  options.stepper.offload |= config_.toggle("offload");
   options.epochs_max = epochs_max_;
   options.delay = delay_;
   options.mode = mode_;

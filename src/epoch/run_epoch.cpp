@@ -130,10 +130,13 @@ Task<Result<bool>> hand_over(EpochContext node, std::shared_ptr<Contribution> mi
   co_return whole;
 }
 
-/// From where it stands the trainer goes on, with the parameters of the last step that was taken.
-void go_on(const EpochContext& node) {
-  node.bridge.at_border([](Trainer& trainer) { trainer.adopt(); });
+/// From where it stands the trainer goes on, with the parameters of the last step that was taken: not with those of a
+/// round that begins here and is over before the trainer's thread has come to it.
+Task<Result<>> go_on(EpochContext node) {
+  const auto adopt = [](Trainer& trainer) { trainer.adopt(); };
+  const auto adopted = co_await node.bridge.on_trainer(adopt);
   node.bridge.release(Bridge::Reason::epoch);
+  co_return adopted;
 }
 
 /// At once: the next try must not wait for a microbatch either.
@@ -284,7 +287,10 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
     const auto whole = co_await hand_over(node, mine, cut_at, options.pass.has_value());
     if (!whole) co_return whole.error();
     if (*whole) delay = options.delay;
-    if (delay == Delay::gradients) go_on(node);
+    if (delay == Delay::gradients) {
+      const auto goes_on = co_await go_on(node);
+      if (!goes_on) co_return goes_on.error();
+    }
   }
   const TimePoint handed_over = clock.now();
 

@@ -8,6 +8,10 @@
 namespace collab::directory {
 namespace {
 
+constexpr std::size_t kFailingMax = 1024;
+constexpr Duration kFailingTime = std::chrono::seconds(60);
+constexpr Duration kTellAgain = std::chrono::seconds(60);  // he may have been restarted
+
 template <class Message>
 Result<std::pair<Message, std::span<const std::byte>>> open(const net::Answer& answer) {
   if (!answer) return answer.error().code;
@@ -34,12 +38,13 @@ Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePo
   get.since = question.from.since;
   get.wait_ms =
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(question.wait).count());
-  get.servers = server_.servers().hash();
+  get.servers = server_.servers_hash();
   get.contacts = question.contacts;
   const std::string key = get.key;
   Frame request = frame::encode(wire::Header(std::move(get)));
   const std::string_view method = question.wait > Duration(0) ? "directory.watch" : "directory.get";
   const net::Answer answer = co_await net_.call(server, method, std::move(request), deadline);
+  judge(server, answer);
 
   auto page = open<wire::Page>(answer);
   if (!page) co_return page.error();
@@ -54,6 +59,7 @@ Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePo
     server_.accept(std::move(record), Storage::Source::read);
   }
   take_contacts(message.contacts);
+  take_guide_from(server, message.nodes);
   Read read;
   read.next.instance = message.instance;
   read.next.since = message.next;
@@ -66,9 +72,10 @@ Task<Result<Client::Written>> Client::put(PeerId server, std::vector<SignedRecor
   for (const SignedRecord& record : records) list.push_back(&record);
   wire::Put put;
   put.records = static_cast<std::uint32_t>(records.size());
-  put.servers = server_.servers().hash();
+  put.servers = server_.servers_hash();
   Frame request = frame::encode(wire::Header(put), wire::pack_records(list));
   const net::Answer answer = co_await net_.call(server, "directory.put", std::move(request), deadline);
+  judge(server, answer);
 
   auto stored = open<wire::Stored>(answer);
   if (!stored) co_return stored.error();
@@ -78,10 +85,90 @@ Task<Result<Client::Written>> Client::put(PeerId server, std::vector<SignedRecor
   if (!newer) co_return newer.error();
   if (!take_named(server, payload, message.known, message.servers)) co_return Errc::bad_request;
   answered_at_ = clock_.now();
+  take_guide_from(server, message.nodes);
   Written written;
   written.outcomes = std::move(message.outcomes);
   written.newer = std::move(*newer);
   co_return written;
+}
+
+void Client::judge(const PeerId& node, const net::Answer& answer) {
+  const Errc code = answer ? Errc::busy : answer.error().code;
+  if (code != Errc::gone && code != Errc::late) {
+    failing_.erase(node);
+    server_.table().heard(node, clock_.now());
+    return;
+  }
+  server_.table().failed(node);
+  failing_[node] = clock_.now();
+  if (failing_.size() <= kFailingMax) return;
+  std::erase_if(failing_, [&](const auto& entry) { return clock_.now() - entry.second > kFailingTime; });
+  if (failing_.size() > kFailingMax) failing_.erase(failing_.begin());
+}
+
+void Client::take_guide_from(const PeerId& node, std::uint32_t nodes) {
+  if (server_.form() == Form::whole && nodes >= server_.routing().k) guide_ = node;
+}
+
+Frame Client::encode_search(const RouteNode& node, Search search) {
+  wire::Find find;
+  find.key = std::move(search.key);
+  find.place = search.place;
+  find.values = search.values;
+  const RoutingTable::Entry* entry = server_.table().find(node.id);
+  const bool knows_us = entry != nullptr && entry->told && clock_.now() - *entry->told < kTellAgain;
+  const SignedRecord* own = server_.serves() && !knows_us ? server_.own_record() : nullptr;
+  if (own == nullptr) return frame::encode(wire::Header(std::move(find)));
+  find.records = 1;
+  return frame::encode(wire::Header(std::move(find)), wire::pack_records(std::span(&own, 1)));
+}
+
+Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoint deadline) {
+  if (!net_.can_reach(node.id)) net_.introduce(node.id, node.addresses);
+  const std::string key = search.key;
+  Frame request = encode_search(node, std::move(search));
+  const net::Answer answer = co_await net_.call(node.id, "directory.find", std::move(request), deadline);
+  judge(node.id, answer);
+
+  auto found = open<wire::Found>(answer);
+  if (!found) co_return found.error();
+  auto& [message, payload] = *found;
+  const bool bounded = message.records <= wire::kPageRecordsMax && message.nodes <= wire::kNodesMax &&
+                       message.followers <= wire::kFollowersMax;
+  if (!bounded) co_return Errc::bad_request;
+  auto records = wire::take_records(payload, message.records);
+  if (!records) co_return records.error();
+  auto nodes = wire::take_nodes(payload, message.nodes);
+  if (!nodes) co_return nodes.error();
+  auto followers = wire::take_nodes(payload, message.followers);
+  if (!followers || !payload.empty()) co_return Errc::bad_request;
+  answered_at_ = clock_.now();
+
+  Nearby nearby;
+  for (SignedRecord& record : *records) {
+    if (record.record.key != key) co_return Errc::bad_request;
+    const auto offered = server_.accept(std::move(record), Storage::Source::read);
+    if (offered.outcome != Storage::Outcome::refused) ++nearby.records;
+  }
+  nearby.serves = message.serves;
+  nearby.nodes = std::move(*nodes);
+  for (RouteNode& follower : *followers) {
+    if (follower.id == net_.self()) continue;
+    if (!net_.can_reach(follower.id)) net_.introduce(follower.id, std::move(follower.addresses));
+    nearby.followers.push_back(follower.id);
+  }
+  nearby.next.instance = message.instance;
+  nearby.next.since = message.next;
+  nearby.more = message.more;
+  RoutingTable& table = server_.table();
+  const PeerId id = node.id;
+  if (!message.serves) {
+    table.remove(id);
+  } else if (!node.addresses.empty() && table.find(id) == nullptr && net_.link(id).dialled) {
+    table.add(std::move(node), clock_.now());
+  }
+  table.told(id, clock_.now());
+  co_return nearby;
 }
 
 bool Client::take_named(const PeerId& server, std::span<const std::byte>& payload, std::uint32_t known,
@@ -89,7 +176,7 @@ bool Client::take_named(const PeerId& server, std::span<const std::byte>& payloa
   if (known > wire::kServersMax) return false;
   auto records = wire::take_records(payload, known);
   if (!records || !payload.empty()) return false;
-  if (its_hash == server_.servers().hash()) {
+  if (its_hash == 0 || its_hash == server_.servers_hash()) {
     lacking_.erase(server);
     return true;
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace collab::directory {
@@ -55,6 +56,27 @@ class Client {
   /// `records`: 1..kPutRecordsMax. Errors: as `read`.
   Task<Result<Written>> put(PeerId server, std::vector<SignedRecord> records, TimePoint deadline);
 
+  struct Search {
+    std::string key;      ///< empty: nodes only
+    Place place{};        ///< of an empty key
+    bool values = false;  ///< the records of `key` too
+  };
+  struct Nearby {
+    bool serves = false;
+    std::vector<RouteNode> nodes;
+    std::vector<PeerId> followers;  ///< introduced to the endpoint
+    std::size_t records = 0;
+    Cursor next;
+    bool more = false;  ///< to be read from `next` on
+  };
+  /// The nodes that `node` knows nearest, and what it has. Says who this node is, when that may be news. Who answers a
+  /// dial of ours and serves has a place in the routing table. Errors: as `read`.
+  Task<Result<Nearby>> find(RouteNode node, Search search, TimePoint deadline);
+  /// Whether its last call failed, lately.
+  bool failing(const PeerId& node) const { return failing_.contains(node); }
+  /// Who knows of many nodes while this one knows few; once.
+  std::optional<PeerId> take_guide() { return std::exchange(guide_, std::nullopt); }
+
   /// Records of servers that `server` did not name when it last answered, now to be put there; each is given once per
   /// answer.
   std::vector<SignedRecord> take_lacking(const PeerId& server, std::size_t count_max);
@@ -66,6 +88,10 @@ class Client {
   bool take_named(const PeerId& server, std::span<const std::byte>& payload, std::uint32_t known,
                   std::uint64_t its_hash);
   void take_contacts(const std::vector<wire::KnownPeer>& contacts);
+  /// What a call's end says about whoever was called.
+  void judge(const PeerId& node, const net::Answer& answer);
+  void take_guide_from(const PeerId& node, std::uint32_t nodes);
+  Frame encode_search(const RouteNode& node, Search search);
 
   net::Endpoint& net_;
   Clock& clock_;
@@ -74,6 +100,8 @@ class Client {
   Contacts& contacts_;
   std::map<PeerId, std::set<PeerId>> lacking_;
   std::optional<TimePoint> answered_at_;
+  std::map<PeerId, TimePoint> failing_;
+  std::optional<PeerId> guide_;
 };
 
 }  // namespace collab::directory

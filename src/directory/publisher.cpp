@@ -8,7 +8,7 @@
 namespace collab::directory {
 
 Publisher::Publisher(Clock& clock, Random random, Log& log, asio::any_io_executor executor, const Identity& identity,
-                     Server& server, Client& client, PublisherOptions options)
+                     Server& server, Client& client, Router& router, PublisherOptions options)
     : clock_(clock),
       random_(random),
       log_(log),
@@ -16,6 +16,7 @@ Publisher::Publisher(Clock& clock, Random random, Log& log, asio::any_io_executo
       identity_(identity),
       server_(server),
       client_(client),
+      router_(router),
       options_(options),
       first_sequence_(static_cast<std::uint64_t>(std::max<std::int64_t>(0, server.unix_ms()))),
       wake_(executor),
@@ -82,15 +83,15 @@ Task<Result<>> Publisher::claim(std::string key, std::string subkey, Bytes value
   const Count count(*this, name);
   count.tally().sequence = published->second.record.record.sequence;
   (ours_is_free ? count.tally().taken : count.tally().refused).insert(identity_.id());
-  auto decided = verdict(count.tally());
-  TimePoint settled = settled_at();
+  auto decided = verdict(key, count.tally());
+  TimePoint settled = settled_at(key);
   while (clock_.now() < deadline) {
     const bool too_soon = decided && *decided && clock_.now() < settled;
     if (decided && !too_soon) break;
     const TimePoint until = too_soon ? std::min(settled, deadline) : deadline;
     co_await counted_.wait_until(clock_, until);
-    decided = verdict(count.tally());
-    settled = settled_at();
+    decided = verdict(key, count.tally());
+    settled = settled_at(key);
   }
   if (decided && *decided && clock_.now() < settled) decided.reset();
   const auto now = publications_.find(name);
@@ -106,26 +107,35 @@ Task<Result<>> Publisher::claim(std::string key, std::string subkey, Bytes value
 }
 
 /// By the servers of this moment; nobody's vote counts who is none of them. Empty: not decided yet.
-std::optional<Result<>> Publisher::verdict(const Tally& tally) const {
-  const std::vector<PeerId>& servers = server_.servers().ids();
-  const auto votes = [&](const std::set<PeerId>& voters) {
-    return 2 * std::count_if(servers.begin(), servers.end(), [&](const PeerId& id) { return voters.contains(id); });
-  };
-  const auto all = static_cast<std::ptrdiff_t>(servers.size());
-  if (votes(tally.taken) > all) return Result<>();
-  if (all > 0 && votes(tally.refused) >= all) return Result<>(Errc::denied);
-  const bool serves = server_.servers().contains(identity_.id());
-  if (client_.others().empty() && !serves) return Result<>(Errc::gone);
+std::optional<Result<>> Publisher::verdict(const std::string& key, const Tally& tally) const {
+  bool all_say_yes = true;
+  bool serves = false;
+  for (const std::vector<PeerId>& servers : router_.quorums(key)) {
+    const auto votes = [&](const std::set<PeerId>& voters) {
+      return 2 * std::count_if(servers.begin(), servers.end(), [&](const PeerId& id) { return voters.contains(id); });
+    };
+    const auto all = static_cast<std::ptrdiff_t>(servers.size());
+    if (all > 0 && votes(tally.refused) >= all) return Result<>(Errc::denied);
+    all_say_yes = all_say_yes && votes(tally.taken) > all;
+    serves = serves || std::find(servers.begin(), servers.end(), identity_.id()) != servers.end();
+  }
+  if (all_say_yes) return Result<>();
+  if (router_.targets(key).empty() && !serves) return Result<>(Errc::gone);
   return std::nullopt;
 }
 
-TimePoint Publisher::settled_at() {
+TimePoint Publisher::settled_at(const std::string& key) {
+  see_servers();
+  const TimePoint since = server_.form() == Form::routed ? TimePoint() : servers_since_;
+  return std::max(since, router_.moved_at(key)) + options_.settled;
+}
+
+void Publisher::see_servers() {
+  if (server_.form() == Form::routed) return;
   const std::vector<PeerId>& servers = server_.servers().ids();
-  if (servers != seen_servers_) {
-    seen_servers_ = servers;
-    servers_since_ = clock_.now();
-  }
-  return servers_since_ + options_.settled;
+  if (servers == seen_servers_) return;
+  seen_servers_ = servers;
+  servers_since_ = clock_.now();
 }
 
 /// Gives the draft the next sequence, and an expiry unless it is a withdrawal; keeps it here.
@@ -174,12 +184,11 @@ Task<> Publisher::run() {
     for (;;) {
       renew_what_is_due();
       wake_.notify();
-      for (const PeerId& server : client_.others()) {
-        Feed& entry = feeds_[server];
-        if (std::exchange(entry.running, true)) continue;
+      for (const PeerId& server : hungry()) {
+        feeds_[server].running = true;
         tasks.spawn("directory.feed", feed(server));
       }
-      (void)settled_at();  // looks whether they are the same still
+      see_servers();
       const TimePoint next = next_renewal();
       co_await wake_.wait_until(clock_, next);
     }
@@ -188,10 +197,51 @@ Task<> Publisher::run() {
   co_await std::move(scope);
 }
 
+std::vector<PeerId> Publisher::hungry() {
+  std::vector<PeerId> hungry;
+  const auto is_running = [&](const PeerId& server) {
+    const auto found = feeds_.find(server);
+    return found != feeds_.end() && found->second.running;
+  };
+  const Form form = server_.form();
+  if (form != Form::routed) {
+    for (const PeerId& server : client_.others()) {
+      if (!is_running(server)) hungry.push_back(server);
+    }
+  }
+  if (form == Form::whole) return hungry;
+  std::set<PeerId> nodes;
+  std::set<PeerId> lacking;
+  for (const auto& [name, publication] : publications_) {
+    for (const PeerId& node : router_.targets(name.first)) {
+      nodes.insert(node);
+      if (!is_running(node) && !delivered(node, name, publication)) lacking.insert(node);
+    }
+  }
+  for (const PeerId& node : lacking) {
+    if (std::find(hungry.begin(), hungry.end(), node) == hungry.end()) hungry.push_back(node);
+  }
+  // whoever keeps nothing of ours any more gets everything if he comes back
+  std::erase_if(feeds_, [&](const auto& feed) { return !feed.second.running && !nodes.contains(feed.first); });
+  return hungry;
+}
+
+bool Publisher::delivered(const PeerId& server, const Name& name, const Publication& publication) const {
+  const auto feed = feeds_.find(server);
+  if (feed == feeds_.end()) return false;
+  const auto delivered = feed->second.delivered.find(name);
+  return delivered != feed->second.delivered.end() && delivered->second >= publication.record.record.sequence;
+}
+
+bool Publisher::is_fed_always(const PeerId& server) const {
+  return server_.form() != Form::routed && server_.servers().contains(server);
+}
+
 Task<> Publisher::feed(PeerId server) {
   Duration retry = options_.retry_min;
-  while (server_.servers().contains(server)) {
+  for (;;) {
     std::vector<SignedRecord> records = pending(server);
+    if (records.empty() && !is_fed_always(server)) break;
     if (records.empty()) {
       const TimePoint tick = clock_.now() + std::chrono::seconds(1);
       co_await wake_.wait_until(clock_, tick);
@@ -212,18 +262,19 @@ Task<> Publisher::feed(PeerId server) {
     }
     if (pause > Duration(0)) co_await clock_.sleep_until(clock_.now() + pause);
   }
-  feeds_.erase(server);
+  feeds_.at(server).running = false;
+  if (server_.form() == Form::whole) feeds_.erase(server);
 }
 
 std::vector<SignedRecord> Publisher::pending(const PeerId& server) const {
   std::vector<SignedRecord> records;
-  const Feed& feed = feeds_.at(server);
+  const bool all = is_fed_always(server);
   for (const auto& [name, publication] : publications_) {
     if (records.size() == wire::kPutRecordsMax) return records;
-    const auto delivered = feed.delivered.find(name);
-    const bool has = delivered != feed.delivered.end() && delivered->second >= publication.record.record.sequence;
-    if (!has) records.push_back(publication.record);
+    if (delivered(server, name, publication)) continue;
+    if (all || router_.keeps(server, name.first)) records.push_back(publication.record);
   }
+  if (!all) return records;
   for (SignedRecord& known : client_.take_lacking(server, wire::kPutRecordsMax - records.size())) {
     if (known.record.owner != identity_.id()) records.push_back(std::move(known));
   }

@@ -5,7 +5,7 @@
 #include "base/log.hpp"
 #include "base/signal.hpp"
 #include "base/task_group.hpp"
-#include "directory/client.hpp"
+#include "directory/router.hpp"
 
 #include <cstdint>
 #include <map>
@@ -31,7 +31,8 @@ struct PublisherOptions {
 class Publisher {
  public:
   /// `identity` signs; its id is that of the endpoint.
-  Publisher(Clock&, Random, Log&, asio::any_io_executor, const Identity& identity, Server&, Client&, PublisherOptions);
+  Publisher(Clock&, Random, Log&, asio::any_io_executor, const Identity& identity, Server&, Client&, Router&,
+            PublisherOptions);
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
@@ -63,14 +64,20 @@ class Publisher {
   };
   struct Count;
 
-  std::optional<Result<>> verdict(const Tally& tally) const;
+  std::optional<Result<>> verdict(const std::string& key, const Tally& tally) const;
   /// When the servers of this moment, if they stay, are settled.
-  TimePoint settled_at();
+  TimePoint settled_at(const std::string& key);
+  /// Looks whether they are the same still.
+  void see_servers();
   void sign(Publication& publication, Record draft);
   void renew_what_is_due();
   TimePoint next_renewal() const;
   Task<> feed(PeerId server);
   std::vector<SignedRecord> pending(const PeerId& server) const;
+  bool delivered(const PeerId& server, const Name& name, const Publication& publication) const;
+  /// Those who are to be fed and are not: servers of everything always, nodes when there is something for them.
+  std::vector<PeerId> hungry();
+  bool is_fed_always(const PeerId& server) const;
   /// How long to leave the server alone.
   Duration take_outcomes(const PeerId& server, const std::vector<SignedRecord>& sent, const Client::Written& written);
   void go_above(const SignedRecord& newer);
@@ -82,6 +89,7 @@ class Publisher {
   const Identity& identity_;
   Server& server_;
   Client& client_;
+  Router& router_;
   PublisherOptions options_;
   std::uint64_t first_sequence_;
   std::map<Name, Publication> publications_;

@@ -117,7 +117,7 @@ Task<Result<std::size_t>> give(net::Endpoint& net, Server& server, PeerId other,
     if (records.empty()) continue;
     wire::Put put;
     put.records = static_cast<std::uint32_t>(records.size());
-    put.servers = server.servers().hash();
+    put.servers = server.servers_hash();
     given += records.size();
     Frame request = frame::encode(wire::Header(put), wire::pack_records(records));
     const auto stored = co_await ask<wire::Stored>(net, other, "directory.put", std::move(request), deadline);

@@ -59,27 +59,28 @@ void append(Bytes& bytes, const Bytes& more) {
 
 /// Adds the servers to an answer whose asker knows others.
 template <class Message>
-void name_servers(Message& message, Bytes& payload, const ServerSet& servers, const Storage& storage,
-                  std::uint64_t asker_knows, std::int64_t now_ms) {
+void name_servers(Message& message, Bytes& payload, Server& server, std::uint64_t asker_knows) {
+  message.nodes = static_cast<std::uint32_t>(server.table().size());
+  if (asker_knows == 0) return;
+  const ServerSet& servers = server.servers();
   message.servers = servers.hash();
   if (asker_knows == message.servers) return;
-  auto records = servers.records(storage, now_ms);
+  auto records = servers.records(server.storage(), server.unix_ms());
   if (records.size() > wire::kServersMax) records.resize(wire::kServersMax);
   message.known = static_cast<std::uint32_t>(records.size());
   append(payload, wire::pack_records(records));
 }
 
-Answer page_answer(const Storage& storage, const ServerSet& servers, const wire::Get& get, std::uint64_t instance,
-                   std::vector<Contact> contacts, std::int64_t now_ms) {
+Answer page_answer(Server& server, const wire::Get& get, std::uint64_t instance, std::vector<Contact> contacts) {
   const std::uint64_t since = get.instance == instance ? get.since : 0;
-  const auto page = storage.page(get.key, since, now_ms, wire::kPageBytesMax);
+  const auto page = server.storage().page(get.key, since, server.unix_ms(), wire::kPageBytesMax);
   wire::Page answer;
   answer.instance = instance;
   answer.next = page.next;
   answer.more = page.more;
   answer.records = static_cast<std::uint32_t>(page.records.size());
   Bytes payload = wire::pack_records(page.records);
-  name_servers(answer, payload, servers, storage, get.servers, now_ms);
+  name_servers(answer, payload, server, get.servers);
   for (const Contact& contact : contacts) answer.contacts.push_back(known_peer(contact));
   return frame::encode(wire::Header(std::move(answer)), payload);
 }
@@ -88,16 +89,25 @@ Answer page_answer(const Storage& storage, const ServerSet& servers, const wire:
 
 /// Counts one peer's watches for as long as they last.
 struct Server::Watcher {
-  Watcher(Server& server, const PeerId& peer) : owner(server), entry(server.watches_.try_emplace(peer).first) {
+  Watcher(Server& server, const PeerId& peer, const std::string& watched)
+      : owner(server),
+        entry(server.watches_.try_emplace(peer).first),
+        key(server.watched_.try_emplace(watched).first),
+        by(key->second.try_emplace(peer).first) {
     ++entry->second;
+    ++by->second;
   }
   ~Watcher() {
     if (--entry->second == 0) owner.watches_.erase(entry);
+    if (--by->second == 0) key->second.erase(by);
+    if (key->second.empty()) owner.watched_.erase(key);
   }
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
   Server& owner;
   std::map<PeerId, std::size_t>::iterator entry;
+  std::map<std::string, std::map<PeerId, std::size_t>>::iterator key;
+  std::map<PeerId, std::size_t>::iterator by;
 };
 
 Server::Server(net::Endpoint& net, Clock& clock, Random random, Log& log, asio::any_io_executor executor,
@@ -111,7 +121,9 @@ Server::Server(net::Endpoint& net, Clock& clock, Random random, Log& log, asio::
       storage_(options_.storage),
       servers_(server_rules(options_)),
       signals_(std::move(executor)),
-      instance_(random_.next()) {
+      instance_(random_.next()),
+      table_(net.self(), {options_.routing.k}),
+      hand_over_(net, clock, log, *this) {
   register_methods();
 }
 
@@ -127,6 +139,8 @@ void Server::register_methods() {
   get.idempotent = true;
   net::Method watch = get;
   watch.name = "directory.watch";
+  net::Method find = get;
+  find.name = "directory.find";
   net::Method exchange = put;
   exchange.name = "directory.exchange";
   exchange.claim = Claim::directory;
@@ -136,6 +150,7 @@ void Server::register_methods() {
   net_.handle(watch, [this](PeerId from, Frame request, TimePoint deadline) {
     return on_watch(from, std::move(request), deadline);
   });
+  net_.handle(find, [this](PeerId from, Frame request, TimePoint) { return on_find(from, std::move(request)); });
   net_.handle(exchange, [this](PeerId, Frame request, TimePoint) { return on_exchange(std::move(request)); });
 }
 
@@ -146,14 +161,60 @@ void Server::stop_waiting() {
 
 Storage::Offered Server::accept(SignedRecord record, Storage::Source source, const std::string& origin) {
   const std::string key = record.record.key;
+  const SlotId slot = slot_of(record.record);
   const PeerId owner = record.record.owner;
   const std::size_t evidence = storage_.evidence().size();
   Storage::Offered offered = storage_.offer(std::move(record), unix_ms(), source, origin);
   if (storage_.evidence().size() > evidence) {
     log_.warn("directory.two_records_of_one_sequence", {{"key", key}, {"owner", owner.short_text()}});
   }
-  if (offered.outcome == Storage::Outcome::stored) signals_.notify(key);
+  if (offered.outcome == Storage::Outcome::stored) {
+    if (key == kPeerKey) learn(storage_.find(slot)->record);
+    signals_.notify(key);
+  }
   return offered;
+}
+
+void Server::learn(const Record& record) {
+  if (!record.subkey.empty()) return;
+  auto peer = decode_peer_record(record.value);
+  const bool reachable = peer && peer->reachable && !peer->listen.empty();
+  if (record.owner == net_.self()) {
+    serves_ = reachable;
+  } else if (reachable) {
+    RouteNode node;
+    node.id = record.owner;
+    node.addresses = std::move(peer->listen);
+    table_.add(std::move(node), clock_.now());
+  } else {
+    table_.remove(record.owner);
+  }
+}
+
+Form Server::form() const noexcept {
+  const std::size_t nodes = table_.size() + (serves_ ? 1 : 0);
+  if (nodes < options_.routing.k) return Form::whole;
+  return nodes < 2 * options_.routing.k ? Form::both : Form::routed;
+}
+
+std::vector<PeerId> Server::nearest_to(const Place& place) const {
+  const auto others = table_.nearest(place, options_.routing.replicas);
+  std::vector<PeerId> nearest;
+  bool self_is_due = serves_;
+  for (const RoutingTable::Entry* other : others) {
+    if (self_is_due && nearer(place, table_.place(), other->place)) {
+      nearest.push_back(net_.self());
+      self_is_due = false;
+    }
+    nearest.push_back(other->node.id);
+  }
+  if (self_is_due) nearest.push_back(net_.self());
+  if (nearest.size() > options_.routing.replicas) nearest.resize(options_.routing.replicas);
+  return nearest;
+}
+
+const SignedRecord* Server::own_record() const {
+  return storage_.record(std::string(kPeerKey), net_.self(), unix_ms());
 }
 
 const ServerSet& Server::servers() {
@@ -173,7 +234,9 @@ Task<Answer> Server::on_put(PeerId from, Frame request) {
 
   // whoever brings records has their places on its account, or one connection could fill us with made-up owners;
   // servers bring what others gave them
-  const bool counts = options_.origin && !servers().contains(from);
+  const bool routed = form() == Form::routed;
+  const bool serving = routed ? table_.find(from) != nullptr : servers().contains(from);
+  const bool counts = options_.origin && !serving;
   const std::string origin = counts ? options_.origin(from) : std::string();
   wire::Stored stored;
   std::vector<const SignedRecord*> in_the_way;
@@ -189,7 +252,7 @@ Task<Answer> Server::on_put(PeerId from, Frame request) {
   for (const SlotId& slot : slots) in_the_way.push_back(storage_.find(slot));
   stored.newer = static_cast<std::uint32_t>(in_the_way.size());
   Bytes answer = wire::pack_records(in_the_way);
-  name_servers(stored, answer, servers(), storage_, message.servers, unix_ms());
+  name_servers(stored, answer, *this, message.servers);
   co_return frame::encode(wire::Header(std::move(stored)), answer);
 }
 
@@ -200,7 +263,7 @@ Task<Answer> Server::on_get(Frame request) {
   if (message.key.size() > kKeyBytesMax || !get->second.empty()) co_return Refusal(Errc::bad_request, "key");
   std::vector<Contact> contacts;
   if (message.contacts && contacts_ != nullptr) contacts = contacts_->pick(wire::kContactsMax, random_);
-  co_return page_answer(storage_, servers(), message, instance_, std::move(contacts), unix_ms());
+  co_return page_answer(*this, message, instance_, std::move(contacts));
 }
 
 Task<Answer> Server::on_watch(PeerId from, Frame request, TimePoint deadline) {
@@ -208,9 +271,12 @@ Task<Answer> Server::on_watch(PeerId from, Frame request, TimePoint deadline) {
   if (!get) co_return get.error();
   const wire::Get message = get->first;
   if (message.key.size() > kKeyBytesMax || !get->second.empty()) co_return Refusal(Errc::bad_request, "key");
-  const Watcher watcher(*this, from);
+  const Watcher watcher(*this, from, message.key);
   if (watcher.entry->second > options_.watches_per_peer_max) {
     co_return Refusal(Errc::busy, "too many watches", 1000);
+  }
+  if (form() == Form::routed && watcher.key->second.size() > options_.routing.watches_per_key_max) {
+    co_return Refusal(Errc::busy, "too many watch this key", 1000);
   }
   const Duration wait = std::min<Duration>(std::chrono::milliseconds(message.wait_ms), options_.watch_wait_max);
   const TimePoint until = std::min(clock_.now() + wait, deadline);
@@ -227,20 +293,115 @@ Task<Answer> Server::on_watch(PeerId from, Frame request, TimePoint deadline) {
     const TimePoint bundled = std::min(clock_.now() + options_.watch_bundle, until);
     co_await clock_.sleep_until(bundled);
   }
-  co_return page_answer(storage_, servers(), message, instance_, {}, unix_ms());
+  co_return page_answer(*this, message, instance_, {});
 }
 
 Task<Answer> Server::on_exchange(Frame request) {
   co_return answer_exchange(storage_, *request);
 }
 
+Task<Answer> Server::on_find(PeerId from, Frame request) {
+  auto find = read<wire::Find>(request);
+  if (!find) co_return find.error();
+  const wire::Find& message = find->first;
+  if (message.key.size() > kKeyBytesMax) co_return Refusal(Errc::bad_request, "key");
+  if (message.records > 1 || (message.records == 0 && !find->second.empty())) {
+    co_return Refusal(Errc::bad_request, "records");
+  }
+  const bool whole = find->second.size() <= kRecordBytesMax + 4;
+  if (!whole) co_return Refusal(Errc::bad_request, "records");
+  table_.heard(from, clock_.now());
+  meet(from, find->second, message.records);
+
+  wire::Found found;
+  found.serves = serves_;
+  found.instance = instance_;
+  Bytes payload;
+  if (!message.key.empty() && message.values) {
+    const std::uint64_t since = message.instance == instance_ ? message.since : 0;
+    const auto page = storage_.page(message.key, since, unix_ms(), wire::kPageBytesMax);
+    found.next = page.next;
+    found.more = page.more;
+    found.records = static_cast<std::uint32_t>(page.records.size());
+    payload = wire::pack_records(page.records);
+  }
+  const Place place = message.key.empty() ? message.place : this->place(message.key);
+  std::vector<const RouteNode*> nodes;
+  for (const RoutingTable::Entry* entry : table_.nearest(place, wire::kNodesMax + 1)) {
+    if (entry->node.id != from && nodes.size() < wire::kNodesMax) nodes.push_back(&entry->node);
+  }
+  found.nodes = static_cast<std::uint32_t>(nodes.size());
+  append(payload, wire::pack_nodes(nodes));
+  std::vector<RouteNode> made;
+  const auto following = followers(message.key, from, made);
+  found.followers = static_cast<std::uint32_t>(following.size());
+  append(payload, wire::pack_nodes(following));
+  co_return frame::encode(wire::Header(found), payload);
+}
+
+/// The asker says who it is. It is checked only when there is room for it: signatures cost.
+void Server::meet(const PeerId& from, std::span<const std::byte> payload, std::uint32_t records) {
+  if (records == 0 || !table_.has_room_for(from)) return;
+  auto record = wire::take_records(payload, records);
+  if (!record || !payload.empty()) return;
+  Record& fact = record->front().record;
+  if (fact.owner != from || fact.key != kPeerKey) return;
+  // one that is here already tells nothing that `accept` would learn
+  const auto offered = accept(std::move(record->front()), Storage::Source::read);
+  if (offered.outcome != Storage::Outcome::unchanged) return;
+  if (const SignedRecord* known = storage_.record(std::string(kPeerKey), from, unix_ms())) learn(known->record);
+}
+
+/// Some of those who watch the key here and can be dialled, once they are many.
+std::vector<const RouteNode*> Server::followers(const std::string& key, const PeerId& asker,
+                                                std::vector<RouteNode>& made) {
+  std::vector<const RouteNode*> nodes;
+  const auto watched = watched_.find(key);
+  if (watched == watched_.end() || 2 * watched->second.size() < options_.routing.watches_per_key_max) return nodes;
+  std::vector<PeerId> ids;
+  for (const auto& [id, count] : watched->second) {
+    if (id != asker) ids.push_back(id);
+  }
+  made.reserve(ids.size());
+  for (std::size_t i = 0; i < ids.size() && nodes.size() < wire::kFollowersMax; ++i) {
+    std::swap(ids[i], ids[i + random_.below(ids.size() - i)]);
+    if (const RoutingTable::Entry* entry = table_.find(ids[i])) {
+      nodes.push_back(&entry->node);
+      continue;
+    }
+    const SignedRecord* record = storage_.record(std::string(kPeerKey), ids[i], unix_ms());
+    if (record == nullptr) continue;
+    auto peer = decode_peer_record(record->record.value);
+    if (!peer || !peer->reachable || peer->listen.empty()) continue;
+    made.push_back({ids[i], std::move(peer->listen)});
+    nodes.push_back(&made.back());
+  }
+  return nodes;
+}
+
+/// Where there are few, nobody asks them whether they are there, but their records say so.
+void Server::forget_silent() {
+  const auto before = clock_.now() - options_.routing.silent_max;
+  for (const PeerId& id : table_.silent_since(before, table_.entries().size())) {
+    const RoutingTable::Entry* entry = table_.find(id);
+    if (entry->heard >= before || storage_.record(std::string(kPeerKey), id, unix_ms()) != nullptr) continue;
+    table_.remove(id);
+  }
+}
+
 Task<> Server::run() {
   // a node that has just become a server must not wait a whole period for what the others keep
   bool served = false;
   TimePoint next_compare = clock_.now();
+  TimePoint next_hand_over = clock_.now();
   for (;;) {
     storage_.expire(unix_ms());
-    const bool serves = servers().contains(net_.self());
+    forget_silent();
+    if (clock_.now() >= next_hand_over) {
+      next_hand_over = clock_.now() + options_.routing.hand_over_period;
+      co_await hand_over_.turn();
+    }
+    const bool serves = form() != Form::routed && servers().contains(net_.self());
     if (serves && (!served || clock_.now() >= next_compare)) {
       co_await compare_with_all();
       const auto period = static_cast<std::uint64_t>(options_.compare_period.count());

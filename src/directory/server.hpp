@@ -6,7 +6,9 @@
 #include "base/log.hpp"
 #include "base/random.hpp"
 #include "directory/contacts.hpp"
+#include "directory/hand_over.hpp"
 #include "directory/key_signals.hpp"
+#include "directory/routing_table.hpp"
 #include "directory/server_set.hpp"
 #include "directory/storage.hpp"
 #include "net/endpoint.hpp"
@@ -19,7 +21,28 @@
 
 namespace collab::directory {
 
+/// Who keeps what, as one node sees it: a function of how many nodes it knows that can be dialled (itself too). Views
+/// that differ by less than twofold are of one form or of neighbours, and neighbours understand each other: what one
+/// writes the other finds. So nothing has to be agreed on, and no record is lost on the way.
+enum class Form : std::uint8_t {
+  whole,   ///< fewer than k: the servers of `ServerSet` keep everything
+  both,    ///< fewer than 2 k: those, and the nodes nearest to a key's place; written to both, read from both
+  routed,  ///< the nodes nearest to a key's place keep it
+};
+
+struct RoutingOptions {
+  std::size_t k = 20;        ///< nodes of one distance that are remembered, and nodes of one answer
+  std::size_t replicas = 5;  ///< nodes nearest to a key that keep it
+  /// Of one key, by other peers; more are answered `busy` and find others who watch it (wire::Found::followers). Those
+  /// spread the news further: so 2000 watchers of 2000 records of 300 bytes, each renewed every 10 s, cost a server 1.9
+  /// MB/s, where 5 servers alone would send 24 MB/s each.
+  std::size_t watches_per_key_max = 32;
+  Duration silent_max = std::chrono::seconds(120);  ///< who says nothing, nor has a record, is forgotten
+  Duration hand_over_period = std::chrono::seconds(5);
+};
+
 struct ServerOptions {
+  RoutingOptions routing;
   Storage::Options storage;                            ///< its rules name the run and the authority
   std::vector<PeerId> bootstrap;                       ///< servers by configuration
   Duration compare_period = std::chrono::seconds(10);  ///< between two comparisons with the other servers
@@ -35,8 +58,8 @@ struct ServerOptions {
   std::function<std::string(const PeerId&)> origin;
 };
 
-/// Registers directory.put, .get, .watch and .exchange. Thread safety: none; belongs to the node's loop. Outlives every
-/// call the endpoint is handling.
+/// Registers directory.put, .get, .watch, .exchange and .find. Thread safety: none; belongs to the node's loop.
+/// Outlives every call the endpoint is handling.
 class Server {
  public:
   Server(net::Endpoint&, Clock&, Random, Log&, asio::any_io_executor, ServerOptions);
@@ -56,6 +79,20 @@ class Server {
   KeySignals& signals() noexcept { return signals_; }
   /// Up to date at the time of the call.
   const ServerSet& servers();
+  /// What this node says of `servers` in a message: zero when it finds them by their places.
+  std::uint64_t servers_hash() { return form() == Form::routed ? 0 : servers().hash(); }
+  Form form() const noexcept;
+  /// Whether others can dial this node, by its own record: it may be in their tables then.
+  bool serves() const noexcept { return serves_; }
+  RoutingTable& table() noexcept { return table_; }
+  const RoutingTable& table() const noexcept { return table_; }
+  const RoutingOptions& routing() const noexcept { return options_.routing; }
+  const PeerId& self() const { return net_.self(); }
+  Place place(const std::string& key) const { return place_of(rules().run, key); }
+  /// The `replicas` nodes nearest to a place by what this node knows, itself among them; nearest first.
+  std::vector<PeerId> nearest_to(const Place&) const;
+  /// What this node says of itself under "peer"; null: nothing yet.
+  const SignedRecord* own_record() const;
   std::int64_t unix_ms() const { return options_.unix_ms ? options_.unix_ms() : clock_.unix_ms(); }
   const RecordRules& rules() const noexcept { return options_.storage.rules; }
   /// Handed out when asked; null: none. Before the node starts.
@@ -69,6 +106,12 @@ class Server {
   Task<net::Answer> on_get(Frame request);
   Task<net::Answer> on_watch(PeerId from, Frame request, TimePoint deadline);
   Task<net::Answer> on_exchange(Frame request);
+  Task<net::Answer> on_find(PeerId from, Frame request);
+  /// A record of key "peer" has come: its owner can be dialled now, or no more.
+  void learn(const Record&);
+  void meet(const PeerId& from, std::span<const std::byte> payload, std::uint32_t records);
+  std::vector<const RouteNode*> followers(const std::string& key, const PeerId& asker, std::vector<RouteNode>& made);
+  void forget_silent();
   Task<> compare_with_all();
   Task<> compare_with(PeerId other);
 
@@ -85,6 +128,10 @@ class Server {
   std::uint64_t instance_;
   bool waits_ = true;
   std::map<PeerId, std::size_t> watches_;
+  std::map<std::string, std::map<PeerId, std::size_t>> watched_;  ///< by key, by whom
+  RoutingTable table_;
+  bool serves_ = false;
+  HandOver hand_over_;
 };
 
 }  // namespace collab::directory

@@ -247,6 +247,15 @@ Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::in
   return page;
 }
 
+std::vector<std::string> Storage::keys() const {
+  std::vector<std::string> keys;
+  keys.reserve(shelves_.size());
+  for (const auto& [key, shelf] : shelves_) {
+    if (!shelf.by_owner.empty()) keys.push_back(key);
+  }
+  return keys;
+}
+
 std::uint64_t Storage::latest(const std::string& key) const {
   const auto shelf = shelves_.find(key);
   if (shelf == shelves_.end() || shelf->second.by_change.empty()) return 0;

@@ -88,6 +88,8 @@ class Storage {
 
   /// What changed under `key` after change number `since`, withdrawn records too; at most `bytes_max`, at least one.
   Page page(const std::string& key, std::uint64_t since, std::int64_t now_ms, std::size_t bytes_max) const;
+  /// Sorted; those under which records are kept.
+  std::vector<std::string> keys() const;
   /// The change number of the newest record of `key`; zero: there is none.
   std::uint64_t latest(const std::string& key) const;
   /// Grows whenever readers of `key` see another value. What expires does not count.

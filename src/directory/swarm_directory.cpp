@@ -124,7 +124,8 @@ SwarmDirectory::SwarmDirectory(net::Endpoint& net, Clock& clock, Random random, 
       contacts_(contacts),
       options_(std::move(options)),
       client_(net, clock, random.derive("client"), server, contacts),
-      publisher_(clock, random.derive("publisher"), log, loop, identity, server, client_, options_.publisher),
+      router_(net, clock, random.derive("router"), log, loop, server, client_, options_.router),
+      publisher_(clock, random.derive("publisher"), log, loop, identity, server, client_, router_, options_.publisher),
       followed_changed_(loop),
       released_(loop),
       met_(loop) {
@@ -138,13 +139,21 @@ Task<> SwarmDirectory::run() {
     tasks.spawn("directory.probe", probe_contacts());
     tasks.spawn("directory.contacts", keep_contacts());
     tasks.spawn("directory.reachable", tell_when_unreachable());
-    const auto members = watch(std::string(kPeerKey));  // who the servers are follows from it
-    members->relax(kMembersPace);
+    tasks.spawn("directory.route", router_.run());
+    std::unique_ptr<Watch> members;
     for (;;) {
+      // who the servers are follows from it; nodes that are found by their places need not know everybody
+      if (server_.form() == Form::routed) {
+        members.reset();
+      } else if (!members) {
+        members = watch(std::string(kPeerKey));
+        members->relax(kMembersPace);
+      }
       for (auto& [key, followed] : followed_) {
         if (!std::exchange(followed.running, true)) tasks.spawn("directory.follow", keep_followed(key));
       }
-      co_await followed_changed_.wait();
+      const TimePoint look = clock_.now() + std::chrono::seconds(1);
+      co_await followed_changed_.wait_until(clock_, look);
     }
   };
   for (auto& [key, followed] : followed_) followed.running = false;
@@ -162,7 +171,8 @@ void SwarmDirectory::withdraw(const std::string& key, const std::string& subkey)
 
 Task<Result<>> SwarmDirectory::claim(std::string key, std::string subkey, Bytes value, Duration ttl,
                                      TimePoint deadline) {
-  return publisher_.claim(std::move(key), std::move(subkey), std::move(value), ttl, deadline);
+  co_await router_.locate(key, deadline);
+  co_return co_await publisher_.claim(std::move(key), std::move(subkey), std::move(value), ttl, deadline);
 }
 
 std::unique_ptr<Watch> SwarmDirectory::watch(std::string key) {
@@ -175,15 +185,20 @@ Task<> SwarmDirectory::hand_on(std::vector<SignedRecord> records) {
     if (offered.outcome == Storage::Outcome::refused)
       log_.debug("directory.not_handed_on", {{"key", record.record.key}, {"why", offered.refusal.reason}});
   }
-  const auto put = [this, &records](PeerId server) -> Task<> {
-    for (std::size_t first = 0; first < records.size(); first += wire::kPutRecordsMax) {
-      const std::size_t last = std::min(records.size(), first + wire::kPutRecordsMax);
-      std::vector<SignedRecord> some(records.data() + first, records.data() + last);
+  std::map<PeerId, std::vector<SignedRecord>> due;
+  for (const SignedRecord& record : records) {
+    for (const PeerId& server : router_.targets(record.record.key)) due[server].push_back(record);
+  }
+  const auto put = [this, &due](PeerId server) -> Task<> {
+    const std::vector<SignedRecord>& all = due.at(server);
+    for (std::size_t first = 0; first < all.size(); first += wire::kPutRecordsMax) {
+      const std::size_t last = std::min(all.size(), first + wire::kPutRecordsMax);
+      std::vector<SignedRecord> some(all.data() + first, all.data() + last);
       (void)co_await client_.put(server, std::move(some), clock_.now() + options_.poll_timeout);
     }
   };
   const auto body = [&](TaskGroup& tasks) -> Task<> {
-    for (const PeerId& server : client_.others()) tasks.spawn("directory.hand_on", put(server));
+    for (const auto& [server, all] : due) tasks.spawn("directory.hand_on", put(server));
     co_await tasks.join();
   };
   auto scope = task_scope(rethrow, body);
@@ -205,7 +220,22 @@ std::vector<Record> SwarmDirectory::current(const std::string& key) const {
   return records;
 }
 
+/// Reads on the way to the key's place, until two who keep it have answered with records, or all who do.
+Task<bool> SwarmDirectory::get_routed(std::string key, TimePoint deadline) {
+  Router::Question question;
+  question.place = server_.place(key);
+  question.key = std::move(key);
+  question.values = true;
+  question.width = server_.routing().replicas;
+  question.copies = options_.polled_servers;
+  const auto report = co_await router_.look_up(std::move(question), deadline);
+  co_return report.answered > 0;
+}
+
 Task<Result<std::vector<Record>>> SwarmDirectory::get(std::string key, TimePoint deadline) {
+  bool found = false;
+  if (server_.form() != Form::whole) found = co_await get_routed(key, deadline);
+  if (found && server_.form() == Form::routed) co_return current(key);
   std::vector<PeerId> untried = client_.others();
   bool answered = untried.empty() && connected() && server_.servers().contains(net_.self());
   while (!answered && !untried.empty() && clock_.now() < deadline) {
@@ -216,7 +246,7 @@ Task<Result<std::vector<Record>>> SwarmDirectory::get(std::string key, TimePoint
     untried.resize(untried.size() - count);
     answered = co_await ask(key, std::move(asked), false, until) > 0;
   }
-  if (!answered) co_return clock_.now() >= deadline ? Errc::late : Errc::gone;
+  if (!answered && !found) co_return clock_.now() >= deadline ? Errc::late : Errc::gone;
   co_return current(key);
 }
 
@@ -260,14 +290,19 @@ Duration SwarmDirectory::pace_of(const std::string& key) const {
 
 Task<> SwarmDirectory::long_poll(std::string key) {
   std::optional<PeerId> server;
+  std::set<PeerId> full;  // those who have watchers enough: others, who watch there, are asked instead
   // Else whoever was the first to be known would serve everybody for ever; who knows only one looks soon.
   TimePoint drawn_anew{};
   for (;;) {
-    const auto others = client_.others();
+    auto others = router_.sources(key);
+    for (const PeerId& follower : router_.followers(key)) others.push_back(follower);
     const bool stays =
         server && clock_.now() < drawn_anew && std::find(others.begin(), others.end(), *server) != others.end();
     if (!stays) {
-      server = others.empty() ? std::nullopt : std::optional(others.front());
+      const auto free =
+          std::find_if(others.begin(), others.end(), [&](const PeerId& id) { return !full.contains(id); });
+      server = free == others.end() ? std::nullopt : std::optional(*free);
+      if (!server) full.clear();
       const auto stay = static_cast<std::uint64_t>(options_.watch_stay.count()) / (others.size() > 1 ? 1 : 4);
       drawn_anew = clock_.now() + Duration(stay / 2 + random_.below(stay + 1));
     }
@@ -293,15 +328,27 @@ Task<> SwarmDirectory::long_poll(std::string key) {
       continue;
     }
     log_.debug("directory.watch_failed", {{"server", server->short_text()}, {"why", read.error().message()}});
+    if (read.error() == Errc::busy) full.insert(*server);
     server.reset();
     co_await clock_.sleep_until(clock_.now() + options_.retry);
   }
 }
 
+std::vector<PeerId> SwarmDirectory::polled(const std::string& key) {
+  std::vector<PeerId> servers = router_.followers(key);
+  std::size_t count = 1;
+  if (servers.empty()) {
+    servers = router_.sources(key);
+    count = options_.polled_servers;
+  }
+  if (servers.size() > count) servers.resize(count);
+  return servers;
+}
+
 Task<> SwarmDirectory::poll(std::string key) {
   for (;;) {
-    std::vector<PeerId> servers = client_.others();
-    if (servers.size() > options_.polled_servers) servers.resize(options_.polled_servers);
+    std::vector<PeerId> servers = polled(key);
+    const bool crowded = !router_.followers(key).empty();
     const bool any = !servers.empty();
     const bool contacts = any && (!contacts_asked_ || clock_.now() - *contacts_asked_ >= options_.contacts_period);
     if (contacts) contacts_asked_ = clock_.now();
@@ -309,8 +356,12 @@ Task<> SwarmDirectory::poll(std::string key) {
     const std::size_t answered = co_await ask(key, std::move(servers), contacts, deadline);
     // servers that are gone by now are asked from their beginning if they come back
     auto& cursors = followed_.at(key).cursors;
-    std::erase_if(cursors, [&](const auto& entry) { return !server_.servers().contains(entry.first); });
-    const auto period = static_cast<std::uint64_t>(options_.poll_period.count());
+    const auto followers = router_.followers(key);
+    std::erase_if(cursors, [&](const auto& entry) {
+      const bool follows = std::find(followers.begin(), followers.end(), entry.first) != followers.end();
+      return !follows && !router_.keeps(entry.first, key);
+    });
+    const auto period = static_cast<std::uint64_t>((crowded ? options_.crowded_period : options_.poll_period).count());
     const Duration pause =
         answered > 0 ? Duration(period - period / 10 + random_.below(period / 5 + 1)) : options_.retry;
     co_await clock_.sleep_until(clock_.now() + pause);
@@ -367,8 +418,12 @@ std::vector<PeerId> SwarmDirectory::next_probes() {
   for (const SignedRecord* record : server_.storage().records(std::string(kPeerKey), server_.unix_ms())) {
     members.insert(record->record.owner);
   }
+  const bool routed = server_.form() == Form::routed;
+  if (routed) {
+    for (const auto& [id, entry] : server_.table().entries()) members.insert(id);
+  }
   // without a server there is nobody who would tell that a member has become one
-  const bool alone = client_.others().empty();
+  const bool alone = !routed && client_.others().empty();
   std::vector<std::pair<TimePoint, PeerId>> due;
   for (const Contact& contact : contacts_.all()) {
     if (contact.id == net_.self() || (members.contains(contact.id) && !alone)) continue;
@@ -402,6 +457,15 @@ Task<> SwarmDirectory::probe_contacts() {
 /// Learns the members and servers it knows, and tells it ours.
 Task<> SwarmDirectory::probe(PeerId contact) {
   const TimePoint deadline = clock_.now() + options_.poll_timeout;
+  if (server_.form() == Form::routed) {
+    RouteNode node;
+    for (const Contact& known : contacts_.all()) {
+      if (known.id == contact) node = {known.id, known.addresses};
+    }
+    const bool met = co_await router_.meet(std::move(node), deadline);
+    if (met) log_.info("directory.contact_answered", {{"peer", contact.short_text()}});
+    co_return;
+  }
   std::size_t answered = 0;
   co_await ask_one(std::string(kPeerKey), contact, true, deadline, answered);
   if (answered == 0) co_return;
@@ -426,6 +490,10 @@ Task<> SwarmDirectory::keep_contacts() {
       contact.addresses = std::move(peer->listen);
       contact.seen_ms = now_ms;
       contacts_.saw(std::move(contact), now_ms);
+    }
+    for (const auto& [id, entry] : server_.table().entries()) {
+      if (entry.failures == 0 && server_.form() != Form::whole)
+        contacts_.saw({id, entry.node.addresses, now_ms}, now_ms);
     }
     if (options_.contacts_file.empty()) continue;
     const auto work = [file = options_.contacts_file, text = contacts_.text()] { return save(file, text); };

@@ -1,5 +1,5 @@
 #pragma once
-// The directory as every node uses it: written to all servers, read from several and merged, newest wins.
+// The directory as every node uses it: written to all servers of a key, read from several and merged, newest wins.
 
 #include "directory/client.hpp"
 #include "directory/directory.hpp"
@@ -18,8 +18,10 @@ namespace collab::directory {
 
 struct SwarmDirectoryOptions {
   PublisherOptions publisher;
-  Duration poll_period = std::chrono::seconds(10);  ///< of a watched key, +- 10 %: get is the truth
-  std::size_t polled_servers = 2;                   ///< at random
+  RouterOptions router;
+  Duration poll_period = std::chrono::seconds(10);     ///< of a watched key, +- 10 %: get is the truth
+  std::size_t polled_servers = 2;                      ///< at random
+  Duration crowded_period = std::chrono::seconds(30);  ///< of a key that many watch, instead: one of them is asked
   Duration poll_timeout = std::chrono::seconds(5);
   Duration watch_wait = std::chrono::seconds(30);   ///< of one long poll
   Duration watch_stay = std::chrono::seconds(30);   ///< with one server, or half as long or half as long again
@@ -55,6 +57,8 @@ class SwarmDirectory final : public Directory {
   Task<> hand_on(std::vector<SignedRecord> records);
   /// Somebody of the run to ask at once, whoever he is: one such contact between two halves of a swarm joins them.
   void meet(Contact contact);
+  /// Where keys are; for who measures.
+  Router& router() noexcept { return router_; }
 
  private:
   class View;
@@ -71,6 +75,8 @@ class SwarmDirectory final : public Directory {
   Duration pace_of(const std::string& key) const;
   Task<> long_poll(std::string key);
   Task<> poll(std::string key);
+  Task<bool> get_routed(std::string key, TimePoint deadline);
+  std::vector<PeerId> polled(const std::string& key);
   Task<std::size_t> ask(std::string key, std::vector<PeerId> servers, bool contacts, TimePoint deadline);
   Task<> ask_one(std::string key, PeerId server, bool contacts, TimePoint deadline, std::size_t& answered);
   Task<> probe_contacts();
@@ -90,6 +96,7 @@ class SwarmDirectory final : public Directory {
   Contacts& contacts_;
   SwarmDirectoryOptions options_;
   Client client_;
+  Router router_;
   Publisher publisher_;
   std::map<std::string, Followed> followed_;
   std::map<PeerId, TimePoint> tried_;  ///< contacts, when they were probed last

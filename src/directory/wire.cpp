@@ -1,8 +1,10 @@
 #include "directory/wire.hpp"
 
 #include "crypto/fields.hpp"
+#include "directory/peer_record.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace collab::directory::wire {
 namespace {
@@ -45,6 +47,16 @@ Bytes pack_slots(std::span<const SlotId> slots) {
   return fields.finish();
 }
 
+Bytes pack_nodes(std::span<const RouteNode* const> nodes) {
+  FieldWriter fields;
+  for (const RouteNode* node : nodes) {
+    fields.add_raw(std::as_bytes(std::span(node->id.key)));
+    fields.add(static_cast<std::uint8_t>(node->addresses.size()));
+    for (const net::Address& address : node->addresses) fields.add_text(net::to_string(address));
+  }
+  return fields.finish();
+}
+
 Result<std::vector<SignedRecord>> take_records(std::span<const std::byte>& payload, std::size_t count) {
   std::vector<SignedRecord> records;
   for (std::size_t i = 0; i < count; ++i) {
@@ -59,6 +71,29 @@ Result<std::vector<SignedRecord>> take_records(std::span<const std::byte>& paylo
     payload = payload.subspan(length);
   }
   return records;
+}
+
+Result<std::vector<RouteNode>> take_nodes(std::span<const std::byte>& payload, std::size_t count) {
+  constexpr std::size_t kHeadBytes = sizeof(PeerId::key) + 1;
+  std::vector<RouteNode> nodes;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (payload.size() < kHeadBytes) return Errc::bad_request;
+    RouteNode node;
+    std::memcpy(node.id.key.data(), payload.data(), node.id.key.size());
+    const auto addresses = std::to_integer<std::size_t>(payload[node.id.key.size()]);
+    if (addresses == 0 || addresses > kListenAddressesMax) return Errc::bad_request;
+    payload = payload.subspan(kHeadBytes);
+    for (std::size_t k = 0; k < addresses; ++k) {
+      const std::size_t length = payload.empty() ? 0 : std::to_integer<std::size_t>(payload.front());
+      if (payload.size() <= length) return Errc::bad_request;
+      auto address = net::parse_numeric_address({reinterpret_cast<const char*>(payload.data()) + 1, length});
+      if (!address) return Errc::bad_request;
+      node.addresses.push_back(std::move(*address));
+      payload = payload.subspan(1 + length);
+    }
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
 }
 
 Result<std::vector<Version>> unpack_versions(std::span<const std::byte> payload, std::size_t count) {

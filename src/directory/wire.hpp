@@ -7,17 +7,20 @@
 //   directory.get       join       Get               Page       at once
 //   directory.watch     join       Get               Page       when there is something, or after `wait_ms`
 //   directory.exchange  directory  Compare | Fetch   Differing | Fetched
+//   directory.find      join       Find              Found      the nearest nodes, and the records
 //
 // Records travel in the payload, as their owners encoded them: u32 length | record, one after the other. A list is as
 // long as the message says, and nothing follows it.
 //
 // **Servers known.** A request has a hash of the servers its sender knows, a Stored or Page that of the answerer. When
 // they differ, the answer also carries the answerer's servers, each as its own signed record of key "peer"; the asker
-// takes them and puts those that the answerer lacks. So one contact between two halves of a swarm joins them.
+// takes them and puts those that the answerer lacks. So one contact between two halves of a swarm joins them. A node of
+// a large swarm finds its servers by their places and names none: its hash is 0, and who asks with 0 is told none.
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/message.hpp"
+#include "directory/routing_table.hpp"
 #include "directory/storage.hpp"
 
 #include <array>
@@ -40,6 +43,8 @@ inline constexpr std::size_t kVersionsMax = 2048;  ///< of one Differing
 /// Of any answer: a page, the servers, the contacts, the header.
 inline constexpr std::size_t kAnswerBytesMax = std::size_t(512) << 10U;
 inline constexpr std::size_t kPutBytesMax = std::size_t(64) << 10U;
+inline constexpr std::size_t kNodesMax = 20;      ///< of one Found: k
+inline constexpr std::size_t kFollowersMax = 12;  ///< of one Found
 
 /// "Keep these." Payload: `records` records, of any owner.
 struct Put {
@@ -63,7 +68,8 @@ struct Stored {
   std::uint32_t newer = 0;
   std::uint32_t known = 0;
   std::uint64_t servers = 0;
-  MESSAGE_MAP(outcomes, newer, known, servers)
+  std::uint32_t nodes = 0;  ///< how many the answerer knows that can be dialled: whether to look for them
+  MESSAGE_MAP(outcomes, newer, known, servers, nodes)
 };
 
 /// "What is under this key?" Changes after (instance, since) only: the cursor of the last page from the same storer.
@@ -94,7 +100,8 @@ struct Page {
   std::uint32_t known = 0;
   std::uint64_t servers = 0;
   std::vector<KnownPeer> contacts;  ///< at most `kContactsMax`
-  MESSAGE_MAP(instance, next, more, records, known, servers, contacts)
+  std::uint32_t nodes = 0;          ///< as in Stored
+  MESSAGE_MAP(instance, next, more, records, known, servers, contacts, nodes)
 };
 
 /// Server -> server: "where do we differ, from bucket `first` on?"
@@ -126,7 +133,32 @@ struct Fetched {
   MESSAGE_MAP(records)
 };
 
-using Header = std::variant<Put, Stored, Get, Page, Compare, Differing, Fetch, Fetched>;
+/// "Who is nearest to this place, and what do you have there?" Payload: `records` records: the asker's own of key
+/// "peer", when it can be dialled and has not said so to this node yet.
+struct Find {
+  std::string key;             ///< empty: nodes only, nearest to `place`; else nearest to the key's place, and records
+  Place place{};               ///< of an empty key
+  std::uint64_t instance = 0;  ///< as in Get
+  std::uint64_t since = 0;     ///< as in Get
+  bool values = true;          ///< false: no records, whatever the key
+  std::uint32_t records = 0;   ///< 0 or 1
+  MESSAGE_MAP(key, place, instance, since, values, records)
+};
+
+/// Payload: `records` records of the key, oldest change first; then `nodes` nodes, nearest first; then `followers`
+/// nodes. A node: its id (32) | u8 addresses | each u8 length, `host:port`. Hearsay: TLS shows who it is.
+struct Found {
+  bool serves = false;         ///< the answerer can be dialled by others and keeps records
+  std::uint64_t instance = 0;  ///< as in Page
+  std::uint64_t next = 0;      ///< as in Page
+  bool more = false;           ///< as in Page: the rest by directory.get
+  std::uint32_t records = 0;
+  std::uint32_t nodes = 0;      ///< at most kNodesMax
+  std::uint32_t followers = 0;  ///< at most kFollowersMax: who watches the key here, and can be asked instead
+  MESSAGE_MAP(serves, instance, next, more, records, nodes, followers)
+};
+
+using Header = std::variant<Put, Stored, Get, Page, Compare, Differing, Fetch, Fetched, Find, Found>;
 
 /// What stands in the payloads.
 Bytes pack_records(std::span<const SignedRecord* const> records);
@@ -134,9 +166,12 @@ Bytes pack_records(std::span<const SignedRecord* const> records);
 Bytes pack_records(std::span<const std::span<const std::byte>> encoded);
 Bytes pack_versions(std::span<const Version> versions);
 Bytes pack_slots(std::span<const SlotId> slots);
+Bytes pack_nodes(std::span<const RouteNode* const> nodes);
 
 /// Takes `count` records off the front of `payload`. Errors: `bad_request`.
 Result<std::vector<SignedRecord>> take_records(std::span<const std::byte>& payload, std::size_t count);
+/// The same of nodes. Errors: `bad_request`, also for an address that is a name, or none at all.
+Result<std::vector<RouteNode>> take_nodes(std::span<const std::byte>& payload, std::size_t count);
 /// The whole payload. Errors: `bad_request` unless it is exactly `count` of them.
 Result<std::vector<Version>> unpack_versions(std::span<const std::byte> payload, std::size_t count);
 Result<std::vector<SlotId>> unpack_slots(std::span<const std::byte> payload, std::size_t count);

@@ -68,6 +68,7 @@ class Conversation {
 /// What is known about the way to one peer.
 struct LinkState {
   bool connected = false;
+  bool dialled = false;       ///< by this node: others can dial it too
   TimePoint lost_at{};        ///< when the last connection or dial failed; meaningful while not connected
   TimePoint last_received{};  ///< any byte, pongs too
   Duration rtt{};             ///< smoothed; zero: unknown

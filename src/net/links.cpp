@@ -198,6 +198,7 @@ LinkState Links::state(const PeerId& peer) const {
   const Connection* connection = current(peer);
   if (connection == nullptr) return state;
   state.connected = true;
+  state.dialled = connection->side() == Side::dialled;
   state.last_received = connection->last_received();
   if (connection->rtt() > Duration::zero()) {
     state.rtt = connection->rtt();

@@ -66,6 +66,7 @@ class MessageNetwork::Peer final : public net::Endpoint {
     const auto dead = network_.dead_.find(other);
     const TimePoint now = network_.world_.clock().now();
     state.connected = dead == network_.dead_.end() || now < dead->second + network_.options_.lost_after;
+    state.dialled = state.connected;
     if (!state.connected) state.lost_at = dead->second + network_.options_.lost_after;
     state.rtt = network_.options_.latency_min + network_.options_.latency_max;
     state.rtt_deviation = network_.options_.latency_max - network_.options_.latency_min;

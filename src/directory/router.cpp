@@ -1,0 +1,339 @@
+#include "directory/router.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace collab::directory {
+namespace {
+
+constexpr std::size_t kCandidatesMax = 64;
+
+bool among(const std::vector<PeerId>& ids, const PeerId& id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+void add_new(std::vector<PeerId>& ids, const PeerId& id) {
+  if (!among(ids, id)) ids.push_back(id);
+}
+
+}  // namespace
+
+/// One look-up on its way; ends before its owner does.
+struct Router::Running {
+  Running(Lookup made, Question asked, TimePoint until, asio::any_io_executor executor)
+      : lookup(std::move(made)), question(std::move(asked)), deadline(until), changed(std::move(executor)) {}
+  Lookup lookup;
+  Question question;
+  TimePoint deadline;
+  Signal changed;
+  std::vector<PeerId> gave;
+  Report report;
+};
+
+Router::Router(net::Endpoint& net, Clock& clock, Random random, Log& log, asio::any_io_executor executor,
+               Server& server, Client& client, RouterOptions options)
+    : net_(net),
+      clock_(clock),
+      random_(random),
+      log_(log),
+      executor_(executor),
+      server_(server),
+      client_(client),
+      options_(options),
+      wake_(std::move(executor)) {}
+
+Duration Router::about(Duration length) {
+  const auto period = static_cast<std::uint64_t>(length.count());
+  return Duration(period - period / 5 + random_.below(2 * period / 5 + 1));
+}
+
+void Router::shuffle(std::vector<PeerId>& ids) {
+  for (std::size_t i = 0; i < ids.size(); ++i) std::swap(ids[i], ids[i + random_.below(ids.size() - i)]);
+}
+
+Router::Spot& Router::use(const std::string& key) {
+  const auto [found, fresh] = spots_.try_emplace(key);
+  Spot& spot = found->second;
+  spot.used_at = clock_.now();
+  if (!fresh) return spot;
+  spot.place = server_.place(key);
+  spot.moved_at = clock_.now();
+  wake_.notify();
+  return spot;
+}
+
+/// Until it is looked up the table's guess serves: in a swarm of less than a hundred it is right.
+std::vector<PeerId> Router::nearest_to(const Spot& spot) const {
+  return spot.looked ? spot.nearest : server_.nearest_to(spot.place);
+}
+
+std::vector<PeerId> Router::with_self(const Place& place, std::vector<PeerId> nearest, std::size_t count) const {
+  if (!server_.serves()) return nearest;
+  const auto behind = std::find_if(nearest.begin(), nearest.end(), [&](const PeerId& id) {
+    return nearer(place, server_.table().place(), place_of(id));
+  });
+  nearest.insert(behind, net_.self());
+  if (nearest.size() > count) nearest.resize(count);
+  return nearest;
+}
+
+bool Router::keeps(const PeerId& node, const std::string& key) {
+  const Form form = server_.form();
+  if (form != Form::routed && server_.servers().contains(node)) return true;
+  return form != Form::whole && among(nearest_to(use(key)), node);
+}
+
+std::vector<PeerId> Router::targets(const std::string& key) {
+  const Form form = server_.form();
+  std::vector<PeerId> targets = form == Form::routed ? std::vector<PeerId>() : client_.others();
+  if (form == Form::whole) return targets;
+  for (const PeerId& node : nearest_to(use(key))) {
+    if (node != net_.self()) add_new(targets, node);
+  }
+  return targets;
+}
+
+std::vector<PeerId> Router::sources(const std::string& key) {
+  std::vector<PeerId> sources = targets(key);
+  if (server_.form() != Form::whole) shuffle(sources);
+  return sources;
+}
+
+std::vector<PeerId> Router::followers(const std::string& key) {
+  if (server_.form() != Form::routed) return {};
+  std::vector<PeerId> followers = use(key).followers;
+  shuffle(followers);
+  return followers;
+}
+
+std::vector<std::vector<PeerId>> Router::quorums(const std::string& key) {
+  const Form form = server_.form();
+  std::vector<std::vector<PeerId>> quorums;
+  if (form != Form::routed) quorums.push_back(server_.servers().ids());
+  if (form != Form::whole) quorums.push_back(nearest_to(use(key)));
+  return quorums;
+}
+
+TimePoint Router::moved_at(const std::string& key) {
+  return server_.form() == Form::whole ? TimePoint() : use(key).moved_at;
+}
+
+Task<> Router::locate(std::string key, TimePoint deadline) {
+  if (server_.form() == Form::whole) co_return;
+  use(key);
+  co_await locate_spot(key, deadline);
+}
+
+Task<> Router::locate_spot(std::string key, TimePoint deadline) {
+  Question question;
+  question.place = server_.place(key);
+  question.key = key;
+  question.width = server_.routing().replicas;
+  const Report report = co_await look_up(std::move(question), deadline);
+  const auto found = spots_.find(key);
+  if (found == spots_.end()) co_return;
+  Spot& spot = found->second;
+  spot.looked_at = clock_.now();
+  spot.due = clock_.now() + about(options_.spot_period);
+  spot.followers = report.followers;
+  if (report.nearest.empty()) co_return;  // cut off: what is known is better than nothing
+  auto nearest = with_self(spot.place, report.nearest, server_.routing().replicas);
+  if (nearest != nearest_to(spot)) spot.moved_at = clock_.now();
+  spot.nearest = std::move(nearest);
+  spot.looked = true;
+}
+
+Task<Router::Report> Router::look_up(Question question, TimePoint deadline) {
+  std::vector<RouteNode> start;
+  for (const RoutingTable::Entry* entry : server_.table().nearest(question.place, server_.routing().k)) {
+    if (!client_.failing(entry->node.id)) start.push_back(entry->node);
+  }
+  for (const RouteNode& node : question.also) start.push_back(node);
+  Lookup::Options rules;
+  rules.width = question.width;
+  rules.alpha = options_.alpha;
+  Lookup lookup(question.place, net_.self(), start, rules);
+  Running running(std::move(lookup), std::move(question), deadline, executor_);
+  const auto worker = [&]() -> Task<> { co_await ask(running); };
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    for (std::size_t i = 0; i < options_.alpha; ++i) tasks.spawn("directory.look_up", worker());
+    while (!running.lookup.over() && clock_.now() < deadline) co_await running.changed.wait_until(clock_, deadline);
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  Report report = std::move(running.report);
+  report.nearest = running.lookup.nearest(running.question.width);
+  report.asked = running.lookup.asked();
+  report.hops = running.lookup.hops();
+  ++totals_.look_ups;
+  totals_.asked += report.asked;
+  totals_.hops += report.hops;
+  co_return report;
+}
+
+/// One of `alpha` workers of a look-up.
+Task<> Router::ask(Running& running) {
+  while (!running.lookup.over()) {
+    const auto node = running.lookup.next();
+    if (!node) {
+      co_await running.changed.wait();
+      continue;
+    }
+    Client::Search search;
+    search.key = running.question.key;
+    search.place = running.question.place;
+    search.values = running.question.values;
+    const TimePoint deadline = std::min(running.deadline, clock_.now() + options_.ask_timeout);
+    const auto nearby = co_await client_.find(*node, std::move(search), deadline);
+    if (!nearby) {
+      running.lookup.failed(node->id);
+      running.changed.notify();
+      continue;
+    }
+    ++running.report.answered;
+    if (nearby->more && running.question.values)
+      co_await read_rest(node->id, running.question.key, nearby->next, running.deadline);
+    running.lookup.answered(node->id, nearby->serves, nearby->nodes);
+    for (const PeerId& follower : nearby->followers) {
+      if (running.report.followers.size() < options_.followers_max) add_new(running.report.followers, follower);
+    }
+    if (nearby->records > 0) running.gave.push_back(node->id);
+    // only those who are to keep it are believed to have all of it
+    const auto keep = running.lookup.among_nearest(running.gave, server_.routing().replicas);
+    if (running.question.copies > 0 && keep >= running.question.copies) running.lookup.stop();
+    running.changed.notify();
+  }
+}
+
+Task<> Router::read_rest(PeerId node, std::string key, Cursor from, TimePoint deadline) {
+  for (bool more = true; more;) {
+    Client::Question question;
+    question.key = key;
+    question.from = from;
+    const auto read = co_await client_.read(node, std::move(question), deadline);
+    if (!read) co_return;
+    from = read->next;
+    more = read->more;
+  }
+}
+
+Task<> Router::run() {
+  spots_busy_ = 0;
+  refreshing_ = false;
+  for (auto& [key, spot] : spots_) spot.busy = false;
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    for (;;) {
+      plan(tasks);
+      const TimePoint next = clock_.now() + std::chrono::seconds(1);
+      co_await wake_.wait_until(clock_, next);
+    }
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
+void Router::plan(TaskGroup& tasks) {
+  Question own;
+  own.place = server_.table().place();
+  own.width = server_.routing().k;
+  const auto guide = client_.take_guide();
+  if (guide && !refreshing_) {  // the swarm is large, and this node has just come
+    own.also.push_back({*guide, {}});
+    refreshing_ = true;
+    tasks.spawn("directory.refresh", refresh(own));
+  }
+  std::erase_if(spots_, [&](const auto& entry) {
+    return !entry.second.busy && clock_.now() - entry.second.used_at > options_.spot_unused;
+  });
+  if (server_.form() == Form::whole) return;
+  if (clock_.now() >= refresh_at_ && !refreshing_) {
+    refreshing_ = true;
+    refresh_at_ = clock_.now() + about(options_.refresh_period);
+    tasks.spawn("directory.refresh", refresh(std::move(own)));
+  }
+  plan_pings(tasks);
+  plan_spots(tasks);
+}
+
+void Router::plan_spots(TaskGroup& tasks) {
+  for (auto& [key, spot] : spots_) {
+    if (spots_busy_ >= options_.spots_at_once) return;
+    if (spot.busy) continue;
+    const bool ill = std::any_of(spot.nearest.begin(), spot.nearest.end(),
+                                 [&](const PeerId& node) { return client_.failing(node); });
+    const TimePoint due = ill ? std::min(spot.due, spot.looked_at + options_.spot_repair) : spot.due;
+    if (clock_.now() < due) continue;
+    spot.busy = true;
+    ++spots_busy_;
+    tasks.spawn("directory.locate", locate_and_free(key));
+  }
+}
+
+Task<> Router::locate_and_free(std::string key) {
+  const TimePoint deadline = clock_.now() + std::chrono::seconds(15);
+  co_await locate_spot(key, deadline);
+  --spots_busy_;
+  if (const auto found = spots_.find(key); found != spots_.end()) {
+    found->second.busy = false;
+    if (!found->second.looked) found->second.due = clock_.now() + options_.spot_repair;
+  }
+  wake_.notify();
+}
+
+void Router::plan_pings(TaskGroup& tasks) {
+  const RoutingTable& table = server_.table();
+  for (const PeerId& node : table.silent_since(clock_.now() - options_.ping_after, options_.pings)) {
+    tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
+  }
+  for (std::size_t i = 0; i < options_.new_pings && !candidates_.empty(); ++i) {
+    auto candidate = candidates_.extract(candidates_.begin());
+    if (table.has_room_for(candidate.key()) && !client_.failing(candidate.key()))
+      tasks.spawn("directory.ping", ping_and_forget(std::move(candidate.mapped())));
+  }
+}
+
+/// Nobody has a place in the table because others name him: he is asked first.
+void Router::take_candidates(const std::vector<RouteNode>& named) {
+  for (const RouteNode& node : named) {
+    if (candidates_.size() >= kCandidatesMax) return;
+    if (server_.table().has_room_for(node.id) && !client_.failing(node.id)) candidates_.try_emplace(node.id, node);
+  }
+}
+
+/// Whoever is asked hears of this node, and names its neighbours, newcomers among them.
+Task<bool> Router::ping(RouteNode node) {
+  Client::Search search;
+  search.place = server_.table().place();
+  const TimePoint deadline = clock_.now() + options_.ask_timeout;
+  const auto nearby = co_await client_.find(std::move(node), std::move(search), deadline);
+  if (nearby) take_candidates(nearby->nodes);
+  co_return nearby.has_value();
+}
+
+Task<> Router::ping_and_forget(RouteNode node) {
+  (void)co_await ping(std::move(node));  // the table is told either way
+}
+
+Task<bool> Router::meet(RouteNode node, TimePoint deadline) {
+  const bool answers = co_await ping(node);
+  if (!answers) co_return false;
+  Question question;
+  question.place = server_.table().place();
+  question.width = server_.routing().k;
+  question.also.push_back(std::move(node));
+  (void)co_await look_up(std::move(question), deadline);
+  co_return true;
+}
+
+/// The own neighbourhood, where newcomers matter most; then any place, for the far buckets.
+Task<> Router::refresh(Question question) {
+  const TimePoint deadline = clock_.now() + std::chrono::seconds(20);
+  const Report report = co_await look_up(question, deadline);
+  for (auto& byte : question.place) byte = static_cast<unsigned char>(random_.below(256));
+  (void)co_await look_up(std::move(question), deadline);
+  refreshing_ = false;
+  log_.debug("directory.refreshed", {{"nodes", server_.table().size()}, {"asked", report.asked}});
+}
+
+}  // namespace collab::directory

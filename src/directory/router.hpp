@@ -1,0 +1,136 @@
+#pragma once
+// Where the records of a key are, for whoever writes and reads them: in a small swarm at the servers, in a large one at
+// the nodes nearest to the key's place. Keeps the routing table alive.
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/signal.hpp"
+#include "base/task_group.hpp"
+#include "directory/client.hpp"
+#include "directory/lookup.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace collab::directory {
+
+struct RouterOptions {
+  std::size_t alpha = 3;                               ///< questions of one look-up on their way at once
+  Duration ask_timeout = std::chrono::seconds(2);      ///< of one of them
+  Duration spot_period = std::chrono::seconds(30);     ///< after it a place in use is looked up again, +- 20 %
+  Duration spot_repair = std::chrono::seconds(2);      ///< the same when one of its nodes does not answer
+  Duration spot_unused = std::chrono::seconds(60);     ///< then it is forgotten
+  Duration refresh_period = std::chrono::seconds(30);  ///< of the own neighbourhood, and of one place at random
+  Duration ping_after = std::chrono::seconds(20);      ///< a node of the table that is silent for so long is asked,
+  std::size_t pings = 3;                               ///< so many each second,
+  std::size_t new_pings = 8;                           ///< and so many who are new
+  std::size_t spots_at_once = 8;                       ///< look-ups in background
+  std::size_t followers_max = 24;                      ///< remembered of one key
+};
+
+/// What is asked for is up to date as far as the routing table and the last look-up go; a key that is asked about is
+/// looked up in background, and again for as long as it is asked about. Thread safety: none; belongs to the node's
+/// loop.
+class Router {
+ public:
+  Router(net::Endpoint& net, Clock& clock, Random random, Log& log, asio::any_io_executor executor, Server& server,
+         Client& client, RouterOptions options);
+  Router(const Router&) = delete;
+  Router& operator=(const Router&) = delete;
+
+  /// Pings, refreshes, look-ups. Sends nothing while the swarm is small. Until cancelled.
+  Task<> run();
+
+  /// Whether records of `key` are to be put at `node`.
+  bool keeps(const PeerId& node, const std::string& key);
+  /// Where records of `key` are put, but for this node. Of servers that keep everything: those that can be reached.
+  std::vector<PeerId> targets(const std::string& key);
+  /// Whom to ask for them, in random order.
+  std::vector<PeerId> sources(const std::string& key);
+  /// Others who watch it and can be asked instead, when it is watched by many; in random order.
+  std::vector<PeerId> followers(const std::string& key);
+  /// A claim needs more than half of each. This node may be among them.
+  std::vector<std::vector<PeerId>> quorums(const std::string& key);
+  /// When the look-up of `key` last found other nodes than before.
+  TimePoint moved_at(const std::string& key);
+  /// Looks now where `key` is; nothing in a small swarm.
+  Task<> locate(std::string key, TimePoint deadline);
+
+  /// Asks somebody who may know others; then those. False: no answer.
+  Task<bool> meet(RouteNode node, TimePoint deadline);
+
+  struct Report {
+    std::vector<PeerId> nearest;  ///< those who answered and serve, at most `width`
+    std::size_t asked = 0;
+    unsigned hops = 0;
+    std::size_t answered = 0;
+    std::vector<PeerId> followers;
+  };
+  struct Question {
+    Place place{};
+    std::string key;              ///< of that place; empty: nodes only
+    bool values = false;          ///< reads the records of `key` into this node's storage on the way
+    std::size_t width = 20;       ///< how many nodes are sought
+    std::size_t copies = 0;       ///< ends when so many of the `replicas` nearest gave records; 0: does not end before
+    std::vector<RouteNode> also;  ///< to begin with, beside those in the table
+  };
+  Task<Report> look_up(Question question, TimePoint deadline);
+  /// All look-ups so far.
+  struct Totals {
+    std::uint64_t look_ups = 0;
+    std::uint64_t asked = 0;
+    std::uint64_t hops = 0;
+  };
+  const Totals& totals() const noexcept { return totals_; }
+
+ private:
+  struct Spot {
+    Place place{};
+    std::vector<PeerId> nearest;  ///< of the last look-up, this node among them
+    std::vector<PeerId> followers;
+    bool looked = false;
+    bool busy = false;
+    TimePoint due{};
+    TimePoint looked_at{};
+    TimePoint moved_at{};
+    TimePoint used_at{};
+  };
+  struct Running;
+
+  Spot& use(const std::string& key);
+  std::vector<PeerId> nearest_to(const Spot&) const;
+  std::vector<PeerId> with_self(const Place&, std::vector<PeerId> nearest, std::size_t count) const;
+  void shuffle(std::vector<PeerId>&);
+  Task<> ask(Running& running);
+  Task<> read_rest(PeerId node, std::string key, Cursor from, TimePoint deadline);
+  Task<bool> ping(RouteNode node);
+  Task<> ping_and_forget(RouteNode node);
+  void take_candidates(const std::vector<RouteNode>& named);
+  void plan_pings(TaskGroup& tasks);
+  Task<> refresh(Question question);
+  Task<> locate_spot(std::string key, TimePoint deadline);
+  Task<> locate_and_free(std::string key);
+  void plan(TaskGroup& tasks);
+  void plan_spots(TaskGroup& tasks);
+  Duration about(Duration);
+
+  net::Endpoint& net_;
+  Clock& clock_;
+  Random random_;
+  Log& log_;
+  asio::any_io_executor executor_;
+  Server& server_;
+  Client& client_;
+  RouterOptions options_;
+  std::map<std::string, Spot> spots_;
+  std::size_t spots_busy_ = 0;
+  TimePoint refresh_at_{};
+  bool refreshing_ = false;
+  std::map<PeerId, RouteNode> candidates_;  ///< named to this node, and there is room for them
+  Signal wake_;
+  Totals totals_;
+};
+
+}  // namespace collab::directory

@@ -1,0 +1,90 @@
+#pragma once
+// Whom a node knows of those who can be dialled, dense around itself and sparse far away: the k-buckets of Kademlia
+// (Maymounkov, Mazieres 2002, section 2.2). Pure: time is handed in.
+
+#include "base/clock.hpp"
+#include "crypto/hash.hpp"
+#include "crypto/peer_id.hpp"
+#include "net/address.hpp"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::directory {
+
+/// Nodes and keys lie in one space of 256 bits; how far apart two are is the exclusive or, read as a number.
+using Place = Digest;
+
+Place place_of(const PeerId& node);
+/// Of all records of `key`.
+Place place_of(const std::string& run, const std::string& key);
+/// Whether `a` lies nearer to `place` than `b` does.
+bool nearer(const Place& place, const Place& a, const Place& b) noexcept;
+
+/// Somebody who serves the directory, and where.
+struct RouteNode {
+  PeerId id;
+  std::vector<net::Address> addresses;  ///< numeric, 1..kListenAddressesMax; empty: whoever asks knows them already
+};
+
+/// A full bucket keeps whom it has for as long as he answers: newcomers with made-up ids displace nobody.
+/// Thread safety: none; belongs to the node's loop.
+class RoutingTable {
+ public:
+  struct Options {
+    std::size_t bucket_max = 20;  ///< k
+    unsigned failures_max = 2;    ///< in a row; then he is forgotten
+  };
+  struct Entry {
+    RouteNode node;
+    Place place{};
+    TimePoint heard{};              ///< when he last spoke to this node, or was added
+    unsigned failures = 0;          ///< since; while there are any he is named to nobody
+    std::optional<TimePoint> told;  ///< when he had this node's own record
+  };
+
+  RoutingTable(const PeerId& self, Options options) : self_(self), place_(place_of(self)), options_(options) {}
+
+  /// Whether `add` would take somebody that is not there yet.
+  bool has_room_for(const PeerId&) const;
+  /// Only those who are proven: dialled by this node, or by others as their own signed record says. Replaces the
+  /// addresses of who is there. False: he is this node, or his bucket is full.
+  bool add(RouteNode node, TimePoint now);
+  void heard(const PeerId&, TimePoint now);
+  /// A call got no answer.
+  void failed(const PeerId&);
+  void told(const PeerId&, TimePoint now);
+  void remove(const PeerId&);
+  const Entry* find(const PeerId&) const;
+  /// Of those who have not failed lately; all are sorted by their distance from `place`.
+  std::vector<const Entry*> nearest(const Place& place, std::size_t count) const;
+  /// Who was not heard since `before`, those who failed first, then by silence.
+  std::vector<PeerId> silent_since(TimePoint before, std::size_t count) const;
+  /// How many have not failed lately. Far from this node a bucket knows only k, so of more than about 2 k it is a lower
+  /// bound.
+  std::size_t size() const noexcept { return sound_; }
+  /// Grows whenever the answer of `nearest` may be another one.
+  std::uint64_t version() const noexcept { return version_; }
+  const std::map<PeerId, Entry>& entries() const noexcept { return entries_; }
+  const Place& place() const noexcept { return place_; }
+
+ private:
+  using Entries = std::map<PeerId, Entry>;
+  std::size_t bucket_of(const Place&) const noexcept;
+  Entries::const_iterator replaceable(std::size_t bucket) const;
+  void erase(Entries::const_iterator);
+
+  PeerId self_;
+  Place place_;
+  Options options_;
+  Entries entries_;
+  std::array<std::size_t, 257> filled_{};
+  std::size_t sound_ = 0;
+  std::uint64_t version_ = 1;
+};
+
+}  // namespace collab::directory

@@ -2,6 +2,7 @@
 
 #include "base/file.hpp"
 #include "cli/program.hpp"
+#include "directory.hpp"
 #include "moshpit.hpp"
 #include "options.hpp"
 #include "sim/shrink.hpp"
@@ -195,6 +196,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     fmt::print("collab-sim 0.1.0\n");
     return 0;
   }
+  if (parsed.command == "directory") return run_directory(config, command_without(kOfTheCall, arguments));
   if (parsed.command == "moshpit") return run_moshpit(config, command_without(kOfTheCall, arguments));
   return run(job_of(parsed.command, config, arguments));
 }

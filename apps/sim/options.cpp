@@ -48,6 +48,7 @@ node::OptionTable sim_options() {
   const char* swarm = "Swarm";
   const char* links = "Links";
   const char* grid = "Grid (moshpit)";
+  const char* directory = "Directory";
   const char* run = "Run";
   const char* output = "Output";
   return {
@@ -70,6 +71,12 @@ node::OptionTable sim_options() {
       {"groups", OptionKind::text, grid, "HOW", "grid", "or random: A peers each, drawn in every round"},
       {"failure", OptionKind::real, grid, "P", "0", "of a peer in a round: absent; on a network: dies", 0, 0.9},
       {"network", OptionKind::toggle, grid, "", "", "by the real protocol; else arithmetic without one"},
+      {"nodes", OptionKind::number, directory, "N", "1024", "that serve it; all know some others at the start", 48,
+       16'384},
+      {"records", OptionKind::number, directory, "N", "16384", "each under a key of its own; at most 60 a node", 1,
+       1e6},
+      {"gone", OptionKind::real, directory, "SHARE", "0", "of the nodes die at once, after everything was read once", 0,
+       0.9},
       {"seed", OptionKind::number, run, "N", "1", "of everything; the same seed, the same run", 0, 9e15},
       {"seeds", OptionKind::number, run, "N", "1", "that many runs, from --seed on", 1, 1e6},
       {"epochs", OptionKind::number, run, "N", "", "ends then; 20 when --minutes is not given", 1, 1e6},
@@ -105,10 +112,13 @@ cli::Synopsis sim_synopsis() {
       "2: wrong options, 3: stopped before the end";
   synopsis.commands = {{"training", "peers train a formula, epoch after epoch"},
                        {"averaging", "rounds back to back"},
-                       {"moshpit", "one pass over a grid: weighted mean; without network also rounds to consensus"}};
-  synopsis.examples = {"collab-sim --peers 8 --epochs 20", "collab-sim --faults churn --minutes 10 --seeds 50",
+                       {"moshpit", "one pass over a grid: weighted mean; without network also rounds to consensus"},
+                       {"directory", "what storing and finding records costs among --nodes"}};
+  synopsis.examples = {"collab-sim --peers 8 --epochs 20",
+                       "collab-sim --faults churn --minutes 10 --seeds 50",
                        "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",
                        "collab-sim --faults churn --minutes 10 --plant sum_twice --shrink schedule.toml",
+                       "collab-sim directory --nodes 1024 --records 16384 --gone 0.3 --json",
                        "collab-sim moshpit --peers 1024 --grid 32x32 --failure 0.01 --seeds 30 --json"};
   synopsis.read_on = "doc/operating.md has the format of fault files; doc/architecture.md the invariants";
   return synopsis;

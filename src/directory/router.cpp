@@ -28,6 +28,7 @@ struct Router::Running {
   TimePoint deadline;
   Signal changed;
   std::vector<PeerId> gave;
+  std::map<PeerId, std::vector<PeerId>> followers;  ///< by who named them
   Report report;
 };
 
@@ -164,6 +165,13 @@ Task<Router::Report> Router::look_up(Question question, TimePoint deadline) {
   co_await std::move(scope);
   Report report = std::move(running.report);
   report.nearest = running.lookup.nearest(running.question.width);
+  // those of a keeper watch at a keeper; whoever is farther away may watch at this node itself
+  const std::size_t keepers = std::min(server_.routing().replicas, report.nearest.size());
+  for (std::size_t i = 0; i < keepers; ++i) {
+    for (const PeerId& follower : running.followers[report.nearest[i]]) {
+      if (report.followers.size() < options_.followers_max) add_new(report.followers, follower);
+    }
+  }
   report.asked = running.lookup.asked();
   report.hops = running.lookup.hops();
   ++totals_.look_ups;
@@ -195,9 +203,7 @@ Task<> Router::ask(Running& running) {
     if (nearby->more && running.question.values)
       co_await read_rest(node->id, running.question.key, nearby->next, running.deadline);
     running.lookup.answered(node->id, nearby->serves, nearby->nodes);
-    for (const PeerId& follower : nearby->followers) {
-      if (running.report.followers.size() < options_.followers_max) add_new(running.report.followers, follower);
-    }
+    running.followers[node->id] = nearby->followers;
     if (nearby->records > 0) running.gave.push_back(node->id);
     // only those who are to keep it are believed to have all of it
     const auto keep = running.lookup.among_nearest(running.gave, server_.routing().replicas);
@@ -282,7 +288,11 @@ Task<> Router::locate_and_free(std::string key) {
 }
 
 void Router::plan_pings(TaskGroup& tasks) {
-  const RoutingTable& table = server_.table();
+  RoutingTable& table = server_.table();
+  // so two swarms that touch know each other within seconds
+  for (const PeerId& node : table.take_unasked(options_.new_pings)) {
+    tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
+  }
   for (const PeerId& node : table.silent_since(clock_.now() - options_.ping_after, options_.pings)) {
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
   }
@@ -316,8 +326,11 @@ Task<> Router::ping_and_forget(RouteNode node) {
 }
 
 Task<bool> Router::meet(RouteNode node, TimePoint deadline) {
+  const std::size_t known = candidates_.size() + server_.table().size();
   const bool answers = co_await ping(node);
-  if (!answers) co_return false;
+  // in a swarm that is one it names nobody who would have a place here
+  const bool taught = candidates_.size() + server_.table().size() > known;
+  if (!answers || !taught) co_return answers;
   Question question;
   question.place = server_.table().place();
   question.width = server_.routing().k;

@@ -58,7 +58,7 @@ class Router {
   /// Looks now where `key` is; nothing in a small swarm.
   Task<> locate(std::string key, TimePoint deadline);
 
-  /// Asks somebody who may know others; then those. False: no answer.
+  /// Asks somebody who may know others, and those when they are news. False: no answer.
   Task<bool> meet(RouteNode node, TimePoint deadline);
 
   struct Report {

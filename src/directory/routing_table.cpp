@@ -110,6 +110,15 @@ void RoutingTable::told(const PeerId& id, TimePoint now) {
   if (const auto found = entries_.find(id); found != entries_.end()) found->second.told = now;
 }
 
+std::vector<PeerId> RoutingTable::take_unasked(std::size_t count) {
+  std::vector<PeerId> unasked;
+  for (auto& [id, entry] : entries_) {
+    if (unasked.size() == count) break;
+    if (!std::exchange(entry.asked, true)) unasked.push_back(id);
+  }
+  return unasked;
+}
+
 void RoutingTable::remove(const PeerId& id) {
   if (const auto found = entries_.find(id); found != entries_.end()) erase(found);
 }

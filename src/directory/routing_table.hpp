@@ -44,6 +44,7 @@ class RoutingTable {
     Place place{};
     TimePoint heard{};              ///< when he last spoke to this node, or was added
     unsigned failures = 0;          ///< since; while there are any he is named to nobody
+    bool asked = false;             ///< for whom he knows near this node: once, when he is new
     std::optional<TimePoint> told;  ///< when he had this node's own record
   };
 
@@ -58,6 +59,8 @@ class RoutingTable {
   /// A call got no answer.
   void failed(const PeerId&);
   void told(const PeerId&, TimePoint now);
+  /// Some who were not asked yet; they count as asked from now on.
+  std::vector<PeerId> take_unasked(std::size_t count);
   void remove(const PeerId&);
   const Entry* find(const PeerId&) const;
   /// Of those who have not failed lately; all are sorted by their distance from `place`.

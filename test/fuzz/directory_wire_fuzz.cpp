@@ -22,6 +22,24 @@ void read_records(std::span<const std::byte> payload, std::size_t count) {
   if (!std::ranges::equal(again, whole.first(whole.size() - payload.size()))) std::abort();
 }
 
+void read_found(std::span<const std::byte> payload, const wire::Found& found) {
+  if (!wire::take_records(payload, found.records)) return;
+  for (const std::uint32_t count : {found.nodes, found.followers}) {
+    const auto nodes = wire::take_nodes(payload, std::min<std::size_t>(count, wire::kNodesMax));
+    if (!nodes) return;
+    std::vector<const RouteNode*> list;
+    for (const RouteNode& node : *nodes) list.push_back(&node);
+    // an address has several texts, so the bytes need not be the same, but what they say is
+    const Bytes again = wire::pack_nodes(list);
+    std::span<const std::byte> rest(again);
+    const auto same = wire::take_nodes(rest, list.size());
+    if (!same || !rest.empty()) std::abort();
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if ((*same)[i].id != list[i]->id || (*same)[i].addresses != list[i]->addresses) std::abort();
+    }
+  }
+}
+
 COLLAB_FUZZ_TARGET(directory_wire) {
   const auto bytes = std::as_bytes(std::span(data, size));
   const Storage empty{Storage::Options()};
@@ -32,6 +50,8 @@ COLLAB_FUZZ_TARGET(directory_wire) {
   const auto* header = &message->header;
   if (const auto* put = std::get_if<wire::Put>(header)) read_records(message->payload, put->records);
   if (const auto* page = std::get_if<wire::Page>(header)) read_records(message->payload, page->records);
+  if (const auto* find = std::get_if<wire::Find>(header)) read_records(message->payload, find->records);
+  if (const auto* found = std::get_if<wire::Found>(header)) read_found(message->payload, *found);
   if (const auto* fetched = std::get_if<wire::Fetched>(header)) read_records(message->payload, fetched->records);
   if (const auto* differing = std::get_if<wire::Differing>(header)) {
     const auto versions = wire::unpack_versions(message->payload, differing->versions);

@@ -8,6 +8,7 @@
 #include "data/prepared_file.hpp"
 #include "directory/lease_record.hpp"
 #include "directory/peer_record.hpp"
+#include "directory/wire.hpp"
 #include "epoch/missed_round.hpp"
 #include "matchmaking/declaration.hpp"
 #include "matchmaking/seating.hpp"
@@ -142,6 +143,35 @@ void write_matchmaking() {
   made.add(std::uint8_t(1)).add(std::uint64_t(4)).add(std::uint8_t(2)).add(std::uint8_t(1)).add(std::uint8_t(2));
   for (std::uint64_t i = 0; i < 20; ++i) made.add(i << 40U);
   write("seating", "made", made.finish());
+}
+
+void write_directory() {
+  const Identity identity = Identity::generate(Identity::Seed{5});
+  directory::Record draft;
+  draft.key = "k";
+  draft.sequence = 7;
+  draft.expires_ms = 1'893'456'000'000;
+  draft.value = bytes_of("x");
+  const directory::SignedRecord record = directory::sign_record(identity, "demo", draft);
+  const directory::SignedRecord* one = &record;
+  const Bytes records = directory::wire::pack_records(std::span(&one, 1));
+  directory::wire::Find find;
+  find.key = "k";
+  find.records = 1;
+  write("directory_wire", "find", *frame::encode(directory::wire::Header(find), records));
+  const directory::RouteNode node{identity.id(), {{"10.0.0.1", 4600}, {"2001:db8::1", 4601}}};
+  const directory::RouteNode* const nodes[] = {&node, &node};
+  const Bytes packed = directory::wire::pack_nodes(nodes);
+  Bytes payload = records;
+  payload.insert(payload.end(), packed.begin(), packed.end());
+  directory::wire::Found found;
+  found.serves = true;
+  found.records = 1;
+  found.nodes = 1;
+  found.followers = 1;
+  write("directory_wire", "found", *frame::encode(directory::wire::Header(found), payload));
+  found.nodes = 3;
+  write_one("directory_wire", "found-one-node-too-few", *frame::encode(directory::wire::Header(found), payload));
 }
 
 void write_work() {
@@ -381,6 +411,7 @@ int main(int argc, char** argv) {
   corpus = argv[1];
   write_progress();
   write_matchmaking();
+  write_directory();
   write_work();
   write_node();
   write_recipe();

@@ -344,7 +344,17 @@ Task<> Router::refresh(Question question) {
   const TimePoint deadline = clock_.now() + std::chrono::seconds(20);
   const Report report = co_await look_up(question, deadline);
   for (auto& byte : question.place) byte = static_cast<unsigned char>(random_.below(256));
-  (void)co_await look_up(std::move(question), deadline);
+  const Report far = co_await look_up(std::move(question), deadline);
+  // Two swarms that have met on one side only, whose far buckets are full of their own, meet on the other side so:
+  // strangers are asked for this node's own neighbourhood.
+  std::size_t strangers = 0;
+  for (const PeerId& node : far.nearest) {
+    if (server_.table().find(node) != nullptr || strangers == options_.strangers) continue;
+    ++strangers;
+    RouteNode stranger;
+    stranger.id = node;
+    (void)co_await ping(std::move(stranger));
+  }
   refreshing_ = false;
   log_.debug("directory.refreshed", {{"nodes", server_.table().size()}, {"asked", report.asked}});
 }

@@ -26,6 +26,7 @@ struct RouterOptions {
   Duration ping_after = std::chrono::seconds(20);      ///< a node of the table that is silent for so long is asked,
   std::size_t pings = 3;                               ///< so many each second,
   std::size_t new_pings = 8;                           ///< and so many who are new
+  std::size_t strangers = 3;                           ///< of a refresh, who are asked for the own neighbourhood
   std::size_t spots_at_once = 8;                       ///< look-ups in background
   std::size_t followers_max = 24;                      ///< remembered of one key
 };

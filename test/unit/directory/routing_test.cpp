@@ -466,7 +466,7 @@ TEST_CASE("routing: one contact joins two large halves") {
       contact.id = crowd.nodes[60 + seed]->id();
       contact.addresses.push_back({"192.0.2.2", 4600});
       crowd.nodes[10 + seed]->directory.meet(contact);
-      co_await crowd.sleep(60s);
+      co_await crowd.sleep(120s);
       std::size_t missing = 0;
       for (std::size_t i = 0; i < 100; ++i) {
         const auto got = co_await crowd.nodes[(i + 50) % 100]->directory.get("k" + std::to_string(i), crowd.in(10s));

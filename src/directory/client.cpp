@@ -63,6 +63,7 @@ Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePo
   Read read;
   read.next.instance = message.instance;
   read.next.since = message.next;
+  read.distance = message.distance;
   read.more = message.more;
   co_return read;
 }
@@ -117,14 +118,16 @@ Frame Client::encode_search(const RouteNode& node, Search search) {
   find.values = search.values;
   const RoutingTable::Entry* entry = server_.table().find(node.id);
   const bool knows_us = entry != nullptr && entry->told && clock_.now() - *entry->told < kTellAgain;
-  const SignedRecord* own = server_.serves() && !knows_us ? server_.own_record() : nullptr;
-  if (own == nullptr) return frame::encode(wire::Header(std::move(find)));
+  const auto own = server_.serves() && !knows_us ? server_.own_encoded() : std::span<const std::byte>();
+  if (own.empty()) return frame::encode(wire::Header(std::move(find)));
   find.records = 1;
   return frame::encode(wire::Header(std::move(find)), wire::pack_records(std::span(&own, 1)));
 }
 
 Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoint deadline) {
-  if (!net_.can_reach(node.id)) net_.introduce(node.id, node.addresses);
+  // who named him first may have lied about where he is
+  const bool elsewhere = failing(node.id) && !net_.link(node.id).connected;
+  if (!node.addresses.empty() && (elsewhere || !net_.can_reach(node.id))) net_.introduce(node.id, node.addresses);
   const std::string key = search.key;
   Frame request = encode_search(node, std::move(search));
   const net::Answer answer = co_await net_.call(node.id, "directory.find", std::move(request), deadline);
@@ -164,8 +167,8 @@ Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoi
   const PeerId id = node.id;
   if (!message.serves) {
     table.remove(id);
-  } else if (!node.addresses.empty() && table.find(id) == nullptr && net_.link(id).dialled) {
-    table.add(std::move(node), clock_.now());
+  } else if (table.find(id) == nullptr) {
+    server_.admit(std::move(node));
   }
   table.told(id, clock_.now());
   co_return nearby;

@@ -39,6 +39,7 @@ class Client {
   struct Read {
     Cursor next;
     bool more = false;
+    std::uint8_t distance = 0;  ///< of the server from the key's keepers: `Server::distance`
   };
   struct Question {
     std::string key;
@@ -69,8 +70,8 @@ class Client {
     Cursor next;
     bool more = false;  ///< to be read from `next` on
   };
-  /// The nodes that `node` knows nearest, and what it has. Says who this node is, when that may be news. Who answers a
-  /// dial of ours and serves has a place in the routing table. Errors: as `read`.
+  /// The nodes that `node` knows nearest, and what it has. Says who this node is, when that may be news. Who answers
+  /// and serves is admitted to the routing table. Errors: as `read`.
   Task<Result<Nearby>> find(RouteNode node, Search search, TimePoint deadline);
   /// Whether its last call failed, lately.
   bool failing(const PeerId& node) const { return failing_.contains(node); }

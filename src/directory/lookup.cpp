@@ -11,15 +11,15 @@ Lookup::Lookup(const Place& place, const PeerId& self, const std::vector<RouteNo
 
 void Lookup::learn(const RouteNode& node, const PeerId* teacher, unsigned hops) {
   if (node.id == self_) return;
-  const auto [found, fresh] = candidates_.try_emplace(place_of(node.id));
-  Candidate& candidate = found->second;
-  if (fresh) {
-    candidate.node = node;
-    candidate.hops = hops;
-  } else if (candidate.teachers.empty()) {
+  Candidate*& known = named_[node.id];
+  if (known == nullptr) {
+    known = &candidates_.try_emplace(place_of(node.id)).first->second;
+    known->node = node;
+    known->hops = hops;
+  } else if (known->teachers.empty()) {
     return;  // known to this node itself
   }
-  if (teacher != nullptr) candidate.teachers.push_back(*teacher);
+  if (teacher != nullptr) known->teachers.push_back(*teacher);
 }
 
 bool Lookup::believed(const Candidate& candidate) const {
@@ -49,14 +49,14 @@ std::optional<RouteNode> Lookup::next() {
   if (stopped_ || in_flight_ >= options_.alpha || asked_ >= options_.asked_max) return std::nullopt;
   const Candidate* chosen = choose();
   if (chosen == nullptr) return std::nullopt;
-  candidates_.at(place_of(chosen->node.id)).state = State::asked;
+  named_.at(chosen->node.id)->state = State::asked;
   ++asked_;
   ++in_flight_;
   return chosen->node;
 }
 
 void Lookup::answered(const PeerId& from, bool serves, const std::vector<RouteNode>& named) {
-  Candidate& candidate = candidates_.at(place_of(from));
+  Candidate& candidate = *named_.at(from);
   candidate.state = State::answered;
   candidate.serves = serves;
   --in_flight_;
@@ -64,7 +64,7 @@ void Lookup::answered(const PeerId& from, bool serves, const std::vector<RouteNo
 }
 
 void Lookup::failed(const PeerId& id) {
-  Candidate& candidate = candidates_.at(place_of(id));
+  Candidate& candidate = *named_.at(id);
   candidate.state = State::failed;
   --in_flight_;
   for (const PeerId& teacher : candidate.teachers) ++strikes_[teacher];

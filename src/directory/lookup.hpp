@@ -40,6 +40,7 @@ class Lookup {
   /// How many of `ids` are among the `count` nearest that have not failed, asked or not.
   std::size_t among_nearest(const std::vector<PeerId>& ids, std::size_t count) const;
   std::size_t asked() const noexcept { return asked_; }
+  std::size_t in_flight() const noexcept { return in_flight_; }
   /// The longest chain of who named whom up to the nearest that is known: 1 when it was at the start.
   unsigned hops() const;
 
@@ -65,6 +66,7 @@ class Lookup {
   PeerId self_;
   Options options_;
   std::map<Place, Candidate, Nearer> candidates_;
+  std::map<PeerId, Candidate*> named_;  ///< the same, whose places are known by now
   std::map<PeerId, unsigned> strikes_;
   std::size_t asked_ = 0;
   std::size_t in_flight_ = 0;

@@ -149,7 +149,7 @@ void Publisher::sign(Publication& publication, Record draft) {
   }
   publication.record = sign_record(identity_, server_.rules().run, std::move(draft));
   publication.renew_at = publication.withdrawn ? TimePoint::max() : clock_.now() + publication.ttl / 3;
-  const auto offered = server_.accept(publication.record, Storage::Source::read);
+  const auto offered = server_.accept(publication.record, Storage::Source::own);
   if (offered.outcome == Storage::Outcome::refused) {
     log_.warn("directory.own_record_refused",
               {{"key", publication.record.record.key}, {"why", offered.refusal.reason}});

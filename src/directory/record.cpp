@@ -90,6 +90,10 @@ Verdict check_authorship(const SignedRecord& signed_record, const RecordRules& r
   const bool genuine = rules.verified != nullptr ? rules.verified->verify(statement, rules.run).has_value()
                                                  : verify(statement, rules.run).has_value();
   if (!genuine) return Refusal(Errc::denied, "the signature does not fit");
+  return check_policy(signed_record, rules);
+}
+
+Verdict check_policy(const SignedRecord& signed_record, const RecordRules& rules) {
   const Record& record = signed_record.record;
   if (only_the_authority_writes(record.key) && record.owner != rules.authority) {
     return Refusal(Errc::denied, "only the run's authority writes this key");

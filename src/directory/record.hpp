@@ -65,5 +65,7 @@ Verdict check_bounds(const SignedRecord&, const RecordRules&, std::int64_t now_m
 /// The last and dear ones: signature, then the key's policy. Errors: `denied`; `bad_request` for a value that the key
 /// does not have.
 Verdict check_authorship(const SignedRecord&, const RecordRules&);
+/// The last of them alone, for what this node has signed itself.
+Verdict check_policy(const SignedRecord&, const RecordRules&);
 
 }  // namespace collab::directory

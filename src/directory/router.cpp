@@ -7,7 +7,7 @@
 namespace collab::directory {
 namespace {
 
-constexpr std::size_t kCandidatesMax = 64;
+constexpr std::size_t kNewNodesMax = 8;
 
 bool among(const std::vector<PeerId>& ids, const PeerId& id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -28,6 +28,7 @@ struct Router::Running {
   TimePoint deadline;
   Signal changed;
   std::vector<PeerId> gave;
+  std::size_t keep = 0;                             ///< how many of them are among the nearest
   std::map<PeerId, std::vector<PeerId>> followers;  ///< by who named them
   Report report;
 };
@@ -64,9 +65,12 @@ Router::Spot& Router::use(const std::string& key) {
   return spot;
 }
 
-/// Until it is looked up the table's guess serves: in a swarm of less than a hundred it is right.
+/// What is near this node it knows itself. Of a place far away the table makes a guess, which is often wrong: it serves
+/// beside the servers, and where a look-up had no answer.
 std::vector<PeerId> Router::nearest_to(const Spot& spot) const {
-  return spot.looked ? spot.nearest : server_.nearest_to(spot.place);
+  if (spot.looked) return spot.nearest;
+  const bool guesses = spot.tried || server_.form() != Form::routed || server_.table().knows_all_near(spot.place);
+  return guesses ? server_.nearest_to(spot.place) : std::vector<PeerId>();
 }
 
 std::vector<PeerId> Router::with_self(const Place& place, std::vector<PeerId> nearest, std::size_t count) const {
@@ -82,7 +86,9 @@ std::vector<PeerId> Router::with_self(const Place& place, std::vector<PeerId> ne
 bool Router::keeps(const PeerId& node, const std::string& key) {
   const Form form = server_.form();
   if (form != Form::routed && server_.servers().contains(node)) return true;
-  return form != Form::whole && among(nearest_to(use(key)), node);
+  if (form == Form::whole) return false;
+  const Spot& spot = use(key);
+  return spot.looked ? among(spot.nearest, node) : among(nearest_to(spot), node);
 }
 
 std::vector<PeerId> Router::targets(const std::string& key) {
@@ -135,6 +141,7 @@ Task<> Router::locate_spot(std::string key, TimePoint deadline) {
   const auto found = spots_.find(key);
   if (found == spots_.end()) co_return;
   Spot& spot = found->second;
+  spot.tried = true;
   spot.looked_at = clock_.now();
   spot.due = clock_.now() + about(options_.spot_period);
   spot.followers = report.followers;
@@ -183,7 +190,10 @@ Task<Router::Report> Router::look_up(Question question, TimePoint deadline) {
 /// One of `alpha` workers of a look-up.
 Task<> Router::ask(Running& running) {
   while (!running.lookup.over()) {
-    const auto node = running.lookup.next();
+    // one more question than answers that lack is on its way, so that one who is slow or dead delays nothing
+    const std::size_t copies = running.question.copies;
+    const bool enough = copies > 0 && running.keep > 0 && running.keep + running.lookup.in_flight() > copies;
+    const auto node = enough ? std::nullopt : running.lookup.next();
     if (!node) {
       co_await running.changed.wait();
       continue;
@@ -206,8 +216,8 @@ Task<> Router::ask(Running& running) {
     running.followers[node->id] = nearby->followers;
     if (nearby->records > 0) running.gave.push_back(node->id);
     // only those who are to keep it are believed to have all of it
-    const auto keep = running.lookup.among_nearest(running.gave, server_.routing().replicas);
-    if (running.question.copies > 0 && keep >= running.question.copies) running.lookup.stop();
+    running.keep = running.lookup.among_nearest(running.gave, server_.routing().replicas);
+    if (running.question.copies > 0 && running.keep >= running.question.copies) running.lookup.stop();
     running.changed.notify();
   }
 }
@@ -239,27 +249,41 @@ Task<> Router::run() {
   co_await std::move(scope);
 }
 
-void Router::plan(TaskGroup& tasks) {
+Router::Question Router::own_neighbourhood() const {
   Question own;
   own.place = server_.table().place();
   own.width = server_.routing().k;
+  return own;
+}
+
+void Router::plan(TaskGroup& tasks) {
   const auto guide = client_.take_guide();
   if (guide && !refreshing_) {  // the swarm is large, and this node has just come
-    own.also.push_back({*guide, {}});
+    Question question = own_neighbourhood();
+    question.also.push_back({*guide, {}});
     refreshing_ = true;
-    tasks.spawn("directory.refresh", refresh(own));
+    tasks.spawn("directory.refresh", refresh(std::move(question), false));
   }
   std::erase_if(spots_, [&](const auto& entry) {
     return !entry.second.busy && clock_.now() - entry.second.used_at > options_.spot_unused;
   });
+  // as many as say they can be dialled might make a large swarm: then they have to show it
+  const RoutingTable& table = server_.table();
+  if (table.size() + table.suggested() + 1 >= server_.routing().k) plan_suggested(tasks);
   if (server_.form() == Form::whole) return;
-  if (clock_.now() >= refresh_at_ && !refreshing_) {
-    refreshing_ = true;
-    refresh_at_ = clock_.now() + about(options_.refresh_period);
-    tasks.spawn("directory.refresh", refresh(std::move(own)));
-  }
+  plan_refresh(tasks);
   plan_pings(tasks);
   plan_spots(tasks);
+}
+
+void Router::plan_refresh(TaskGroup& tasks) {
+  const bool thorough = server_.table().neighbours_version() != neighbours_seen_;
+  const bool due = clock_.now() >= refresh_at_ || (thorough && clock_.now() >= refreshed_at_ + options_.refresh_min);
+  if (refreshing_ || !due) return;
+  refreshing_ = true;
+  neighbours_seen_ = server_.table().neighbours_version();
+  refresh_at_ = clock_.now() + about(options_.refresh_period);
+  tasks.spawn("directory.refresh", refresh(own_neighbourhood(), thorough));
 }
 
 void Router::plan_spots(TaskGroup& tasks) {
@@ -291,23 +315,26 @@ void Router::plan_pings(TaskGroup& tasks) {
   RoutingTable& table = server_.table();
   // so two swarms that touch know each other within seconds
   for (const PeerId& node : table.take_unasked(options_.new_pings)) {
+    if (new_nodes_.size() < kNewNodesMax) new_nodes_.push_back(node);
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
   }
   for (const PeerId& node : table.silent_since(clock_.now() - options_.ping_after, options_.pings)) {
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
   }
-  for (std::size_t i = 0; i < options_.new_pings && !candidates_.empty(); ++i) {
-    auto candidate = candidates_.extract(candidates_.begin());
-    if (table.has_room_for(candidate.key()) && !client_.failing(candidate.key()))
-      tasks.spawn("directory.ping", ping_and_forget(std::move(candidate.mapped())));
+  if (clock_.now() < stranger_at_) return;
+  if (const auto stranger = server_.take_stranger()) {
+    stranger_at_ = clock_.now() + options_.stranger_period;
+    tasks.spawn("directory.ping", ping_and_forget({*stranger, {}}));
   }
 }
 
-/// Nobody has a place in the table because others name him: he is asked first.
-void Router::take_candidates(const std::vector<RouteNode>& named) {
-  for (const RouteNode& node : named) {
-    if (candidates_.size() >= kCandidatesMax) return;
-    if (server_.table().has_room_for(node.id) && !client_.failing(node.id)) candidates_.try_emplace(node.id, node);
+/// Nobody has a place in the table because others name him, or he himself: he is asked first.
+void Router::plan_suggested(TaskGroup& tasks) {
+  RoutingTable& table = server_.table();
+  for (std::size_t i = 0; i < options_.new_pings && table.suggested() > 0; ++i) {
+    RouteNode node = table.take_suggested(random_.below(table.suggested()));
+    if (table.has_room_for(node.id) && !client_.failing(node.id))
+      tasks.spawn("directory.ping", ping_and_forget(std::move(node)));
   }
 }
 
@@ -317,8 +344,11 @@ Task<bool> Router::ping(RouteNode node) {
   search.place = server_.table().place();
   const TimePoint deadline = clock_.now() + options_.ask_timeout;
   const auto nearby = co_await client_.find(std::move(node), std::move(search), deadline);
-  if (nearby) take_candidates(nearby->nodes);
-  co_return nearby.has_value();
+  if (!nearby) co_return false;
+  for (const RouteNode& named : nearby->nodes) {
+    if (!client_.failing(named.id)) (void)server_.table().suggest(named);
+  }
+  co_return true;
 }
 
 Task<> Router::ping_and_forget(RouteNode node) {
@@ -326,34 +356,48 @@ Task<> Router::ping_and_forget(RouteNode node) {
 }
 
 Task<bool> Router::meet(RouteNode node, TimePoint deadline) {
-  const std::size_t known = candidates_.size() + server_.table().size();
+  const RoutingTable& table = server_.table();
+  const std::size_t known = table.size() + table.suggested();
   const bool answers = co_await ping(node);
   // in a swarm that is one it names nobody who would have a place here
-  const bool taught = candidates_.size() + server_.table().size() > known;
+  const bool taught = table.size() + table.suggested() > known;
   if (!answers || !taught) co_return answers;
-  Question question;
-  question.place = server_.table().place();
-  question.width = server_.routing().k;
+  Question question = own_neighbourhood();
   question.also.push_back(std::move(node));
   (void)co_await look_up(std::move(question), deadline);
   co_return true;
 }
 
-/// The own neighbourhood, where newcomers matter most; then any place, for the far buckets.
-Task<> Router::refresh(Question question) {
+/// Some place that shares so many leading bits with this node's, and not the next.
+Place Router::far_place(std::size_t shared) {
+  Place place = server_.table().place();
+  for (std::size_t bit = shared; bit < 8 * place.size(); ++bit) {
+    const auto mask = static_cast<unsigned char>(0x80U >> (bit % 8));
+    if (bit == shared || random_.below(2) == 1) place[bit / 8] = static_cast<unsigned char>(place[bit / 8] ^ mask);
+  }
+  return place;
+}
+
+/// The own neighbourhood, where newcomers matter most; then a place for the far buckets, or one for each of them: two
+/// swarms that have met somewhere meet everywhere, for those who are asked there ask back.
+Task<> Router::refresh(Question question, bool thorough) {
+  refreshed_at_ = clock_.now();
   const TimePoint deadline = clock_.now() + std::chrono::seconds(20);
+  for (const PeerId& node : std::exchange(new_nodes_, {})) question.also.push_back({node, {}});
   const Report report = co_await look_up(question, deadline);
-  for (auto& byte : question.place) byte = static_cast<unsigned char>(random_.below(256));
-  const Report far = co_await look_up(std::move(question), deadline);
-  // Two swarms that have met on one side only, whose far buckets are full of their own, meet on the other side so:
-  // strangers are asked for this node's own neighbourhood.
-  std::size_t strangers = 0;
-  for (const PeerId& node : far.nearest) {
-    if (server_.table().find(node) != nullptr || strangers == options_.strangers) continue;
-    ++strangers;
-    RouteNode stranger;
-    stranger.id = node;
-    (void)co_await ping(std::move(stranger));
+  const std::size_t distances = server_.table().neighbourhood() + 1;
+  const std::size_t only = random_.below(distances);
+  question.width = server_.routing().replicas;
+  for (std::size_t shared = thorough ? 0 : only; shared < (thorough ? distances : only + 1); ++shared) {
+    question.place = far_place(shared);
+    const Report far = co_await look_up(question, deadline);
+    // buckets that are full of one swarm take nobody of the other: strangers are asked for this node's neighbourhood
+    std::vector<RouteNode> strangers;
+    for (const PeerId& node : far.nearest) {
+      if (server_.table().find(node) == nullptr && strangers.size() < options_.strangers)
+        strangers.push_back({node, {}});
+    }
+    for (const RouteNode& stranger : strangers) (void)co_await ping(stranger);
   }
   refreshing_ = false;
   log_.debug("directory.refreshed", {{"nodes", server_.table().size()}, {"asked", report.asked}});

@@ -1,5 +1,7 @@
 #include "directory/routing_table.hpp"
 
+#include "directory/wire.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <tuple>
@@ -13,6 +15,11 @@ std::uint64_t high_distance(const Place& a, const Place& b) noexcept {
   std::uint64_t distance = 0;
   for (std::size_t i = 0; i < 8; ++i) distance = distance << 8U | static_cast<unsigned char>(a[i] ^ b[i]);
   return distance;
+}
+
+Bytes packed(const RouteNode& node) {
+  const RouteNode* list = &node;
+  return wire::pack_nodes(std::span(&list, 1));
 }
 
 }  // namespace
@@ -47,26 +54,35 @@ std::size_t RoutingTable::bucket_of(const Place& place) const noexcept {
 }
 
 /// Who failed most, of those the one not heard for longest.
-RoutingTable::Entries::const_iterator RoutingTable::replaceable(std::size_t bucket) const {
-  auto found = entries_.end();
-  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    if (entry->second.failures == 0 || bucket_of(entry->second.place) != bucket) continue;
-    const auto worth = [](const Entry& a) { return std::pair(-static_cast<int>(a.failures), a.heard); };
-    if (found == entries_.end() || worth(entry->second) < worth(found->second)) found = entry;
+RoutingTable::Entry* RoutingTable::replaceable(std::size_t bucket) const {
+  const auto worth = [](const Entry* a) { return std::tuple(-static_cast<int>(a->failures), a->heard, a->place); };
+  Entry* found = nullptr;
+  for (Entry* entry : buckets_[bucket]) {
+    if (entry->failures > 0 && (found == nullptr || worth(entry) < worth(found))) found = entry;
   }
   return found;
+}
+
+bool RoutingTable::is_crowded(std::size_t bucket, const std::string& network) const {
+  const auto neighbours = [&](const Entry* entry) { return entry->network == network; };
+  const auto count = std::count_if(buckets_[bucket].begin(), buckets_[bucket].end(), neighbours);
+  return !network.empty() && static_cast<std::size_t>(count) >= options_.network_max;
 }
 
 bool RoutingTable::has_room_for(const PeerId& id) const {
   if (id == self_ || entries_.contains(id)) return false;
   const std::size_t bucket = bucket_of(place_of(id));
-  return filled_[bucket] < options_.bucket_max || replaceable(bucket) != entries_.end();
+  return buckets_[bucket].size() < options_.bucket_max || replaceable(bucket) != nullptr;
 }
 
-bool RoutingTable::add(RouteNode node, TimePoint now) {
+bool RoutingTable::add(RouteNode node, std::string network, TimePoint now) {
   if (node.id == self_) return false;
+  suggested_.erase(node.id);
   if (const auto known = entries_.find(node.id); known != entries_.end()) {
-    known->second.node.addresses = std::move(node.addresses);
+    if (known->second.node.addresses != node.addresses) {
+      known->second.node.addresses = std::move(node.addresses);
+      known->second.packed = packed(known->second.node);
+    }
     heard(node.id, now);
     return true;
   }
@@ -74,35 +90,45 @@ bool RoutingTable::add(RouteNode node, TimePoint now) {
   entry.place = place_of(node.id);
   entry.heard = now;
   const std::size_t bucket = bucket_of(entry.place);
-  if (filled_[bucket] >= options_.bucket_max) {
-    const auto failing = replaceable(bucket);
-    if (failing == entries_.end()) return false;
-    erase(failing);
+  if (is_crowded(bucket, network)) return false;
+  if (buckets_[bucket].size() >= options_.bucket_max) {
+    const Entry* failing = replaceable(bucket);
+    if (failing == nullptr) return false;
+    erase(entries_.find(failing->node.id));
   }
-  ++filled_[bucket];
-  ++sound_;
-  ++version_;
+  entry.network = std::move(network);
   entry.node = std::move(node);
-  entries_.emplace(entry.node.id, std::move(entry));
+  entry.packed = packed(entry.node);
+  const PeerId id = entry.node.id;
+  buckets_[bucket].push_back(&entries_.emplace(id, std::move(entry)).first->second);
+  ++sound_;
+  if (bucket >= neighbourhood()) ++neighbours_version_;
   return true;
+}
+
+bool RoutingTable::suggest(RouteNode node) {
+  if (suggested_.size() >= options_.suggested_max || suggested_.contains(node.id) || !has_room_for(node.id))
+    return false;
+  const PeerId id = node.id;
+  suggested_.emplace(id, std::move(node));
+  return true;
+}
+
+RouteNode RoutingTable::take_suggested(std::size_t index) {
+  return std::move(suggested_.extract(std::next(suggested_.begin(), static_cast<std::ptrdiff_t>(index))).mapped());
 }
 
 void RoutingTable::heard(const PeerId& id, TimePoint now) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
   found->second.heard = now;
-  if (std::exchange(found->second.failures, 0) == 0) return;
-  ++sound_;
-  ++version_;
+  if (std::exchange(found->second.failures, 0) > 0) ++sound_;
 }
 
 void RoutingTable::failed(const PeerId& id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
-  if (found->second.failures++ == 0) {
-    --sound_;
-    ++version_;
-  }
+  if (found->second.failures++ == 0) --sound_;
   if (found->second.failures >= options_.failures_max) erase(found);
 }
 
@@ -110,25 +136,14 @@ void RoutingTable::told(const PeerId& id, TimePoint now) {
   if (const auto found = entries_.find(id); found != entries_.end()) found->second.told = now;
 }
 
-std::vector<PeerId> RoutingTable::take_unasked(std::size_t count) {
-  std::vector<PeerId> unasked;
-  for (auto& [id, entry] : entries_) {
-    if (unasked.size() == count) break;
-    if (!std::exchange(entry.asked, true)) unasked.push_back(id);
-  }
-  return unasked;
-}
-
 void RoutingTable::remove(const PeerId& id) {
+  suggested_.erase(id);
   if (const auto found = entries_.find(id); found != entries_.end()) erase(found);
 }
 
-void RoutingTable::erase(Entries::const_iterator entry) {
-  --filled_[bucket_of(entry->second.place)];
-  if (entry->second.failures == 0) {
-    --sound_;
-    ++version_;
-  }
+void RoutingTable::erase(Entries::iterator entry) {
+  std::erase(buckets_[bucket_of(entry->second.place)], &entry->second);
+  if (entry->second.failures == 0) --sound_;
   entries_.erase(entry);
 }
 
@@ -137,12 +152,30 @@ const RoutingTable::Entry* RoutingTable::find(const PeerId& id) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+std::size_t RoutingTable::neighbourhood() const noexcept {
+  std::size_t count = 0;
+  for (std::size_t bucket = buckets_.size(); bucket-- > 0;) {
+    count += buckets_[bucket].size();
+    if (count >= options_.bucket_max) return bucket;
+  }
+  return 0;
+}
+
 std::vector<const RoutingTable::Entry*> RoutingTable::nearest(const Place& place, std::size_t count) const {
   std::vector<std::pair<std::uint64_t, const Entry*>> sound;
-  sound.reserve(sound_);
-  for (const auto& [id, entry] : entries_) {
-    if (entry.failures == 0) sound.emplace_back(high_distance(place, entry.place), &entry);
+  const auto gather = [&](std::size_t bucket) {
+    for (const Entry* entry : buckets_[bucket]) {
+      if (entry->failures == 0) sound.emplace_back(high_distance(place, entry->place), entry);
+    }
+  };
+  // Nearest are those who begin to differ from this node where the place does; then all who share more with this node,
+  // in whatever order; then those who share less, the less the farther.
+  const std::size_t same = bucket_of(place);
+  gather(same);
+  if (sound.size() < count) {
+    for (std::size_t bucket = same + 1; bucket < buckets_.size(); ++bucket) gather(bucket);
   }
+  for (std::size_t bucket = same; bucket-- > 0 && sound.size() < count;) gather(bucket);
   const auto before = [&](const auto& a, const auto& b) {
     return a.first != b.first ? a.first < b.first : nearer(place, a.second->place, b.second->place);
   };
@@ -164,6 +197,15 @@ std::vector<PeerId> RoutingTable::silent_since(TimePoint before, std::size_t cou
   std::vector<PeerId> ids;
   for (const auto& [sound, heard, id] : silent) ids.push_back(id);
   return ids;
+}
+
+std::vector<PeerId> RoutingTable::take_unasked(std::size_t count) {
+  std::vector<PeerId> unasked;
+  for (auto& [id, entry] : entries_) {
+    if (unasked.size() == count) break;
+    if (!std::exchange(entry.asked, true)) unasked.push_back(id);
+  }
+  return unasked;
 }
 
 }  // namespace collab::directory

@@ -2,6 +2,7 @@
 // Whom a node knows of those who can be dialled, dense around itself and sparse far away: the k-buckets of Kademlia
 // (Maymounkov, Mazieres 2002, section 2.2). Pure: time is handed in.
 
+#include "base/bytes.hpp"
 #include "base/clock.hpp"
 #include "crypto/hash.hpp"
 #include "crypto/peer_id.hpp"
@@ -31,17 +32,21 @@ struct RouteNode {
   std::vector<net::Address> addresses;  ///< numeric, 1..kListenAddressesMax; empty: whoever asks knows them already
 };
 
-/// A full bucket keeps whom it has for as long as he answers: newcomers with made-up ids displace nobody.
-/// Thread safety: none; belongs to the node's loop.
+/// A full bucket keeps whom it has for as long as he answers, and one network fills no bucket alone: newcomers with
+/// made-up ids displace nobody. Thread safety: none; belongs to the node's loop.
 class RoutingTable {
  public:
   struct Options {
-    std::size_t bucket_max = 20;  ///< k
-    unsigned failures_max = 2;    ///< in a row; then he is forgotten
+    std::size_t bucket_max = 20;      ///< k
+    std::size_t network_max = 5;      ///< of one bucket, from one network that is named
+    unsigned failures_max = 2;        ///< in a row; then he is forgotten
+    std::size_t suggested_max = 128;  ///< who wait to be asked; more are not remembered
   };
   struct Entry {
     RouteNode node;
+    Bytes packed;  ///< `node` as it travels: it is named far more often than it changes
     Place place{};
+    std::string network;            ///< the /24 or /48 he answers from; empty: unknown, or this one
     TimePoint heard{};              ///< when he last spoke to this node, or was added
     unsigned failures = 0;          ///< since; while there are any he is named to nobody
     bool asked = false;             ///< for whom he knows near this node: once, when he is new
@@ -50,44 +55,57 @@ class RoutingTable {
 
   RoutingTable(const PeerId& self, Options options) : self_(self), place_(place_of(self)), options_(options) {}
 
-  /// Whether `add` would take somebody that is not there yet.
+  /// Whether `add` would take somebody that is not there yet, whatever his network.
   bool has_room_for(const PeerId&) const;
-  /// Only those who are proven: dialled by this node, or by others as their own signed record says. Replaces the
-  /// addresses of who is there. False: he is this node, or his bucket is full.
-  bool add(RouteNode node, TimePoint now);
+  /// Only those who are proven: they have spoken to this node, and were dialled by it, or by others as their own signed
+  /// record says. Replaces the addresses of who is there. False: he is this node, or there is no room for him.
+  bool add(RouteNode node, std::string network, TimePoint now);
+  /// Somebody who may be alive, by hearsay: to be asked. False: there is no room for him.
+  bool suggest(RouteNode node);
+  /// Forgets one who was suggested and gives him: number `index` of `suggested()`, which is not zero.
+  RouteNode take_suggested(std::size_t index);
+  std::size_t suggested() const noexcept { return suggested_.size(); }
+
   void heard(const PeerId&, TimePoint now);
   /// A call got no answer.
   void failed(const PeerId&);
   void told(const PeerId&, TimePoint now);
-  /// Some who were not asked yet; they count as asked from now on.
-  std::vector<PeerId> take_unasked(std::size_t count);
   void remove(const PeerId&);
   const Entry* find(const PeerId&) const;
   /// Of those who have not failed lately; all are sorted by their distance from `place`.
   std::vector<const Entry*> nearest(const Place& place, std::size_t count) const;
   /// Who was not heard since `before`, those who failed first, then by silence.
   std::vector<PeerId> silent_since(TimePoint before, std::size_t count) const;
+  /// Those who are new, each once.
+  std::vector<PeerId> take_unasked(std::size_t count);
   /// How many have not failed lately. Far from this node a bucket knows only k, so of more than about 2 k it is a lower
   /// bound.
   std::size_t size() const noexcept { return sound_; }
-  /// Grows whenever the answer of `nearest` may be another one.
-  std::uint64_t version() const noexcept { return version_; }
+  /// Grows when somebody new is among the k nearest to this node.
+  std::uint64_t neighbours_version() const noexcept { return neighbours_version_; }
+  /// How many leading bits of its place this node shares with the farthest of its k nearest: beyond lie places of which
+  /// it knows some nodes only.
+  std::size_t neighbourhood() const noexcept;
+  /// Whether a node as near to `place` as the k nearest to this one would be here.
+  bool knows_all_near(const Place& place) const noexcept { return bucket_of(place) >= neighbourhood(); }
   const std::map<PeerId, Entry>& entries() const noexcept { return entries_; }
   const Place& place() const noexcept { return place_; }
 
  private:
   using Entries = std::map<PeerId, Entry>;
   std::size_t bucket_of(const Place&) const noexcept;
-  Entries::const_iterator replaceable(std::size_t bucket) const;
-  void erase(Entries::const_iterator);
+  Entry* replaceable(std::size_t bucket) const;
+  bool is_crowded(std::size_t bucket, const std::string& network) const;
+  void erase(Entries::iterator);
 
   PeerId self_;
   Place place_;
   Options options_;
   Entries entries_;
-  std::array<std::size_t, 257> filled_{};
+  std::array<std::vector<Entry*>, 257> buckets_;  ///< by how many leading bits of their place are this node's
+  std::map<PeerId, RouteNode> suggested_;
   std::size_t sound_ = 0;
-  std::uint64_t version_ = 1;
+  std::uint64_t neighbours_version_ = 0;
 };
 
 }  // namespace collab::directory

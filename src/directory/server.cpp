@@ -78,6 +78,7 @@ Answer page_answer(Server& server, const wire::Get& get, std::uint64_t instance,
   answer.instance = instance;
   answer.next = page.next;
   answer.more = page.more;
+  answer.distance = server.distance(get.key);
   answer.records = static_cast<std::uint32_t>(page.records.size());
   Bytes payload = wire::pack_records(page.records);
   name_servers(answer, payload, server, get.servers);
@@ -161,7 +162,6 @@ void Server::stop_waiting() {
 
 Storage::Offered Server::accept(SignedRecord record, Storage::Source source, const std::string& origin) {
   const std::string key = record.record.key;
-  const SlotId slot = slot_of(record.record);
   const PeerId owner = record.record.owner;
   const std::size_t evidence = storage_.evidence().size();
   Storage::Offered offered = storage_.offer(std::move(record), unix_ms(), source, origin);
@@ -169,26 +169,49 @@ Storage::Offered Server::accept(SignedRecord record, Storage::Source source, con
     log_.warn("directory.two_records_of_one_sequence", {{"key", key}, {"owner", owner.short_text()}});
   }
   if (offered.outcome == Storage::Outcome::stored) {
-    if (key == kPeerKey) learn(storage_.find(slot)->record);
+    if (key == kPeerKey && (offered.visible || table_.find(owner) == nullptr)) learn(owner);
     signals_.notify(key);
   }
   return offered;
 }
 
-void Server::learn(const Record& record) {
-  if (!record.subkey.empty()) return;
-  auto peer = decode_peer_record(record.value);
-  const bool reachable = peer && peer->reachable && !peer->listen.empty();
-  if (record.owner == net_.self()) {
-    serves_ = reachable;
-  } else if (reachable) {
-    RouteNode node;
-    node.id = record.owner;
-    node.addresses = std::move(peer->listen);
-    table_.add(std::move(node), clock_.now());
+namespace {
+
+/// Where the owner of a record of key "peer" can be dialled, as it says; empty: nowhere.
+std::vector<net::Address> listens_at(const SignedRecord* record) {
+  if (record == nullptr) return {};
+  auto peer = decode_peer_record(record->record.value);
+  return peer && peer->reachable ? std::move(peer->listen) : std::vector<net::Address>();
+}
+
+}  // namespace
+
+std::vector<net::Address> Server::said_addresses(const PeerId& peer) const {
+  return listens_at(storage_.record(std::string(kPeerKey), peer, unix_ms()));
+}
+
+void Server::learn(const PeerId& owner) {
+  RouteNode node;
+  node.id = owner;
+  node.addresses = said_addresses(owner);
+  if (owner == net_.self()) {
+    serves_ = !node.addresses.empty();
+  } else if (node.addresses.empty()) {
+    table_.remove(owner);
+  } else if (const RoutingTable::Entry* entry = table_.find(owner)) {
+    table_.add(std::move(node), entry->network, entry->heard);
   } else {
-    table_.remove(record.owner);
+    (void)table_.suggest(std::move(node));  // it says so itself: it is asked first
   }
+}
+
+void Server::admit(RouteNode node) {
+  auto said = said_addresses(node.id);
+  if (said.empty() && !net_.link(node.id).dialled) return;
+  if (!said.empty()) node.addresses = std::move(said);
+  if (node.addresses.empty()) return;
+  const PeerId id = node.id;
+  table_.add(std::move(node), options_.origin ? options_.origin(id) : std::string(), clock_.now());
 }
 
 Form Server::form() const noexcept {
@@ -213,8 +236,27 @@ std::vector<PeerId> Server::nearest_to(const Place& place) const {
   return nearest;
 }
 
+bool Server::keeps(const PeerId& node, const std::string& key) const {
+  const auto nearest = nearest_to(place(key));
+  return std::find(nearest.begin(), nearest.end(), node) != nearest.end();
+}
+
+std::uint8_t Server::distance(const std::string& key) const {
+  if (form() != Form::routed || keeps(net_.self(), key)) return 0;
+  return passed_on_.contains(key) ? 1 : 2;
+}
+
+void Server::pass_on(const std::string& key, bool passes) {
+  if (passes ? passed_on_.insert(key).second : passed_on_.erase(key) > 0) signals_.notify(key);
+}
+
 const SignedRecord* Server::own_record() const {
   return storage_.record(std::string(kPeerKey), net_.self(), unix_ms());
+}
+
+std::span<const std::byte> Server::own_encoded() const {
+  const SignedRecord* own = own_record();
+  return own == nullptr ? std::span<const std::byte>() : storage_.encoded(slot_of(own->record));
 }
 
 const ServerSet& Server::servers() {
@@ -234,17 +276,17 @@ Task<Answer> Server::on_put(PeerId from, Frame request) {
 
   // whoever brings records has their places on its account, or one connection could fill us with made-up owners;
   // servers bring what others gave them
-  const bool routed = form() == Form::routed;
-  const bool serving = routed ? table_.find(from) != nullptr : servers().contains(from);
-  const bool counts = options_.origin && !serving;
-  const std::string origin = counts ? options_.origin(from) : std::string();
+  const bool serving = form() != Form::routed && servers().contains(from);
+  const std::string origin = options_.origin && !serving ? options_.origin(from) : std::string();
   wire::Stored stored;
   std::vector<const SignedRecord*> in_the_way;
   std::vector<SlotId> slots;
   for (SignedRecord& record : *records) {
     const SlotId slot = slot_of(record.record);
     const bool own = record.record.owner == from;
-    const auto source = own ? Storage::Source::put : Storage::Source::handed_on;
+    const auto source = own                                          ? Storage::Source::put
+                        : !serving && keeps(from, record.record.key) ? Storage::Source::handed_over
+                                                                     : Storage::Source::handed_on;
     const auto offered = accept(std::move(record), source, origin);
     stored.outcomes.push_back(outcome_of(offered));
     if (offered.outcome == Storage::Outcome::older) slots.push_back(slot);
@@ -278,15 +320,17 @@ Task<Answer> Server::on_watch(PeerId from, Frame request, TimePoint deadline) {
   if (form() == Form::routed && watcher.key->second.size() > options_.routing.watches_per_key_max) {
     co_return Refusal(Errc::busy, "too many watch this key", 1000);
   }
+  if (distance(message.key) > 1) co_return Refusal(Errc::busy, "hears of this key from others only", 1000);
   const Duration wait = std::min<Duration>(std::chrono::milliseconds(message.wait_ms), options_.watch_wait_max);
   const TimePoint until = std::min(clock_.now() + wait, deadline);
   const std::uint64_t since = message.instance == instance_ ? message.since : 0;
   const TimePoint for_renewals = std::min(clock_.now() + options_.renewals_bundle, until);
   bool waited = false;
-  while (waits_ && storage_.visible_version(message.key) <= since && clock_.now() < for_renewals) {
+  const auto serves = [&] { return waits_ && distance(message.key) <= 1; };
+  while (serves() && storage_.visible_version(message.key) <= since && clock_.now() < for_renewals) {
     waited = co_await signals_.wait_until(message.key, clock_, for_renewals);
   }
-  while (waits_ && storage_.latest(message.key) <= since && clock_.now() < until) {
+  while (serves() && storage_.latest(message.key) <= since && clock_.now() < until) {
     waited = co_await signals_.wait_until(message.key, clock_, until);
   }
   if (waited && waits_) {
@@ -326,57 +370,54 @@ Task<Answer> Server::on_find(PeerId from, Frame request) {
     payload = wire::pack_records(page.records);
   }
   const Place place = message.key.empty() ? message.place : this->place(message.key);
-  std::vector<const RouteNode*> nodes;
-  for (const RoutingTable::Entry* entry : table_.nearest(place, wire::kNodesMax + 1)) {
-    if (entry->node.id != from && nodes.size() < wire::kNodesMax) nodes.push_back(&entry->node);
+  for (const RoutingTable::Entry* entry : table_.nearest(place, wire::kNodesMax)) {
+    if (entry->node.id == from) continue;
+    append(payload, entry->packed);
+    ++found.nodes;
   }
-  found.nodes = static_cast<std::uint32_t>(nodes.size());
-  append(payload, wire::pack_nodes(nodes));
-  std::vector<RouteNode> made;
-  const auto following = followers(message.key, from, made);
+  const auto following = message.key.empty() ? std::vector<Bytes>() : followers(message.key, from);
   found.followers = static_cast<std::uint32_t>(following.size());
-  append(payload, wire::pack_nodes(following));
+  for (const Bytes& follower : following) append(payload, follower);
   co_return frame::encode(wire::Header(found), payload);
 }
 
 /// The asker says who it is. It is checked only when there is room for it: signatures cost.
 void Server::meet(const PeerId& from, std::span<const std::byte> payload, std::uint32_t records) {
-  if (records == 0 || !table_.has_room_for(from)) return;
+  if (records == 0 || table_.find(from) != nullptr) return;
+  if (!table_.has_room_for(from)) {
+    stranger_ = from;
+    return;
+  }
   auto record = wire::take_records(payload, records);
   if (!record || !payload.empty()) return;
-  Record& fact = record->front().record;
-  if (fact.owner != from || fact.key != kPeerKey) return;
-  // one that is here already tells nothing that `accept` would learn
+  const Record& fact = record->front().record;
+  if (fact.owner != from || fact.key != kPeerKey || !fact.subkey.empty()) return;
   const auto offered = accept(std::move(record->front()), Storage::Source::read);
-  if (offered.outcome != Storage::Outcome::unchanged) return;
-  if (const SignedRecord* known = storage_.record(std::string(kPeerKey), from, unix_ms())) learn(known->record);
+  if (offered.outcome != Storage::Outcome::refused) admit({from, said_addresses(from)});
 }
 
 /// Some of those who watch the key here and can be dialled, once they are many.
-std::vector<const RouteNode*> Server::followers(const std::string& key, const PeerId& asker,
-                                                std::vector<RouteNode>& made) {
-  std::vector<const RouteNode*> nodes;
+std::vector<Bytes> Server::followers(const std::string& key, const PeerId& asker) {
+  std::vector<Bytes> packed;
   const auto watched = watched_.find(key);
-  if (watched == watched_.end() || 2 * watched->second.size() < options_.routing.watches_per_key_max) return nodes;
+  if (watched == watched_.end() || distance(key) > 0 ||
+      2 * watched->second.size() < options_.routing.watches_per_key_max)
+    return packed;
   std::vector<PeerId> ids;
   for (const auto& [id, count] : watched->second) {
     if (id != asker) ids.push_back(id);
   }
-  made.reserve(ids.size());
-  for (std::size_t i = 0; i < ids.size() && nodes.size() < wire::kFollowersMax; ++i) {
+  for (std::size_t i = 0; i < ids.size() && packed.size() < wire::kFollowersMax; ++i) {
     std::swap(ids[i], ids[i + random_.below(ids.size() - i)]);
     if (const RoutingTable::Entry* entry = table_.find(ids[i])) {
-      nodes.push_back(&entry->node);
+      packed.push_back(entry->packed);
       continue;
     }
-    const SignedRecord* record = storage_.record(std::string(kPeerKey), ids[i], unix_ms());
-    if (record == nullptr) continue;
-    auto peer = decode_peer_record(record->record.value);
-    if (!peer || !peer->reachable || peer->listen.empty()) continue;
-    made.push_back({ids[i], std::move(peer->listen)});
-    nodes.push_back(&made.back());
+    const RouteNode node{ids[i], said_addresses(ids[i])};
+    const RouteNode* list = &node;
+    if (!node.addresses.empty()) packed.push_back(wire::pack_nodes(std::span(&list, 1)));
   }
-  return nodes;
+  return packed;
 }
 
 /// Where there are few, nobody asks them whether they are there, but their records say so.

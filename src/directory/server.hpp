@@ -16,7 +16,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace collab::directory {
@@ -89,10 +92,26 @@ class Server {
   const RoutingOptions& routing() const noexcept { return options_.routing; }
   const PeerId& self() const { return net_.self(); }
   Place place(const std::string& key) const { return place_of(rules().run, key); }
+  /// Whether `node` is among those nearest to `key` that keep it in a large swarm.
+  bool keeps(const PeerId& node, const std::string& key) const;
+  /// How news of `key` come here: 0, they are put here; 1, from a node that keeps it; 2, otherwise or not at all.
+  /// Watches are answered by the first two only, so nobody waits for news from himself.
+  std::uint8_t distance(const std::string& key) const;
+  /// This node watches `key` at one that keeps it, or no more.
+  void pass_on(const std::string& key, bool passes);
+  /// He has spoken to this node and says that he serves: takes him into the table when he was dialled, or his signed
+  /// record says that others did, and there is room.
+  void admit(RouteNode node);
+  /// Somebody who serves, has asked this node, and has no room in its table; the last one, once. Of two swarms that
+  /// have met elsewhere he may be the first of the other.
+  std::optional<PeerId> take_stranger() { return std::exchange(stranger_, std::nullopt); }
   /// The `replicas` nodes nearest to a place by what this node knows, itself among them; nearest first.
   std::vector<PeerId> nearest_to(const Place&) const;
   /// What this node says of itself under "peer"; null: nothing yet.
   const SignedRecord* own_record() const;
+  /// The same as it travels; empty: nothing yet. Valid until the storage changes.
+  std::span<const std::byte> own_encoded() const;
+  bool is_bootstrap(const PeerId& id) const { return servers_.is_bootstrap(id); }
   std::int64_t unix_ms() const { return options_.unix_ms ? options_.unix_ms() : clock_.unix_ms(); }
   const RecordRules& rules() const noexcept { return options_.storage.rules; }
   /// Handed out when asked; null: none. Before the node starts.
@@ -108,9 +127,10 @@ class Server {
   Task<net::Answer> on_exchange(Frame request);
   Task<net::Answer> on_find(PeerId from, Frame request);
   /// A record of key "peer" has come: its owner can be dialled now, or no more.
-  void learn(const Record&);
+  void learn(const PeerId& owner);
+  std::vector<net::Address> said_addresses(const PeerId& peer) const;
   void meet(const PeerId& from, std::span<const std::byte> payload, std::uint32_t records);
-  std::vector<const RouteNode*> followers(const std::string& key, const PeerId& asker, std::vector<RouteNode>& made);
+  std::vector<Bytes> followers(const std::string& key, const PeerId& asker);
   void forget_silent();
   Task<> compare_with_all();
   Task<> compare_with(PeerId other);
@@ -129,7 +149,9 @@ class Server {
   bool waits_ = true;
   std::map<PeerId, std::size_t> watches_;
   std::map<std::string, std::map<PeerId, std::size_t>> watched_;  ///< by key, by whom
+  std::set<std::string> passed_on_;
   RoutingTable table_;
+  std::optional<PeerId> stranger_;
   bool serves_ = false;
   HandOver hand_over_;
 };

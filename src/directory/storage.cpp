@@ -44,6 +44,11 @@ bool is_visible(const Record& record, std::int64_t now_ms) {
   return record.expires_ms > now_ms && !record.value.empty();
 }
 
+/// By somebody else, to be kept here.
+bool brought(Storage::Source source) {
+  return source != Storage::Source::read && source != Storage::Source::own;
+}
+
 /// The authority may write an expiry near the end of time.
 std::int64_t forget_after(std::int64_t expires_ms) {
   return std::min(expires_ms, std::numeric_limits<std::int64_t>::max() - kExpiryBehindMsMax) + kExpiryBehindMsMax;
@@ -89,9 +94,11 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
   Bytes encoded = encode(record);
   if (const auto room = check_quotas(record, encoded.size(), old, now_ms, source, origin); !room)
     return refuse(room.error());
-  if (const auto said = check_authorship(record, options_.rules); !said) return refuse(said.error());
+  const auto said =
+      source == Source::own ? check_policy(record, options_.rules) : check_authorship(record, options_.rules);
+  if (!said) return refuse(said.error());
   // only a record that its owner really made uses up the owner's quota
-  if (source != Source::read) owner(record.record.owner, now_ms).tokens -= 1;
+  if (brought(source)) owner(record.record.owner, now_ms).tokens -= 1;
   const auto claim = claim_of(record.record, now_ms);
   if (source == Source::put && claim && !claim->taken.empty()) {
     return refuse(Refusal(Errc::denied, kLeased));
@@ -127,15 +134,16 @@ Verdict Storage::check_quotas(const SignedRecord& record, std::size_t bytes, con
   } else if (used.records + more_records > options_.owner_records_max || grown(used.bytes) > options_.owner_bytes_max) {
     return Refusal(Errc::busy, "the owner's quota is used up", 10'000);
   }
-  if (source != Source::read && found != owners_.end() && owner(record.record.owner, now_ms).tokens < 1) {
+  if (brought(source) && found != owners_.end() && owner(record.record.owner, now_ms).tokens < 1) {
     return Refusal(Errc::busy, "the owner writes too often",
                    static_cast<std::uint64_t>(std::ceil(1000 / options_.owner_records_per_s)));
   }
   if (origin.empty() || replaced != nullptr) return {};
   const auto network = origins_.find(origin);
   const Usage shared = network == origins_.end() ? Usage() : network->second;
-  if (shared.records + 1 > options_.origin_owners * options_.owner_records_max ||
-      shared.bytes + bytes > options_.origin_owners * options_.owner_bytes_max) {
+  const std::size_t owners = source == Source::handed_over ? options_.keeper_owners : options_.origin_owners;
+  if (shared.records + 1 > owners * options_.owner_records_max ||
+      shared.bytes + bytes > owners * options_.owner_bytes_max) {
     return Refusal(Errc::busy, "the network's quota is used up", 10'000);
   }
   return {};
@@ -289,6 +297,11 @@ const SignedRecord* Storage::record(const std::string& key, const PeerId& owner,
 const SignedRecord* Storage::find(const SlotId& slot) const {
   const auto entry = entries_.find(slot);
   return entry == entries_.end() ? nullptr : &entry->second.record;
+}
+
+std::span<const std::byte> Storage::encoded(const SlotId& slot) const {
+  const auto entry = entries_.find(slot);
+  return entry == entries_.end() ? std::span<const std::byte>() : std::span<const std::byte>(entry->second.encoded);
 }
 
 std::vector<Version> Storage::versions(std::size_t bucket, const SlotId& after, std::size_t count) const {

@@ -47,13 +47,16 @@ class Storage {
     double owner_records_per_s = 5;   ///< that are put by others; not what this node reads
     double owner_records_burst = 64;  ///< all its slots at once
     std::size_t origin_owners = 8;    ///< owners' worth of records that one /24 or /48 may keep here
+    std::size_t keeper_owners = 64;   ///< the same of records that are handed over
     std::size_t evidence_max = 64;    ///< pairs; the oldest goes
   };
 
   enum class Source : std::uint8_t {
-    put,        ///< its owner brought it
-    handed_on,  ///< somebody else brought it
-    read,       ///< this node asked for it, from a server that has applied the rates
+    put,          ///< its owner brought it
+    handed_on,    ///< somebody else brought it
+    handed_over,  ///< one who keeps the key as this node does brought it: his network may bring more
+    read,         ///< this node asked for it, from a server that has applied the rates
+    own,          ///< this node has just signed it
   };
   enum class Outcome : std::uint8_t {
     stored,     ///< it is the current record of its slot now
@@ -98,6 +101,8 @@ class Storage {
   std::vector<const SignedRecord*> records(const std::string& key, std::int64_t now_ms) const;
   /// Null: nothing is kept there.
   const SignedRecord* find(const SlotId&) const;
+  /// The same, encoded; empty: nothing. Valid until the next change.
+  std::span<const std::byte> encoded(const SlotId&) const;
   /// Null when there is none to read.
   const SignedRecord* record(const std::string& key, const PeerId& owner, std::int64_t now_ms) const;
   /// Whether `lease` claims units, beyond those that its owner's live record was granted here, that another live lease

@@ -207,7 +207,7 @@ Task<> SwarmDirectory::hand_on(std::vector<SignedRecord> records) {
 
 bool SwarmDirectory::connected() const {
   // a bootstrap node is the run, even when nobody else is there
-  if (server_.servers().is_bootstrap(net_.self())) return true;
+  if (server_.is_bootstrap(net_.self())) return true;
   const auto answered = client_.answered_at();
   return answered && clock_.now() - *answered <= options_.connected_window;
 }
@@ -272,6 +272,7 @@ Task<> SwarmDirectory::keep_followed(std::string key) {
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
+  server_.pass_on(key, false);
   const auto found = followed_.find(key);
   found->second.running = false;
   // while the tasks unwound somebody may have come back
@@ -302,6 +303,7 @@ Task<> SwarmDirectory::long_poll(std::string key) {
       const auto free =
           std::find_if(others.begin(), others.end(), [&](const PeerId& id) { return !full.contains(id); });
       server = free == others.end() ? std::nullopt : std::optional(*free);
+      server_.pass_on(key, false);  // before it is asked: two who ask each other are both refused
       if (!server) full.clear();
       const auto stay = static_cast<std::uint64_t>(options_.watch_stay.count()) / (others.size() > 1 ? 1 : 4);
       drawn_anew = clock_.now() + Duration(stay / 2 + random_.below(stay + 1));
@@ -318,6 +320,7 @@ Task<> SwarmDirectory::long_poll(std::string key) {
     const TimePoint deadline = asked_at + options_.watch_wait + options_.watch_grace;
     const auto read = co_await client_.read(*server, std::move(question), deadline);
     if (read) {
+      server_.pass_on(key, read->distance == 0 && server_.form() == Form::routed);
       auto& cursor = followed_.at(key).cursors[*server];
       const bool nothing_new = read->next == cursor;
       cursor = read->next;
@@ -328,6 +331,7 @@ Task<> SwarmDirectory::long_poll(std::string key) {
       continue;
     }
     log_.debug("directory.watch_failed", {{"server", server->short_text()}, {"why", read.error().message()}});
+    server_.pass_on(key, false);
     if (read.error() == Errc::busy) full.insert(*server);
     server.reset();
     co_await clock_.sleep_until(clock_.now() + options_.retry);
@@ -353,7 +357,12 @@ Task<> SwarmDirectory::poll(std::string key) {
     const bool contacts = any && (!contacts_asked_ || clock_.now() - *contacts_asked_ >= options_.contacts_period);
     if (contacts) contacts_asked_ = clock_.now();
     const TimePoint deadline = clock_.now() + options_.poll_timeout;
-    const std::size_t answered = co_await ask(key, std::move(servers), contacts, deadline);
+    std::size_t answered = co_await ask(key, std::move(servers), contacts, deadline);
+    if (crowded && answered == 0) {  // who follows it no more may be behind
+      std::vector<PeerId> keepers = router_.sources(key);
+      if (keepers.size() > 1) keepers.resize(1);
+      answered = co_await ask(key, std::move(keepers), false, deadline);
+    }
     // servers that are gone by now are asked from their beginning if they come back
     auto& cursors = followed_.at(key).cursors;
     const auto followers = router_.followers(key);
@@ -387,6 +396,7 @@ Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, Ti
                                std::size_t& answered) {
   Cursor cursor;
   if (const auto found = followed_.find(key); found != followed_.end()) cursor = found->second.cursors[server];
+  bool hears = true;
   for (bool more = true; more;) {
     Client::Question question;
     question.key = key;
@@ -399,9 +409,10 @@ Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, Ti
     }
     cursor = read->next;
     more = read->more;
+    hears = read->distance <= 1 || router_.keeps(server, key);
     if (const auto found = followed_.find(key); found != followed_.end()) found->second.cursors[server] = cursor;
   }
-  ++answered;
+  if (hears) ++answered;
 }
 
 void SwarmDirectory::meet(Contact contact) {

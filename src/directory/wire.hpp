@@ -101,7 +101,8 @@ struct Page {
   std::uint64_t servers = 0;
   std::vector<KnownPeer> contacts;  ///< at most `kContactsMax`
   std::uint32_t nodes = 0;          ///< as in Stored
-  MESSAGE_MAP(instance, next, more, records, known, servers, contacts, nodes)
+  std::uint8_t distance = 0;        ///< 0: the answerer keeps the key; 1: it watches at one that does; 2: neither
+  MESSAGE_MAP(instance, next, more, records, known, servers, contacts, nodes, distance)
 };
 
 /// Server -> server: "where do we differ, from bucket `first` on?"

@@ -31,6 +31,8 @@ class DirectoryNode {
     std::vector<PeerId> bootstrap;
     bool reachable = true;
     std::int64_t clock_behind_ms = 0;
+    directory::RoutingOptions routing;
+    VerifiedStatements* verified = nullptr;
   };
 
   DirectoryNode(sim::Simulation& world, MessageNetwork& network, Options options)
@@ -68,7 +70,9 @@ class DirectoryNode {
   directory::ServerOptions server_options() {
     directory::ServerOptions made;
     made.storage.rules.run = "bengali";
+    made.storage.rules.verified = options_.verified;
     made.bootstrap = options_.bootstrap;
+    made.routing = options_.routing;
     made.unix_ms = [this] { return world_.clock().unix_ms() - options_.clock_behind_ms; };
     return made;
   }

@@ -37,6 +37,7 @@ class RealNode {
 
   net::PeerEndpoint& endpoint() { return *endpoint_; }
   Clock& clock() { return clock_; }
+  asio::any_io_executor executor() { return loop_.get_executor(); }
   net::TcpNetwork& network() { return network_; }
   Metrics& metrics() { return metrics_; }
   const PeerId& id() const { return identity_.id(); }

@@ -116,6 +116,7 @@ Frame Client::encode_search(const RouteNode& node, Search search) {
   find.key = std::move(search.key);
   find.place = search.place;
   find.values = search.values;
+  find.nodes = static_cast<std::uint32_t>(std::min(search.nodes, wire::kNodesMax));
   const RoutingTable::Entry* entry = server_.table().find(node.id);
   const bool knows_us = entry != nullptr && entry->told && clock_.now() - *entry->told < kTellAgain;
   const auto own = server_.serves() && !knows_us ? server_.own_encoded() : std::span<const std::byte>();

@@ -58,9 +58,10 @@ class Client {
   Task<Result<Written>> put(PeerId server, std::vector<SignedRecord> records, TimePoint deadline);
 
   struct Search {
-    std::string key;      ///< empty: nodes only
-    Place place{};        ///< of an empty key
-    bool values = false;  ///< the records of `key` too
+    std::string key;                      ///< empty: nodes only
+    Place place{};                        ///< of an empty key
+    bool values = false;                  ///< the records of `key` too
+    std::size_t nodes = wire::kNodesMax;  ///< to be named, at most
   };
   struct Nearby {
     bool serves = false;

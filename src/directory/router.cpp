@@ -154,7 +154,8 @@ Task<> Router::locate_spot(std::string key, TimePoint deadline) {
 
 Task<Router::Report> Router::look_up(Question question, TimePoint deadline) {
   std::vector<RouteNode> start;
-  for (const RoutingTable::Entry* entry : server_.table().nearest(question.place, server_.routing().k)) {
+  const std::size_t known = std::min(server_.routing().k, 2 * question.width);
+  for (const RoutingTable::Entry* entry : server_.table().nearest(question.place, known)) {
     if (!client_.failing(entry->node.id)) start.push_back(entry->node);
   }
   for (const RouteNode& node : question.also) start.push_back(node);
@@ -202,6 +203,7 @@ Task<> Router::ask(Running& running) {
     search.key = running.question.key;
     search.place = running.question.place;
     search.values = running.question.values;
+    search.nodes = 2 * running.question.width;  // some may be dead
     const TimePoint deadline = std::min(running.deadline, clock_.now() + options_.ask_timeout);
     const auto nearby = co_await client_.find(*node, std::move(search), deadline);
     if (!nearby) {

@@ -369,8 +369,9 @@ Task<Answer> Server::on_find(PeerId from, Frame request) {
     found.records = static_cast<std::uint32_t>(page.records.size());
     payload = wire::pack_records(page.records);
   }
+  const std::size_t nodes = std::min<std::size_t>(message.nodes, wire::kNodesMax);
   const Place place = message.key.empty() ? message.place : this->place(message.key);
-  for (const RoutingTable::Entry* entry : table_.nearest(place, wire::kNodesMax)) {
+  for (const RoutingTable::Entry* entry : table_.nearest(place, nodes)) {
     if (entry->node.id == from) continue;
     append(payload, entry->packed);
     ++found.nodes;

@@ -143,7 +143,8 @@ struct Find {
   std::uint64_t since = 0;     ///< as in Get
   bool values = true;          ///< false: no records, whatever the key
   std::uint32_t records = 0;   ///< 0 or 1
-  MESSAGE_MAP(key, place, instance, since, values, records)
+  std::uint32_t nodes = kNodesMax;  ///< how many to name; at most kNodesMax are
+  MESSAGE_MAP(key, place, instance, since, values, records, nodes)
 };
 
 /// Payload: `records` records of the key, oldest change first; then `nodes` nodes, nearest first; then `followers`

@@ -7,8 +7,6 @@
 namespace collab::directory {
 namespace {
 
-constexpr std::size_t kNewNodesMax = 8;
-
 bool among(const std::vector<PeerId>& ids, const PeerId& id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
@@ -225,7 +223,8 @@ Task<> Router::ask(Running& running) {
 }
 
 Task<> Router::read_rest(PeerId node, std::string key, Cursor from, TimePoint deadline) {
-  for (bool more = true; more;) {
+  bool more = true;
+  for (std::size_t page = 1; more && page < options_.read_pages_max; ++page) {
     Client::Question question;
     question.key = key;
     question.from = from;
@@ -260,11 +259,11 @@ Router::Question Router::own_neighbourhood() const {
 
 void Router::plan(TaskGroup& tasks) {
   const auto guide = client_.take_guide();
-  if (guide && !refreshing_) {  // the swarm is large, and this node has just come
+  if (guide && !refreshing_ && clock_.now() >= refreshed_at_ + options_.guide_period) {
     Question question = own_neighbourhood();
     question.also.push_back({*guide, {}});
     refreshing_ = true;
-    tasks.spawn("directory.refresh", refresh(std::move(question), false));
+    tasks.spawn("directory.refresh", refresh(std::move(question)));
   }
   std::erase_if(spots_, [&](const auto& entry) {
     return !entry.second.busy && clock_.now() - entry.second.used_at > options_.spot_unused;
@@ -273,19 +272,13 @@ void Router::plan(TaskGroup& tasks) {
   const RoutingTable& table = server_.table();
   if (table.size() + table.suggested() + 1 >= server_.routing().k) plan_suggested(tasks);
   if (server_.form() == Form::whole) return;
-  plan_refresh(tasks);
+  if (clock_.now() >= refresh_at_ && !refreshing_) {
+    refreshing_ = true;
+    refresh_at_ = clock_.now() + about(options_.refresh_period);
+    tasks.spawn("directory.refresh", refresh(own_neighbourhood()));
+  }
   plan_pings(tasks);
   plan_spots(tasks);
-}
-
-void Router::plan_refresh(TaskGroup& tasks) {
-  const bool thorough = server_.table().neighbours_version() != neighbours_seen_;
-  const bool due = clock_.now() >= refresh_at_ || (thorough && clock_.now() >= refreshed_at_ + options_.refresh_min);
-  if (refreshing_ || !due) return;
-  refreshing_ = true;
-  neighbours_seen_ = server_.table().neighbours_version();
-  refresh_at_ = clock_.now() + about(options_.refresh_period);
-  tasks.spawn("directory.refresh", refresh(own_neighbourhood(), thorough));
 }
 
 void Router::plan_spots(TaskGroup& tasks) {
@@ -317,26 +310,26 @@ void Router::plan_pings(TaskGroup& tasks) {
   RoutingTable& table = server_.table();
   // so two swarms that touch know each other within seconds
   for (const PeerId& node : table.take_unasked(options_.new_pings)) {
-    if (new_nodes_.size() < kNewNodesMax) new_nodes_.push_back(node);
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
   }
   for (const PeerId& node : table.silent_since(clock_.now() - options_.ping_after, options_.pings)) {
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
-  }
-  if (clock_.now() < stranger_at_) return;
-  if (const auto stranger = server_.take_stranger()) {
-    stranger_at_ = clock_.now() + options_.stranger_period;
-    tasks.spawn("directory.ping", ping_and_forget({*stranger, {}}));
   }
 }
 
 /// Nobody has a place in the table because others name him, or he himself: he is asked first.
 void Router::plan_suggested(TaskGroup& tasks) {
   RoutingTable& table = server_.table();
+  if (clock_.now() >= misled_until_) {
+    misled_.clear();
+    misled_until_ = clock_.now() + options_.misled_time;
+  }
   for (std::size_t i = 0; i < options_.new_pings && table.suggested() > 0; ++i) {
-    RouteNode node = table.take_suggested(random_.below(table.suggested()));
-    if (table.has_room_for(node.id) && !client_.failing(node.id))
-      tasks.spawn("directory.ping", ping_and_forget(std::move(node)));
+    auto suggested = table.take_suggested(random_.below(table.suggested()));
+    const auto misled = suggested.teacher ? misled_.find(*suggested.teacher) : misled_.end();
+    if (misled != misled_.end() && misled->second >= options_.misled_max) continue;
+    if (table.has_room_for(suggested.node.id) && !client_.failing(suggested.node.id))
+      tasks.spawn("directory.ping", try_suggested(std::move(suggested)));
   }
 }
 
@@ -345,12 +338,19 @@ Task<bool> Router::ping(RouteNode node) {
   Client::Search search;
   search.place = server_.table().place();
   const TimePoint deadline = clock_.now() + options_.ask_timeout;
+  const PeerId teacher = node.id;
   const auto nearby = co_await client_.find(std::move(node), std::move(search), deadline);
   if (!nearby) co_return false;
   for (const RouteNode& named : nearby->nodes) {
-    if (!client_.failing(named.id)) (void)server_.table().suggest(named);
+    if (!client_.failing(named.id)) (void)server_.table().suggest(named, teacher);
   }
   co_return true;
+}
+
+/// Whoever names nodes that are not there would have this node knock wherever he likes.
+Task<> Router::try_suggested(RoutingTable::Suggested suggested) {
+  const bool answers = co_await ping(std::move(suggested.node));
+  if (!answers && suggested.teacher) ++misled_[*suggested.teacher];
 }
 
 Task<> Router::ping_and_forget(RouteNode node) {
@@ -370,37 +370,31 @@ Task<bool> Router::meet(RouteNode node, TimePoint deadline) {
   co_return true;
 }
 
-/// Some place that shares so many leading bits with this node's, and not the next.
-Place Router::far_place(std::size_t shared) {
+/// Some place of a bucket that may not hold all who belong there, each bucket as often as the others.
+Place Router::far_place() {
   Place place = server_.table().place();
-  for (std::size_t bit = shared; bit < 8 * place.size(); ++bit) {
+  const std::size_t first = random_.below(server_.table().neighbourhood() + 1);
+  for (std::size_t bit = first; bit < 8 * place.size(); ++bit) {
     const auto mask = static_cast<unsigned char>(0x80U >> (bit % 8));
-    if (bit == shared || random_.below(2) == 1) place[bit / 8] = static_cast<unsigned char>(place[bit / 8] ^ mask);
+    if (bit == first || random_.below(2) == 1) place[bit / 8] = static_cast<unsigned char>(place[bit / 8] ^ mask);
   }
   return place;
 }
 
-/// The own neighbourhood, where newcomers matter most; then a place for the far buckets, or one for each of them: two
-/// swarms that have met somewhere meet everywhere, for those who are asked there ask back.
-Task<> Router::refresh(Question question, bool thorough) {
+/// The own neighbourhood, where newcomers matter most; then a place for the far buckets.
+Task<> Router::refresh(Question question) {
   refreshed_at_ = clock_.now();
   const TimePoint deadline = clock_.now() + std::chrono::seconds(20);
-  for (const PeerId& node : std::exchange(new_nodes_, {})) question.also.push_back({node, {}});
   const Report report = co_await look_up(question, deadline);
-  const std::size_t distances = server_.table().neighbourhood() + 1;
-  const std::size_t only = random_.below(distances);
-  question.width = server_.routing().replicas;
-  for (std::size_t shared = thorough ? 0 : only; shared < (thorough ? distances : only + 1); ++shared) {
-    question.place = far_place(shared);
-    const Report far = co_await look_up(question, deadline);
-    // buckets that are full of one swarm take nobody of the other: strangers are asked for this node's neighbourhood
-    std::vector<RouteNode> strangers;
-    for (const PeerId& node : far.nearest) {
-      if (server_.table().find(node) == nullptr && strangers.size() < options_.strangers)
-        strangers.push_back({node, {}});
-    }
-    for (const RouteNode& stranger : strangers) (void)co_await ping(stranger);
+  question.place = far_place();
+  const Report far = co_await look_up(std::move(question), deadline);
+  // Two swarms that have met on one side only, whose far buckets are full of their own, meet on the other side so:
+  // strangers are asked for this node's own neighbourhood.
+  std::vector<RouteNode> strangers;
+  for (const PeerId& node : far.nearest) {
+    if (server_.table().find(node) == nullptr && strangers.size() < options_.strangers) strangers.push_back({node, {}});
   }
+  for (const RouteNode& stranger : strangers) (void)co_await ping(stranger);
   refreshing_ = false;
   log_.debug("directory.refreshed", {{"nodes", server_.table().size()}, {"asked", report.asked}});
 }

@@ -22,14 +22,16 @@ struct RouterOptions {
   Duration spot_period = std::chrono::seconds(30);     ///< after it a place in use is looked up again, +- 20 %
   Duration spot_repair = std::chrono::seconds(2);      ///< the same when one of its nodes does not answer
   Duration spot_unused = std::chrono::seconds(60);     ///< then it is forgotten
-  Duration refresh_period = std::chrono::seconds(30);  ///< of the own neighbourhood, and of one place at random;
-  Duration refresh_min = std::chrono::seconds(3);  ///< the same, and of all distances, when there are new neighbours
-  Duration stranger_period = std::chrono::seconds(3);  ///< between two who had no room here and are asked back
+  Duration refresh_period = std::chrono::seconds(30);  ///< of the own neighbourhood, and of one place farther away
+  Duration guide_period = std::chrono::seconds(3);     ///< the same, for one who has just come to a large swarm
   Duration ping_after = std::chrono::seconds(20);      ///< a node of the table that is silent for so long is asked,
   std::size_t pings = 3;                               ///< so many each second,
   std::size_t new_pings = 8;                           ///< and so many who are new or were named
   std::size_t strangers = 3;                           ///< of a refresh, who are asked for the own neighbourhood
   std::size_t spots_at_once = 8;                       ///< look-ups in background
+  Duration misled_time = std::chrono::seconds(30);     ///< in which who names nodes that do not answer,
+  std::size_t misled_max = 4;                          ///< more than so many, is believed no more
+  std::size_t read_pages_max = 16;                     ///< of one key, from one node of a look-up
   std::size_t followers_max = 24;                      ///< remembered of one key
 };
 
@@ -111,12 +113,12 @@ class Router {
   Task<> read_rest(PeerId node, std::string key, Cursor from, TimePoint deadline);
   Task<bool> ping(RouteNode node);
   Task<> ping_and_forget(RouteNode node);
+  Task<> try_suggested(RoutingTable::Suggested suggested);
   void plan_pings(TaskGroup& tasks);
   void plan_suggested(TaskGroup& tasks);
-  void plan_refresh(TaskGroup& tasks);
   Question own_neighbourhood() const;
-  Place far_place(std::size_t shared);
-  Task<> refresh(Question question, bool thorough);
+  Place far_place();
+  Task<> refresh(Question question);
   Task<> locate_spot(std::string key, TimePoint deadline);
   Task<> locate_and_free(std::string key);
   void plan(TaskGroup& tasks);
@@ -136,9 +138,8 @@ class Router {
   TimePoint refresh_at_{};
   TimePoint refreshed_at_{};
   bool refreshing_ = false;
-  std::uint64_t neighbours_seen_ = 0;
-  std::vector<PeerId> new_nodes_;  ///< since the last refresh; some
-  TimePoint stranger_at_{};
+  std::map<PeerId, std::size_t> misled_;  ///< by whom, how often, until:
+  TimePoint misled_until_{};
   Signal wake_;
   Totals totals_;
 };

@@ -102,19 +102,18 @@ bool RoutingTable::add(RouteNode node, std::string network, TimePoint now) {
   const PeerId id = entry.node.id;
   buckets_[bucket].push_back(&entries_.emplace(id, std::move(entry)).first->second);
   ++sound_;
-  if (bucket >= neighbourhood()) ++neighbours_version_;
   return true;
 }
 
-bool RoutingTable::suggest(RouteNode node) {
+bool RoutingTable::suggest(RouteNode node, std::optional<PeerId> teacher) {
   if (suggested_.size() >= options_.suggested_max || suggested_.contains(node.id) || !has_room_for(node.id))
     return false;
   const PeerId id = node.id;
-  suggested_.emplace(id, std::move(node));
+  suggested_.emplace(id, Suggested{std::move(node), teacher});
   return true;
 }
 
-RouteNode RoutingTable::take_suggested(std::size_t index) {
+RoutingTable::Suggested RoutingTable::take_suggested(std::size_t index) {
   return std::move(suggested_.extract(std::next(suggested_.begin(), static_cast<std::ptrdiff_t>(index))).mapped());
 }
 

@@ -60,10 +60,14 @@ class RoutingTable {
   /// Only those who are proven: they have spoken to this node, and were dialled by it, or by others as their own signed
   /// record says. Replaces the addresses of who is there. False: he is this node, or there is no room for him.
   bool add(RouteNode node, std::string network, TimePoint now);
+  struct Suggested {
+    RouteNode node;
+    std::optional<PeerId> teacher;  ///< who named him; none: he himself, in a signed record
+  };
   /// Somebody who may be alive, by hearsay: to be asked. False: there is no room for him.
-  bool suggest(RouteNode node);
+  bool suggest(RouteNode node, std::optional<PeerId> teacher = std::nullopt);
   /// Forgets one who was suggested and gives him: number `index` of `suggested()`, which is not zero.
-  RouteNode take_suggested(std::size_t index);
+  Suggested take_suggested(std::size_t index);
   std::size_t suggested() const noexcept { return suggested_.size(); }
 
   void heard(const PeerId&, TimePoint now);
@@ -81,8 +85,6 @@ class RoutingTable {
   /// How many have not failed lately. Far from this node a bucket knows only k, so of more than about 2 k it is a lower
   /// bound.
   std::size_t size() const noexcept { return sound_; }
-  /// Grows when somebody new is among the k nearest to this node.
-  std::uint64_t neighbours_version() const noexcept { return neighbours_version_; }
   /// How many leading bits of its place this node shares with the farthest of its k nearest: beyond lie places of which
   /// it knows some nodes only.
   std::size_t neighbourhood() const noexcept;
@@ -103,9 +105,8 @@ class RoutingTable {
   Options options_;
   Entries entries_;
   std::array<std::vector<Entry*>, 257> buckets_;  ///< by how many leading bits of their place are this node's
-  std::map<PeerId, RouteNode> suggested_;
+  std::map<PeerId, Suggested> suggested_;
   std::size_t sound_ = 0;
-  std::uint64_t neighbours_version_ = 0;
 };
 
 }  // namespace collab::directory

@@ -384,11 +384,7 @@ Task<Answer> Server::on_find(PeerId from, Frame request) {
 
 /// The asker says who it is. It is checked only when there is room for it: signatures cost.
 void Server::meet(const PeerId& from, std::span<const std::byte> payload, std::uint32_t records) {
-  if (records == 0 || table_.find(from) != nullptr) return;
-  if (!table_.has_room_for(from)) {
-    stranger_ = from;
-    return;
-  }
+  if (records == 0 || !table_.has_room_for(from)) return;
   auto record = wire::take_records(payload, records);
   if (!record || !payload.empty()) return;
   const Record& fact = record->front().record;

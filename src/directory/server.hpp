@@ -16,10 +16,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace collab::directory {
@@ -102,9 +100,6 @@ class Server {
   /// He has spoken to this node and says that he serves: takes him into the table when he was dialled, or his signed
   /// record says that others did, and there is room.
   void admit(RouteNode node);
-  /// Somebody who serves, has asked this node, and has no room in its table; the last one, once. Of two swarms that
-  /// have met elsewhere he may be the first of the other.
-  std::optional<PeerId> take_stranger() { return std::exchange(stranger_, std::nullopt); }
   /// The `replicas` nodes nearest to a place by what this node knows, itself among them; nearest first.
   std::vector<PeerId> nearest_to(const Place&) const;
   /// What this node says of itself under "peer"; null: nothing yet.
@@ -151,7 +146,6 @@ class Server {
   std::map<std::string, std::map<PeerId, std::size_t>> watched_;  ///< by key, by whom
   std::set<std::string> passed_on_;
   RoutingTable table_;
-  std::optional<PeerId> stranger_;
   bool serves_ = false;
   HandOver hand_over_;
 };

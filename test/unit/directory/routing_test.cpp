@@ -73,7 +73,7 @@ TEST_CASE("routing table: one network takes a quarter of a bucket, and who is on
   CHECK(named == 128);
   CHECK(table.size() == 0);
   CHECK(table.nearest(place_of("run", "key"), 5).empty());
-  const RouteNode asked = table.take_suggested(17);
+  const RouteNode asked = table.take_suggested(17).node;
   CHECK(table.suggested() == 127);
   CHECK(table.add(asked, "192.0.2", TimePoint()));
   CHECK_FALSE(table.suggest(asked));
@@ -443,13 +443,16 @@ TEST_CASE("routing: from 5 nodes to 24 and back no record is lost, at any time")
     std::size_t lost = 0;
     CHECK(crowd.all_are(Form::whole));
     for (unsigned i = 6; i <= 24; ++i) {
-      if (i == 13) {  // between the forms: the servers keep what is written, and the nearest do
+      if (i == 16) {  // between the forms: the servers keep what is written, and the nearest do
         CHECK(crowd.all_are(Form::both));
-        crowd.nodes[3]->directory.publish("both", "", text_bytes("x"), 90s);
+        for (const char* key : {"a", "b", "c", "d", "e"})
+          crowd.nodes[3]->directory.publish(key, "", text_bytes("x"), 90s);
         co_await crowd.sleep(2s);
-        CHECK(crowd.replicas("both") == 4);
-        CHECK(crowd.nodes[0]->sees("both") == 1);
-        CHECK(crowd.nodes[1]->sees("both") == 1);
+        for (const char* key : {"a", "b", "c", "d", "e"}) {
+          CHECK(crowd.replicas(key) == 4);
+          CHECK(crowd.nodes[0]->sees(key) == 1);
+          CHECK(crowd.nodes[1]->sees(key) == 1);
+        }
       }
       DirectoryNode& node = crowd.add(i);
       node.directory.publish("k" + std::to_string(crowd.nodes.size() - 1), "", text_bytes("x"), 90s);
@@ -470,22 +473,6 @@ TEST_CASE("routing: from 5 nodes to 24 and back no record is lost, at any time")
     for (std::size_t i = 0; i < 5; ++i) CHECK(crowd.nodes[i]->sees("peer") == 5);
     const std::size_t missing = co_await crowd.missing("k");
     CHECK(missing == 0);
-    co_await crowd.stop();
-  }());
-}
-
-TEST_CASE("routing: when many come at once, what the servers kept of one who is gone is brought where it belongs") {
-  Crowd crowd;
-  crowd.run([&]() -> Task<> {
-    crowd.begin(2, 3);
-    DirectoryNode& gone = crowd.add(900, false);
-    gone.directory.publish("k", "", text_bytes("x"), 100s);
-    co_await crowd.sleep(5s);
-    co_await crowd.kill(3);
-    crowd.add_many(100, 25);
-    const auto is_there = [&] { return crowd.all_are(Form::routed) && crowd.replicas("k") == 4; };
-    const Duration took = co_await crowd.until(is_there, 60s);
-    CHECK(took < 30s);
     co_await crowd.stop();
   }());
 }

@@ -417,14 +417,15 @@ Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, Ti
 
 void SwarmDirectory::meet(Contact contact) {
   net_.introduce(contact.id, contact.addresses);
-  tried_.erase(contact.id);
+  tried_[contact.id] = TimePoint::min();
   contact.seen_ms = server_.unix_ms();
   contacts_.saw(std::move(contact), server_.unix_ms());
   met_.notify();
 }
 
-/// Contacts whose record is current are members: what they know, the servers know.
-std::vector<PeerId> SwarmDirectory::next_probes() {
+/// Contacts whose record is current are members: what they know, the servers know. In a large swarm most contacts are
+/// members whom this node need not know, so one at a time is asked whether he is of another half; `meet` is obeyed.
+std::vector<PeerId> SwarmDirectory::next_probes(bool met_only) {
   std::set<PeerId> members;
   for (const SignedRecord* record : server_.storage().records(std::string(kPeerKey), server_.unix_ms())) {
     members.insert(record->record.owner);
@@ -435,22 +436,33 @@ std::vector<PeerId> SwarmDirectory::next_probes() {
   }
   // without a server there is nobody who would tell that a member has become one
   const bool alone = !routed && client_.others().empty();
-  std::vector<std::pair<TimePoint, PeerId>> due;
+  const bool calm = is_calm();
+  std::vector<std::tuple<bool, TimePoint, PeerId>> due;
   for (const Contact& contact : contacts_.all()) {
     if (contact.id == net_.self() || (members.contains(contact.id) && !alone)) continue;
     const auto tried = tried_.find(contact.id);
-    const TimePoint last = tried == tried_.end() ? TimePoint::min() : tried->second;
-    if (last == TimePoint::min() || clock_.now() - last >= options_.probe_period) due.emplace_back(last, contact.id);
+    const bool met = tried != tried_.end() && tried->second == TimePoint::min();
+    const TimePoint last = tried == tried_.end() || met ? TimePoint::min() : tried->second;
+    const bool long_ago = last == TimePoint::min() || clock_.now() - last >= options_.probe_period;
+    if (met || (long_ago && !met_only)) due.emplace_back(!met, last, contact.id);
   }
   std::sort(due.begin(), due.end());
   std::vector<PeerId> probes;
-  for (std::size_t i = 0; i < std::min(options_.probes, due.size()); ++i) probes.push_back(due[i].second);
+  for (const auto& [unknown, last, contact] : due) {
+    const bool enough = probes.size() == options_.probes || (unknown && calm && !probes.empty());
+    if (!enough) probes.push_back(contact);
+  }
   return probes;
+}
+
+/// A large swarm that answers.
+bool SwarmDirectory::is_calm() const {
+  return server_.form() == Form::routed && connected();
 }
 
 Task<> SwarmDirectory::probe_contacts() {
   for (;;) {
-    const std::vector<PeerId> probes = next_probes();
+    const std::vector<PeerId> probes = next_probes(false);
     for (const PeerId& contact : probes) tried_[contact] = clock_.now();
     if (tried_.size() > 4 * contacts_.size() + 16) tried_.clear();
     const auto body = [&](TaskGroup& tasks) -> Task<> {
@@ -459,7 +471,7 @@ Task<> SwarmDirectory::probe_contacts() {
     };
     auto scope = task_scope(rethrow, body);
     co_await std::move(scope);
-    if (!next_probes().empty()) continue;  // met while we waited
+    if (!next_probes(is_calm()).empty()) continue;  // met while we waited
     const TimePoint next = clock_.now() + options_.probe_period;
     co_await met_.wait_until(clock_, next);
   }

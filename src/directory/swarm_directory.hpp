@@ -81,7 +81,8 @@ class SwarmDirectory final : public Directory {
   Task<> ask_one(std::string key, PeerId server, bool contacts, TimePoint deadline, std::size_t& answered);
   Task<> probe_contacts();
   Task<> probe(PeerId contact);
-  std::vector<PeerId> next_probes();
+  std::vector<PeerId> next_probes(bool met_only);
+  bool is_calm() const;
   Task<> keep_contacts();
   Task<> tell_when_unreachable();
   std::vector<Record> current(const std::string& key) const;
@@ -99,7 +100,7 @@ class SwarmDirectory final : public Directory {
   Router router_;
   Publisher publisher_;
   std::map<std::string, Followed> followed_;
-  std::map<PeerId, TimePoint> tried_;  ///< contacts, when they were probed last
+  std::map<PeerId, TimePoint> tried_;  ///< contacts, when they were probed last; those to be met: the beginning of time
   std::optional<TimePoint> contacts_asked_;
   Signal followed_changed_;
   KeySignals released_;

@@ -38,7 +38,7 @@ struct Job {
   std::string shrunk_command;  ///< the same, without what `--shrink` changes
 };
 
-const std::set<std::string> kOfTheCall = {"--seed", "--seeds", "--json", "--svg", "--shrink"};
+const std::set<std::string> kOfTheCall = {"--seed", "--seeds", "--json", "--svg", "--shrink", "--crypto"};
 const std::set<std::string> kShrunk = {"--faults", "--peers",  "--values", "--latency",
                                        "--loss",   "--jitter", "--minutes"};
 
@@ -88,6 +88,7 @@ nlohmann::json whole_json(const Job& job, const Outcome& outcome) {
                           {"microbatch", job.options.microbatch},
                           {"values", job.options.values},
                           {"codec", codec(job.options.codec).name()},
+                          {"crypto", name(job.options.crypto)},
                           {"plant", name(job.options.plant)}};
   return out;
 }
@@ -177,10 +178,11 @@ Job job_of(const std::string& workload, const node::Config& config, const std::v
   if (config.has("until")) job.until = from_seconds(config.real("until"));
   job.quiet = config.toggle("quiet");
   if (config.has("shrink")) job.shrink = config.text("shrink");
-  job.command = command_without(kOfTheCall, arguments);
+  const std::string crypto = fmt::format(" --crypto {}", name(job.options.crypto));
+  job.command = command_without(kOfTheCall, arguments) + crypto;
   auto shrunk = kOfTheCall;
   shrunk.insert(kShrunk.begin(), kShrunk.end());
-  job.shrunk_command = command_without(shrunk, arguments);
+  job.shrunk_command = command_without(shrunk, arguments) + crypto;
   return job;
 }
 
@@ -197,7 +199,9 @@ int dispatch(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (parsed.command == "directory") return run_directory(config, command_without(kOfTheCall, arguments));
-  if (parsed.command == "moshpit") return run_moshpit(config, command_without(kOfTheCall, arguments));
+  const std::string command =
+      fmt::format("{} --crypto {}", command_without(kOfTheCall, arguments), name(crypto_of(config)));
+  if (parsed.command == "moshpit") return run_moshpit(config, command);
   return run(job_of(parsed.command, config, arguments));
 }
 

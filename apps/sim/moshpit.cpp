@@ -34,6 +34,7 @@ struct Setup {
   bool random_groups = false;
   double failure = 0;
   bool network = false;
+  Crypto crypto = Crypto::fake;
 };
 
 /// "32x32"; "auto".
@@ -68,6 +69,7 @@ Setup read_setup(const node::Config& config) {
   setup.random_groups = groups == "random";
   setup.failure = config.real("failure");
   setup.network = config.toggle("network");
+  setup.crypto = crypto_of(config);
   if (!setup.network) return setup;
   if (setup.random_groups) refuse("random groups need each other's lists: not through the protocol", "no --network");
   if (setup.peers > kNetworkPeersMax)
@@ -153,6 +155,7 @@ void run_network(const Setup& setup, std::uint64_t seed, Totals& totals) {
   options.group_size_max = matchmaking::kGroupSizeMax;
   options.weight_max = kWeightMax;
   options.values = 4096;
+  options.crypto = setup.crypto;
   GridSwarm swarm(options);
   Random random = Random(seed).derive("failure");
   const std::uint32_t last = swarm.schedule().rounds();
@@ -185,9 +188,10 @@ nlohmann::json to_json(const Setup& setup, const Totals& totals, const std::stri
   out["workload"] = "moshpit";
   out["command"] = fmt::format("{} --seed {} --seeds {}", command, setup.seed, setup.seeds);
   out["network"] = setup.network;
-  out["configuration"] = {{"peers", setup.peers},     {"grid", fmt::format("{}", fmt::join(setup.radices, "x"))},
-                          {"failure", setup.failure}, {"groups", setup.random_groups ? "random" : "grid"},
-                          {"seed", setup.seed},       {"seeds", setup.seeds}};
+  out["configuration"] = {{"peers", setup.peers},         {"grid", fmt::format("{}", fmt::join(setup.radices, "x"))},
+                          {"failure", setup.failure},     {"groups", setup.random_groups ? "random" : "grid"},
+                          {"crypto", name(setup.crypto)}, {"seed", setup.seed},
+                          {"seeds", setup.seeds}};
   out["largest_group"] = totals.largest_group;
   if (!setup.network) {
     out["rounds_to_1e-9_mean"] = mean_of(totals.rounds_to_1e9, seeds);

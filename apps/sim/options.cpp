@@ -85,6 +85,7 @@ node::OptionTable sim_options() {
        "calm, home, churn, storm, hostile, soak62, split, orphan, or a TOML file"},
       {"plant", OptionKind::text, run, "BUG", "none",
        "no_quorum, arrival_order, keep_partial, sum_twice, skip_ledger, begin_early"},
+      {"crypto", OptionKind::text, run, "HOW", "fake", "real, or fake: as many bytes, the same errors, no arithmetic"},
       {"units", OptionKind::number, swarm, "N", "0", "of a pass, which peers lease; 0: each has samples of its own", 0,
        1e12},
       {"until", OptionKind::real, run, "SECONDS", "", "stop there, virtual: to look at a moment", 0.1, 1e7},
@@ -124,6 +125,12 @@ cli::Synopsis sim_synopsis() {
   return synopsis;
 }
 
+Crypto crypto_of(const node::Config& config) {
+  const auto crypto = crypto_named(config.text("crypto"));
+  if (!crypto) refuse(fmt::format("--crypto \"{}\"", config.text("crypto")), "real or fake");
+  return *crypto;
+}
+
 SwarmOptions swarm_options(const std::string& workload, const node::Config& config) {
   SwarmOptions options;
   options.seed = whole(config, "seed");
@@ -149,6 +156,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   if (config.has("minutes")) options.length = from_seconds(60 * config.real("minutes"));
   if (config.has("epochs")) options.epochs = whole(config, "epochs");
   if (options.epochs == 0 && options.length == Duration()) options.epochs = 20;
+  options.crypto = crypto_of(config);
   options.faults = load_faults(config.text("faults"));
   const auto plant = plant_named(config.text("plant"));
   if (!plant) refuse(fmt::format("there is no bug {} to plant", config.text("plant")), "see --help");

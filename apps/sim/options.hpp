@@ -14,6 +14,8 @@ namespace collab::sim {
 node::OptionTable sim_options();
 cli::Synopsis sim_synopsis();
 
+/// Throws `Failure(usage)`.
+Crypto crypto_of(const node::Config& config);
 /// `workload`: training or averaging. Throws `Failure(usage)`.
 SwarmOptions swarm_options(const std::string& workload, const node::Config& config);
 

@@ -17,13 +17,14 @@ CommittedRound::CommittedRound(std::shared_ptr<const Shape> shape, wire::Proof p
 Result<std::shared_ptr<const CommittedRound>> CommittedRound::verify(const matchmaking::Group& group,
                                                                      const wire::Proof& proof,
                                                                      std::span<const Frame> averages,
-                                                                     const CodecMap& codecs) {
+                                                                     const CodecMap& codecs,
+                                                                     const SignatureScheme& scheme) {
   if (group.roster.empty()) return Errc::bad_request;
   if (const auto fits = matchmaking::check(group, group.roster.front().id, codecs.length()); !fits) return fits.error();
   auto shape = Shape::of(group, codecs);
   if (!shape) return shape.error();
   const Members& members = (*shape)->members;
-  if (const auto proven = check_proof(proof, members, signed_by(nullptr, (*shape)->group)); !proven)
+  if (const auto proven = check_proof(proof, members, verified_by(scheme, (*shape)->group)); !proven)
     return proven.error();
 
   std::vector<SegmentResult> results;
@@ -78,14 +79,19 @@ Digest manifest_digest(const wire::Manifest& manifest) {
   return hasher.finish();
 }
 
-Seals signed_by(const Identity* identity, const matchmaking::Group& group) {
-  Seals seals;
-  seals.sign = [identity, &group](std::uint32_t view, const wire::Manifest& manifest) {
-    assert(identity != nullptr);
-    return identity->sign(hold_bytes(group.id, view, manifest));
+Seals signed_by(const Identity& identity, const matchmaking::Group& group) {
+  Seals seals = verified_by(identity.scheme(), group);
+  seals.sign = [&identity, &group](std::uint32_t view, const wire::Manifest& manifest) {
+    return identity.sign(hold_bytes(group.id, view, manifest));
   };
-  seals.verify = [&group](Rank rank, std::uint32_t view, const wire::Manifest& manifest, const Signature& signature) {
-    return verify_signature(group.roster[rank].id, hold_bytes(group.id, view, manifest), signature);
+  return seals;
+}
+
+Seals verified_by(const SignatureScheme& scheme, const matchmaking::Group& group) {
+  Seals seals;
+  seals.verify = [&scheme, &group](Rank rank, std::uint32_t view, const wire::Manifest& manifest,
+                                   const Signature& signature) {
+    return scheme.verify(group.roster[rank].id, hold_bytes(group.id, view, manifest), signature);
   };
   return seals;
 }

@@ -19,7 +19,8 @@ class CommittedRound {
   /// From anyone's hands: verifies the group's id, the signatures of a quorum, and that the frames (Averages, in any
   /// order) are what was signed. Errors: `bad_request`, `denied`.
   static Result<std::shared_ptr<const CommittedRound>> verify(const matchmaking::Group& group, const wire::Proof& proof,
-                                                              std::span<const Frame> averages, const CodecMap& codecs);
+                                                              std::span<const Frame> averages, const CodecMap& codecs,
+                                                              const SignatureScheme& scheme = ed25519());
 
   const matchmaking::Group& group() const noexcept { return shape_->group; }
   const wire::Proof& proof() const noexcept { return proof_; }
@@ -44,7 +45,9 @@ class CommittedRound {
 /// Hash of a manifest: what a round ended with, in one word.
 Digest manifest_digest(const wire::Manifest& manifest);
 
-/// Signatures by real keys: `identity`, null when this peer only verifies, and the ids of the roster. Both outlive it.
-Seals signed_by(const Identity* identity, const matchmaking::Group& group);
+/// Signatures by `identity`, verified by its scheme against the ids of the roster. Both outlive it.
+Seals signed_by(const Identity& identity, const matchmaking::Group& group);
+/// The same for a peer that only verifies.
+Seals verified_by(const SignatureScheme& scheme, const matchmaking::Group& group);
 
 }  // namespace collab::averaging

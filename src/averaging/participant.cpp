@@ -46,7 +46,7 @@ Participant::Participant(Setup setup)
       guard_(setup.guard),
       round_(*shape_, setup.rule, setup.guard, round_setup(setup), setup.own),
       commit_(shape_->group.id, shape_->members, self_, shape_->group.weight_min,
-              signed_by(&setup.identity, shape_->group), guard_),
+              signed_by(setup.identity, shape_->group), guard_),
       early_bytes_(shape_->members.size, 0) {}
 
 void Participant::start() {

@@ -1,7 +1,7 @@
 #pragma once
 // The key pair of a peer, and the file it lives in.
 
-#include "crypto/peer_id.hpp"
+#include "crypto/signature_scheme.hpp"
 
 #include <array>
 #include <cstddef>
@@ -10,16 +10,13 @@
 
 namespace collab {
 
-/// An Ed25519 signature (RFC 8032).
-using Signature = std::array<unsigned char, 64>;
-
 /// Owns a secret: moved, never copied; wiped when destroyed.
 class Identity {
  public:
   using Seed = std::array<unsigned char, 32>;
 
-  /// The key pair of a seed: equal seeds, equal peers. For tests and the simulator.
-  static Identity generate(const Seed& seed);
+  /// The key pair of a seed: equal seeds, equal peers. For tests and the simulator. `scheme` outlives it.
+  static Identity generate(const Seed& seed, const SignatureScheme& scheme = ed25519());
   /// A new key pair from the operating system's randomness. The only place where collab draws key material.
   static Identity create();
   /// The key pair in `file`; made there, in a folder for the owner alone, when it does not exist. Holds a lock on the
@@ -34,7 +31,9 @@ class Identity {
   ~Identity();
 
   const PeerId& id() const noexcept { return id_; }
-  Signature sign(std::span<const std::byte> message) const;
+  /// By its scheme; Ed25519, unless it was made otherwise.
+  Signature sign(std::span<const std::byte> message) const { return scheme_->sign(*this, message); }
+  const SignatureScheme& scheme() const noexcept { return *scheme_; }
   /// The secret itself, for the TLS certificate. Never logged, sent or kept elsewhere.
   const Seed& seed() const noexcept { return seed_; }
 
@@ -43,11 +42,8 @@ class Identity {
 
   PeerId id_;
   Seed seed_{};
+  const SignatureScheme* scheme_ = &ed25519();
   int locked_file_ = -1;  ///< descriptor that holds the lock; -1: an identity without a file
 };
-
-/// Whether `signer` signed exactly `message`. False as well for a key of small order or in a
-/// second encoding.
-bool verify_signature(const PeerId& signer, std::span<const std::byte> message, const Signature& signature);
 
 }  // namespace collab

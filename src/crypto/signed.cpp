@@ -47,9 +47,9 @@ Signed sign(const Identity& signer, std::string_view run_id, Signed draft) {
   return draft;
 }
 
-Result<> verify(const Signed& statement, std::string_view run_id) {
+Result<> verify(const Signed& statement, std::string_view run_id, const SignatureScheme& scheme) {
   if (!within_bounds(statement, run_id)) return Errc::bad_request;
-  if (!verify_signature(statement.signer, signed_bytes(statement, run_id), statement.signature)) return Errc::denied;
+  if (!scheme.verify(statement.signer, signed_bytes(statement, run_id), statement.signature)) return Errc::denied;
   return {};
 }
 

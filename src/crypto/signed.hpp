@@ -37,7 +37,7 @@ Signed sign(const Identity& signer, std::string_view run_id, Signed draft);
 
 /// Whether the signer made this statement, for this run. Says nothing about its age: compare `expires_ms` with swarm
 /// time. Errors: `bad_request` for sizes out of bounds, `denied` for a signature that does not fit.
-Result<> verify(const Signed& statement, std::string_view run_id);
+Result<> verify(const Signed& statement, std::string_view run_id, const SignatureScheme& scheme = ed25519());
 
 /// For a file or another peer's hands: u8 n | domain | signer | u64 sequence | u64 expires_ms | u32 k | payload |
 /// signature. One statement has exactly one encoding.

@@ -12,7 +12,7 @@ Result<> VerifiedStatements::verify(const Signed& statement, std::string_view ru
   const Digest digest =
       Hasher("collab verified").add(letters(std::span(encoded))).add(letters(std::span(run_id))).finish();
   if (recent_.contains(digest) || older_.contains(digest)) return {};
-  if (const auto genuine = collab::verify(statement, run_id); !genuine) return genuine.error();
+  if (const auto genuine = collab::verify(statement, run_id, scheme_); !genuine) return genuine.error();
   if (recent_.size() >= count_) older_ = std::exchange(recent_, {});
   recent_.insert(digest);
   return {};

@@ -15,13 +15,15 @@ namespace collab {
 /// loop.
 class VerifiedStatements {
  public:
-  /// Remembers at least the last `count` of them, and at most twice as many.
-  explicit VerifiedStatements(std::size_t count = 50'000) : count_(count) {}
+  /// Remembers at least the last `count` of them, and at most twice as many. `scheme` outlives it.
+  explicit VerifiedStatements(std::size_t count = 50'000, const SignatureScheme& scheme = ed25519())
+      : count_(count), scheme_(scheme) {}
 
   Result<> verify(const Signed& statement, std::string_view run_id);
 
  private:
   std::size_t count_;
+  const SignatureScheme& scheme_;
   std::set<Digest> recent_;
   std::set<Digest> older_;
 };

@@ -48,8 +48,9 @@ Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
     wanted.epoch = epoch_;
     wanted.wait = wait;
     wanted.deadline = needs_.clock.now() + kResultTime;
-    wanted.check = [verified, next = epoch_, schema = options_.schema, codecs = options_.codecs](const auto bytes) {
-      auto round = decode_round(bytes, next, schema, codecs);
+    wanted.check = [verified, next = epoch_, schema = options_.schema, codecs = options_.codecs,
+                    &scheme = needs_.scheme](const auto bytes) {
+      auto round = decode_round(bytes, next, schema, codecs, scheme);
       if (round) verified->round = std::move(*round);
       return round.has_value();
     };

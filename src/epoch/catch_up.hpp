@@ -50,6 +50,7 @@ class CatchUp {
     asio::any_io_executor workers;
     Random random;
     Bridge& bridge;
+    const SignatureScheme& scheme;  ///< of the rounds
   };
   enum class Outcome : std::uint8_t {
     in_step,      ///< nobody has more

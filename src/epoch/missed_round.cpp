@@ -33,7 +33,8 @@ state::KeptResult kept(std::shared_ptr<const averaging::CommittedRound> round) {
 
 Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<const std::byte> bytes,
                                                                       std::uint64_t epoch, const Digest& schema,
-                                                                      const CodecMap& codecs) {
+                                                                      const CodecMap& codecs,
+                                                                      const SignatureScheme& scheme) {
   FieldReader reader(bytes);
   const auto begin = frame::decode<matchmaking::wire::Header>(reader.take_blob());
   const auto proof = frame::decode<averaging::wire::Header>(reader.take_blob());
@@ -52,7 +53,7 @@ Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<
   const auto group = matchmaking::wire::from_wire(*body);
   if (!group) return group.error();
   if (group->epoch != epoch || group->schema != schema || group->id != commit->group) return Errc::bad_request;
-  return averaging::CommittedRound::verify(*group, commit->proof, averages, codecs);
+  return averaging::CommittedRound::verify(*group, commit->proof, averages, codecs, scheme);
 }
 
 }  // namespace collab::epoch

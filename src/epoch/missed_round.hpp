@@ -19,6 +19,7 @@ state::KeptResult kept(std::shared_ptr<const averaging::CommittedRound> round);
 /// `epoch` among peers with this schema. Errors: `bad_request`, `denied`.
 Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<const std::byte> bytes,
                                                                       std::uint64_t epoch, const Digest& schema,
-                                                                      const CodecMap& codecs);
+                                                                      const CodecMap& codecs,
+                                                                      const SignatureScheme& scheme = ed25519());
 
 }  // namespace collab::epoch

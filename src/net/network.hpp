@@ -12,6 +12,8 @@
 
 namespace collab::net {
 
+class ChannelEngines;
+
 /// A reliable, ordered stream of bytes to one other machine. One reader and one writer at a time.
 /// Thread safety: none; belongs to the node's loop.
 class ByteStream {
@@ -43,6 +45,8 @@ class Network {
   virtual Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) = 0;
   /// Errors: `busy` when the port is taken, `denied` when it is not allowed, `bad_request` for a foreign address.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& at) = 0;
+  /// What secures its streams in place of TLS: null, but for a simulated network, where nobody else listens.
+  virtual const ChannelEngines* channel_engines() const noexcept { return nullptr; }
 };
 
 }  // namespace collab::net

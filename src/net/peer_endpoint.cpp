@@ -39,7 +39,7 @@ void refresh_access(const PeerEndpoint::Needs& needs, TimePoint now, std::int64_
 PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
     : needs_(needs),
       options_(std::move(options)),
-      tls_(needs_.identity),
+      tls_(needs_.identity, tls_options(needs_.network)),
       rules_{tls_,
              [this] { return hello(); },
              [this] { return swarm_ms(); },

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "crypto/peer_id.hpp"
 #include "net/byte_queue.hpp"
+#include "net/channel_engine.hpp"
 #include "net/tls_context.hpp"
 #include "net/tls_fault.hpp"
 
@@ -18,9 +19,6 @@
 namespace collab::net {
 
 inline constexpr std::size_t kRecordBytes = 16 * 1024;  ///< of plaintext, at most
-
-/// `dialled`: we opened the connection, so we are the TLS client. After a simultaneous open the lower id is.
-enum class Side { dialled, accepted };
 
 /// One end of a channel. The owner moves `output()` to the transport, gives what the transport brings to `receive`, and
 /// takes plaintext from `opened()`. One thread at a time, any thread.
@@ -84,8 +82,7 @@ class SecureChannel {
   void trim();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<ChannelEngine> engine_;
 };
 
 /// Label of the channel binding: signing this value ties a statement to one connection.

@@ -1,5 +1,6 @@
 #include "net/tls_context.hpp"
 
+#include "net/network.hpp"
 #include "net/tls_context_state.hpp"
 
 #include <array>
@@ -67,6 +68,7 @@ bool set_rules(SSL_CTX* context) {
 
 TlsContext::TlsContext(const Identity& identity, const Options& options)
     : own_(identity.id()), options_(options), state_(std::make_unique<State>()) {
+  if (options_.engines != nullptr) return;
   state_->context.reset(SSL_CTX_new(TLS_method()));
   SSL_CTX* context = state_->context.get();
   const bool worked = context != nullptr && set_rules(context) &&
@@ -78,5 +80,11 @@ TlsContext::TlsContext(const Identity& identity, const Options& options)
 TlsContext::TlsContext(TlsContext&&) noexcept = default;
 TlsContext& TlsContext::operator=(TlsContext&&) noexcept = default;
 TlsContext::~TlsContext() = default;
+
+TlsContext::Options tls_options(const Network& network) {
+  TlsContext::Options options;
+  options.engines = network.channel_engines();
+  return options;
+}
 
 }  // namespace collab::net

@@ -2,11 +2,14 @@
 // What all secure channels of one identity share.
 
 #include "crypto/identity.hpp"
+#include "net/channel_engine.hpp"
 
 #include <cstdint>
 #include <memory>
 
 namespace collab::net {
+
+class Network;
 
 /// Certificate, key and rules: TLS 1.3, X25519, Ed25519, ALPN `collab/1`, AES-GCM where both processors have AES, else
 /// ChaCha20. No tickets, resumption, early data or key log. Outlives its channels; immutable, so threads may share it.
@@ -14,6 +17,7 @@ class TlsContext {
  public:
   struct Options {
     std::uint64_t records_per_key = std::uint64_t(1) << 22U;  ///< then our key changes; RFC 8446 5.5 allows 2^24.5
+    const ChannelEngines* engines = nullptr;                  ///< of a simulated network, instead of TLS; outlive it
   };
 
   /// Throws `Failure(machine)` when OpenSSL lacks one of the algorithms.
@@ -34,5 +38,8 @@ class TlsContext {
   Options options_;
   std::unique_ptr<State> state_;
 };
+
+/// For channels over the streams of `network`, which outlives them.
+TlsContext::Options tls_options(const Network& network);
 
 }  // namespace collab::net

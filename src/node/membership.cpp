@@ -67,7 +67,7 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
       options_(options),
       incarnation_(needs_.random.derive("incarnation").next()),
       access_(access_rules(options, identity.id(), manifest, needs.log)),
-      tls_(identity),
+      tls_(identity, net::tls_options(needs_.network)),
       contacts_(std::move(contacts)),
       life_(needs_.loop) {
   listen();

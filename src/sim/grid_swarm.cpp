@@ -12,11 +12,11 @@ namespace {
 constexpr Duration kFirstGroup = std::chrono::seconds(20);
 constexpr std::uint16_t kPort = 4600;
 
-Identity identity_of(const Random& root, std::size_t number) {
+Identity identity_of(const Random& root, std::size_t number, const SignatureScheme& scheme) {
   Random random = root.derive(fmt::format("identity.{}", number));
   Identity::Seed seed{};
   for (std::size_t i = 0; i < seed.size(); ++i) seed[i] = static_cast<unsigned char>(random.next());
-  return Identity::generate(seed);
+  return Identity::generate(seed, scheme);
 }
 
 GridPeer::Contribution draw(const Random& root, std::size_t number, const GridOptions& options) {
@@ -35,6 +35,9 @@ GridSwarm::GridSwarm(GridOptions options)
     : options_(std::move(options)),
       network_(world_, options_.seed, options_.links),
       codecs_(grid_codecs(options_.values, options_.codec)) {
+  const bool fake = options_.crypto == Crypto::fake;
+  const SignatureScheme& scheme = fake ? signatures_ : ed25519();
+  if (fake) network_.secure_by(channels_);
   const Random root(options_.seed);
   net::Address at;
   at.port = kPort;
@@ -43,7 +46,7 @@ GridSwarm::GridSwarm(GridOptions options)
     hosts_.push_back(&network_.add_host(fmt::format("peer{}", number), options_.line));
     at.host = hosts_.back()->address();
     const GridPeer::Needs needs{world_.executor(), hosts_.back()->clock(), *hosts_.back(), codecs_, at};
-    peers_.push_back(std::make_unique<GridPeer>(needs, identity_of(root, number), options_.seed + number,
+    peers_.push_back(std::make_unique<GridPeer>(needs, identity_of(root, number, scheme), options_.seed + number,
                                                 draw(root, number, options_), options_.group_size_max));
     ids.push_back(peers_.back()->id());
     numbers_.emplace(ids.back(), number);

@@ -1,6 +1,7 @@
 #pragma once
 // A simulated network of peers that make one pass over a Moshpit grid.
 
+#include "sim/fake_crypto.hpp"
 #include "sim/grid_peer.hpp"
 #include "sim/network.hpp"
 
@@ -23,6 +24,7 @@ struct GridOptions {
   CodecId codec = CodecId::float32;
   LinkOptions links;
   LineOptions line;
+  Crypto crypto = Crypto::fake;
 };
 
 /// Lives once: make it, run it, look at it.
@@ -64,6 +66,8 @@ class GridSwarm {
   Task<> live_all();
 
   GridOptions options_;
+  FakeChannels channels_;
+  FakeSignatures signatures_;
   Simulation world_;
   SimNetwork network_;
   CodecMap codecs_;

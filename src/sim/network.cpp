@@ -227,6 +227,10 @@ Result<std::unique_ptr<net::Listener>> Host::listen(const net::Address& at) {
   return Result<std::unique_ptr<net::Listener>>(std::make_unique<Acceptor>(*this, local));
 }
 
+const net::ChannelEngines* Host::channel_engines() const noexcept {
+  return network_.engines_;
+}
+
 Task<Result<>> Host::write(std::shared_ptr<Pipe> pipe, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t queue = network_.options_.queue_bytes;

@@ -48,6 +48,7 @@ class Host final : public net::Network {
 
   Task<Result<std::unique_ptr<net::ByteStream>>> dial(net::Address to, TimePoint deadline) override;
   Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override;
+  const net::ChannelEngines* channel_engines() const noexcept override;
 
  private:
   friend class SimNetwork;
@@ -93,6 +94,8 @@ class SimNetwork {
   /// `name`: a numeric address, which it gets, or a word; then it gets the next one of 10.9.0.0/16.
   Host& add_host(const std::string& name, LineOptions line = {});
   Host& host(const std::string& name) { return *hosts_.at(name); }
+  /// Streams are secured by `engines`, which outlive everything here, instead of by TLS. Before anybody dials.
+  void secure_by(const net::ChannelEngines& engines) noexcept { engines_ = &engines; }
 
   /// The process is gone: of each stream's bytes on the way a random prefix arrives, then the stream ends. The owner of
   /// the host's tasks stops them; whatever they still ask fails with `gone`.
@@ -141,6 +144,7 @@ class SimNetwork {
 
   Simulation& world_;
   LinkOptions options_;
+  const net::ChannelEngines* engines_ = nullptr;
   Random random_;
   std::map<std::string, std::unique_ptr<Host>> hosts_;  // by name
   std::map<std::string, Host*> by_address_;

@@ -77,7 +77,8 @@ struct Peer::Life {
     const node::NodeNeeds needs{of.needs_.loop, of.needs_.loop,        of.host_.clock(),
                                 of.host_,       random.derive("node"), log,
                                 metrics,        &of.needs_.verified};
-    node = std::make_unique<node::Node>(needs, identity_of(of.needs_.seed, of.number_), of.node_options());
+    node = std::make_unique<node::Node>(needs, identity_of(of.needs_.seed, of.number_, of.needs_.scheme),
+                                        of.node_options());
   }
 
   void logged(LogLevel level, std::string_view event, Log::Fields fields) {
@@ -132,9 +133,9 @@ Peer::Peer(const PeerNeeds& needs, Host& host, std::size_t number, ClockBridge::
 
 Peer::~Peer() = default;
 
-Identity Peer::identity_of(std::uint64_t seed, std::size_t number) {
+Identity Peer::identity_of(std::uint64_t seed, std::size_t number, const SignatureScheme& scheme) {
   const Digest digest = Hasher("collab sim identity").add(seed).add(std::uint64_t(number)).finish();
-  return Identity::generate(digest);
+  return Identity::generate(digest, scheme);
 }
 
 node::NodeOptions Peer::node_options() const {

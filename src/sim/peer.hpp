@@ -5,6 +5,7 @@
 #include "epoch/member.hpp"
 #include "node/node.hpp"
 #include "sim/clock_bridge.hpp"
+#include "sim/fake_crypto.hpp"
 #include "sim/liar.hpp"
 #include "sim/network.hpp"
 #include "sim/plant.hpp"
@@ -31,6 +32,7 @@ struct PeerNeeds {
   Plant plant = Plant::none;
   Witness& witness;
   VerifiedStatements& verified;      ///< of all peers: what one has verified, no other verifies again
+  const SignatureScheme& scheme;     ///< of all peers' signatures
   bool leave_at_end = false;         ///< a peer that has had the last epoch leaves the run, as programs do
   std::uint64_t units_per_pass = 0;  ///< of the data that all lease units of; 0: each has samples of its own
 };
@@ -78,7 +80,7 @@ class Peer {
   /// Until then, to be told that it is not admitted is an error of the run.
   void banned(bool is) noexcept { banned_ = is; }
 
-  static Identity identity_of(std::uint64_t seed, std::size_t number);
+  static Identity identity_of(std::uint64_t seed, std::size_t number, const SignatureScheme& scheme = ed25519());
 
  private:
   struct Life;

@@ -58,10 +58,10 @@ std::string text_table(const Outcome& outcome) {
   const auto struck = std::count_if(outcome.faults.begin(), outcome.faults.end(),
                                     [](const FaultFact& fact) { return fact.struck.has_value(); });
   out += fmt::format(
-      "seed {}: {} epochs, {} samples, {:.1f} virtual s, {} rounds failed, {} of {} faults struck, fingerprint "
-      "{:016x}\n",
+      "seed {}: {} epochs, {} samples, {:.1f} virtual s, {} rounds failed, {} of {} faults struck, crypto {}, "
+      "fingerprint {:016x}\n",
       outcome.seed, outcome.epochs, outcome.samples_committed, to_seconds(outcome.length), outcome.rounds_failed,
-      struck, outcome.faults.size(), outcome.fingerprint);
+      struck, outcome.faults.size(), name(outcome.crypto), outcome.fingerprint);
   for (const FaultFact& fact : outcome.faults) {
     if (!fact.struck) out += fmt::format("  did not strike: {} ({})\n", describe(fact.fault), fact.why_not);
   }
@@ -75,6 +75,7 @@ std::string text_table(const Outcome& outcome) {
 nlohmann::json to_json(const Outcome& outcome) {
   nlohmann::json out = {{"seed", outcome.seed},
                         {"fingerprint", fmt::format("{:016x}", outcome.fingerprint)},
+                        {"crypto", name(outcome.crypto)},
                         {"virtual_s", to_seconds(outcome.length)},
                         {"epochs", outcome.epochs},
                         {"samples", outcome.samples_committed},

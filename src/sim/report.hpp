@@ -2,6 +2,7 @@
 // What happened in a simulated run: facts, and ways to show them.
 
 #include "data/ledger.hpp"
+#include "sim/fake_crypto.hpp"
 #include "sim/faults.hpp"
 #include "sim/violation.hpp"
 
@@ -57,6 +58,7 @@ struct PeerFact {
 struct Outcome {
   std::uint64_t seed = 0;
   std::uint64_t fingerprint = 0;
+  Crypto crypto = Crypto::real;
   Duration length{};  ///< virtual
   std::uint64_t epochs = 0;
   std::uint64_t samples_committed = 0;

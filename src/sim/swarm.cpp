@@ -25,6 +25,7 @@ constexpr std::size_t kCoordinator = 1'000'000;  // its key's number; no peer ha
 constexpr Duration kLook = milliseconds(250);
 constexpr Duration kGather = seconds(15);  // for joining, before the mixture strikes
 constexpr Duration kStuck = seconds(60);   // of calm without a commit
+constexpr std::size_t kVerified = 50'000;  // statements that need not be verified again
 constexpr double kBudget = 4;              // times what the rates promise
 
 double normal(Random& random) {
@@ -134,6 +135,9 @@ struct Swarm::World final : Stage {
   Invariants invariants;
   Recorder recorder;
   Injector injector;
+  FakeChannels channels;
+  FakeSignatures signatures;
+  const SignatureScheme& scheme;
   VerifiedStatements verified;
   Duration length{};
   PeerNeeds needs;
@@ -159,6 +163,8 @@ Swarm::World::World(SwarmOptions given)
       invariants(world.clock(), invariant_options(options, codecs)),
       recorder(world.clock(), invariants),
       injector(*this, recorder, invariants, Random(options.seed).derive("sim.injector")),
+      scheme(options.crypto == Crypto::fake ? signatures : ed25519()),
+      verified(options.crypto == Crypto::fake ? 1 : kVerified, scheme),
       needs{world.executor(),
             options.seed,
             problem,
@@ -169,9 +175,11 @@ Swarm::World::World(SwarmOptions given)
             options.plant,
             recorder,
             verified,
+            scheme,
             options.leave_at_end,
             options.units_per_pass},
       coordinator_host(net.add_host("coordinator")) {
+  if (options.crypto == Crypto::fake) net.secure_by(channels);
   const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
   const double aborted_s = 30 * static_cast<double>(options.aborted_rounds);
   const double promised_s = static_cast<double>(options.epochs * options.target_batch) / all;
@@ -218,7 +226,7 @@ void Swarm::World::start_coordinator() {
                                    coordinator->metrics,
                                    &verified};
   coordinator->node =
-      std::make_unique<node::Node>(node_needs, Peer::identity_of(options.seed, kCoordinator), node_options);
+      std::make_unique<node::Node>(node_needs, Peer::identity_of(options.seed, kCoordinator, scheme), node_options);
   const Identity authority = Peer::identity_of(options.seed, kCoordinator);
   coordinator->node->found(node::sign_manifest(authority, manifest_of(options, authority)));
   coordinator->tasks = std::make_unique<TaskGroup>(world.executor(), rethrow);
@@ -317,6 +325,7 @@ void Swarm::World::judge_end() {
 Outcome Swarm::World::outcome() {
   Outcome out = recorder.take();
   out.seed = options.seed;
+  out.crypto = options.crypto;
   out.fingerprint = net.fingerprint();
   out.length = world.clock().now().time_since_epoch();
   out.bytes = net.bytes_delivered();

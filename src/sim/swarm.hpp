@@ -36,6 +36,7 @@ struct SwarmOptions {
   std::uint64_t epochs = 0;   ///< ends when every live peer has so many; 0: by `length`
   Duration length{};          ///< virtual; with `epochs`: the budget, zero: four times what the rates promise
   bool leave_at_end = false;  ///< who has had the last epoch leaves, as programs do
+  Crypto crypto = Crypto::fake;
   FaultPlan faults;
   Plant plant = Plant::none;
   std::string stop_at;               ///< ends as soon as this invariant is violated; empty: none

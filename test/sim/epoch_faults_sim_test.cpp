@@ -27,6 +27,19 @@ std::string found_by(SwarmOptions options, std::uint64_t seeds) {
 
 }  // namespace
 
+TEST_CASE("epoch faults sim: a run is the same run with cryptography that costs nothing, also when bits flip") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 4, 12);
+    options.faults.events.push_back(timed(14s, FaultKind::corrupt, 1, 0s));
+    options.faults.events.push_back(timed(17s, FaultKind::kill, 2, 3s));
+    options.crypto = Crypto::fake;
+    const Outcome fake = run_and_check(options);
+    options.crypto = Crypto::real;
+    CHECK(run_and_check(options).fingerprint == fake.fingerprint);
+  }
+}
+
 TEST_CASE("epoch faults sim: when a peer is banned the other goes on within a second") {
   for (const std::uint64_t seed : test::seeds(8)) {
     CAPTURE(seed);

@@ -135,10 +135,10 @@ TEST_CASE("identity: a signature holds for its bytes and its key only") {
   const Identity anna = Identity::generate({1});
   const Identity bert = Identity::generate({2});
   const Signature signature = anna.sign(bytes_of("yes"));
-  CHECK(verify_signature(anna.id(), bytes_of("yes"), signature));
-  CHECK_FALSE(verify_signature(anna.id(), bytes_of("no!"), signature));
-  CHECK_FALSE(verify_signature(bert.id(), bytes_of("yes"), signature));
-  CHECK_FALSE(verify_signature(PeerId{}, bytes_of("yes"), Signature{}));
+  CHECK(ed25519().verify(anna.id(), bytes_of("yes"), signature));
+  CHECK_FALSE(ed25519().verify(anna.id(), bytes_of("no!"), signature));
+  CHECK_FALSE(ed25519().verify(bert.id(), bytes_of("yes"), signature));
+  CHECK_FALSE(ed25519().verify(PeerId{}, bytes_of("yes"), Signature{}));
   CHECK(anna.sign(bytes_of("yes")) == signature);
 }
 

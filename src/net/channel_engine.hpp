@@ -1,0 +1,62 @@
+#pragma once
+// What a SecureChannel runs on: TLS, or what a simulated network puts in its place.
+
+#include "crypto/peer_id.hpp"
+#include "net/byte_queue.hpp"
+#include "net/tls_fault.hpp"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace collab::net {
+
+/// `dialled`: we opened the connection, so we are the TLS client. After a simultaneous open the lower id is.
+enum class Side { dialled, accepted };
+
+/// The state of one end, which its SecureChannel shows, and what moves it. Sets `fault` when it fails and is not called
+/// again then.
+struct ChannelEngine {
+  ChannelEngine() = default;
+  ChannelEngine(const ChannelEngine&) = delete;
+  ChannelEngine& operator=(const ChannelEngine&) = delete;
+  virtual ~ChannelEngine() = default;
+
+  /// Takes all of `ciphertext`; adds to `opened` and `output`, sets `established` with `peer`, or `closed`.
+  virtual void receive(std::span<const std::byte> ciphertext) = 0;
+  /// When established. Adds to `output`.
+  virtual void seal(std::span<const std::byte> plaintext) = 0;
+  /// Once, when established: says that nothing more will be sent.
+  virtual void close() = 0;
+  virtual std::array<std::byte, 32> exporter(std::string_view label) const = 0;
+  virtual void trim() = 0;
+
+  void fail(TlsFault found, std::string reason) {
+    fault = found;
+    failure = std::move(reason);
+  }
+
+  ByteQueue opened;
+  ByteQueue output;
+  PeerId peer{};
+  bool established = false;
+  bool closing = false;
+  bool closed = false;
+  TlsFault fault = TlsFault::none;
+  std::string failure;
+};
+
+/// Makes them. Thread safety: none.
+class ChannelEngines {
+ public:
+  virtual ~ChannelEngines() = default;
+  /// `own`: whose end this is. The others as in SecureChannel.
+  virtual std::unique_ptr<ChannelEngine> make(const PeerId& own, Side side,
+                                              const std::optional<PeerId>& expected) const = 0;
+};
+
+}  // namespace collab::net

@@ -1,0 +1,238 @@
+#include "sim/fake_crypto.hpp"
+
+#include "base/bytes.hpp"
+#include "crypto/hash.hpp"
+#include "crypto/identity.hpp"
+#include "net/secure_channel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace collab::sim {
+namespace {
+
+using net::TlsFault;
+
+// as OpenSSL 3 writes them with our rules: the test compares
+constexpr std::size_t kDiallerFirst = 190;
+constexpr std::size_t kAcceptorAnswer = 611;
+constexpr std::size_t kDiallerLast = 404;
+
+constexpr std::size_t kHeaderBytes = 5;
+constexpr std::size_t kTrailerBytes = 17;  // TLS 1.3: content type and tag
+constexpr std::size_t kBodyBytesMax = net::kRecordBytes + 256;
+enum RecordType : std::uint8_t { kAlert = 21, kHandshake = 22, kData = 23 };
+constexpr std::uint8_t kCloseNotify = 0;
+constexpr std::uint8_t kRefusal = 1;
+
+/// Each step is one to one, so a change of any one word changes the sum.
+std::uint64_t sum(std::uint64_t start, std::span<const std::byte> bytes) {
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15U;
+  std::uint64_t value = start;
+  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), 8);
+    value = (value ^ word) * kOdd;
+    value ^= value >> 29U;
+  }
+  std::uint64_t word = bytes.size();
+  for (const std::byte byte : bytes) word = word << 8U | std::to_integer<std::uint64_t>(byte);
+  return (value ^ word) * kOdd;
+}
+
+Signature fake_signature(const PeerId& signer, std::span<const std::byte> message) {
+  const Digest digest = Hasher("collab fake signature")
+                            .add(signer.key)
+                            .add(std::span(reinterpret_cast<const unsigned char*>(message.data()), message.size()))
+                            .finish();
+  Signature signature{};
+  std::copy(digest.begin(), digest.end(), signature.begin());
+  std::copy(digest.rbegin(), digest.rend(), signature.begin() + static_cast<std::ptrdiff_t>(digest.size()));
+  return signature;
+}
+
+class FakeChannel final : public net::ChannelEngine {
+ public:
+  FakeChannel(const PeerId& own, net::Side side, const std::optional<PeerId>& expected, std::uint64_t nonce)
+      : own_(own), side_(side), expected_(expected), nonce_(nonce) {
+    if (side == net::Side::dialled) introduce(kDiallerFirst);
+  }
+
+  void receive(std::span<const std::byte> ciphertext) override {
+    if (!waiting_.empty()) {
+      waiting_.append(ciphertext);
+      const std::size_t taken = take_records(waiting_.bytes());
+      waiting_.consume(taken);
+    } else {
+      waiting_.append(ciphertext.subspan(take_records(ciphertext)));
+    }
+  }
+
+  void seal(std::span<const std::byte> plaintext) override {
+    while (!plaintext.empty()) {
+      const std::size_t size = std::min(plaintext.size(), net::kRecordBytes);
+      write(kData, plaintext.first(size));
+      plaintext = plaintext.subspan(size);
+    }
+  }
+
+  void close() override { alert(kCloseNotify); }
+
+  std::array<std::byte, 32> exporter(std::string_view label) const override {
+    const Digest digest = Hasher("collab fake exporter")
+                              .add(key_)
+                              .add(std::span(reinterpret_cast<const unsigned char*>(label.data()), label.size()))
+                              .finish();
+    std::array<std::byte, 32> value{};
+    std::memcpy(value.data(), digest.data(), value.size());
+    return value;
+  }
+
+  void trim() override { waiting_.trim(); }
+
+ private:
+  /// A flight of `bytes` in all: who this is, and the half of the key that is ours.
+  void introduce(std::size_t bytes) {
+    Bytes body(bytes - kHeaderBytes - kTrailerBytes);
+    std::memcpy(body.data(), own_.key.data(), own_.key.size());
+    std::memcpy(body.data() + own_.key.size(), &nonce_, sizeof nonce_);
+    write(kHandshake, body);
+  }
+
+  void write(RecordType type, std::span<const std::byte> body) {
+    const std::size_t length = body.size() + kTrailerBytes;
+    const auto space = output.prepare(kHeaderBytes + length);
+    const std::array<std::uint8_t, kHeaderBytes> header = {type, 3, 3, static_cast<std::uint8_t>(length >> 8U),
+                                                           static_cast<std::uint8_t>(length & 0xffU)};
+    std::memcpy(space.data(), header.data(), header.size());
+    if (!body.empty()) std::memcpy(space.data() + kHeaderBytes, body.data(), body.size());
+    const auto whole = space.first(kHeaderBytes + body.size());
+    const std::uint64_t proof = sum(key_ + sent_++, whole);
+    const std::array<std::uint64_t, 2> twice = {proof, ~proof};
+    std::memcpy(space.data() + whole.size(), twice.data(), sizeof twice);
+    space[whole.size() + sizeof twice] = std::byte{type};
+    output.commit(kHeaderBytes + length);
+  }
+
+  void alert(std::uint8_t what) {
+    const std::array<std::byte, 2> body = {std::byte{1}, std::byte{what}};
+    write(kAlert, body);
+  }
+
+  void refuse(TlsFault found, std::string reason) {
+    alert(kRefusal);
+    fail(found, std::move(reason));
+  }
+
+  /// How many bytes were whole records.
+  std::size_t take_records(std::span<const std::byte> bytes) {
+    std::size_t taken = 0;
+    while (fault == TlsFault::none && !closed) {
+      const auto rest = bytes.subspan(taken);
+      if (rest.empty()) break;
+      const auto type = std::to_integer<std::uint8_t>(rest.front());
+      if (type < kAlert || type > kData || (!established && type == kData)) {
+        refuse(established ? TlsFault::record : TlsFault::not_tls, "the other side speaks something else than TLS");
+        break;
+      }
+      if (rest.size() < kHeaderBytes) break;
+      const std::size_t length = std::to_integer<std::size_t>(rest[3]) << 8U | std::to_integer<std::size_t>(rest[4]);
+      if (length > kBodyBytesMax + kTrailerBytes || length < kTrailerBytes) {
+        refuse(TlsFault::record, "damaged or forged bytes");
+        break;
+      }
+      if (rest.size() < kHeaderBytes + length) break;
+      take(static_cast<RecordType>(type), rest.first(kHeaderBytes + length));
+      taken += kHeaderBytes + length;
+    }
+    return taken;
+  }
+
+  void take(RecordType type, std::span<const std::byte> record) {
+    const auto whole = record.first(record.size() - kTrailerBytes);
+    const auto trailer = record.subspan(whole.size());
+    const std::uint64_t proof = sum(key_ + received_++, whole);
+    const std::array<std::uint64_t, 2> twice = {proof, ~proof};
+    if (std::memcmp(trailer.data(), twice.data(), sizeof twice) != 0 || trailer.back() != std::byte{type})
+      return refuse(TlsFault::record, "damaged or forged bytes");
+    const auto body = whole.subspan(kHeaderBytes);
+    if (type == kHandshake) return meet(body);
+    if (type == kData) return opened.append(body);
+    if (body.size() == 2 && body[1] == std::byte{kCloseNotify} && established) {
+      closed = true;
+    } else {
+      fail(TlsFault::refused, "the other side refuses this peer");
+    }
+  }
+
+  void meet(std::span<const std::byte> body) {
+    if (established || body.size() < sizeof(PeerId) + sizeof nonce_)
+      return refuse(TlsFault::record, "damaged or forged bytes");
+    PeerId theirs;
+    std::memcpy(theirs.key.data(), body.data(), theirs.key.size());
+    std::uint64_t nonce = 0;
+    std::memcpy(&nonce, body.data() + theirs.key.size(), sizeof nonce);
+    const bool first_of_two = side_ == net::Side::accepted && !greeted_;
+    if (first_of_two) {
+      greeted_ = true;
+      introduce(kAcceptorAnswer);
+      agree(nonce);
+      return;
+    }
+    if (side_ == net::Side::dialled) agree(nonce);
+    if (theirs == own_) return refuse(TlsFault::own_key, "it has our own key");
+    if (expected_ && theirs != *expected_)
+      return refuse(TlsFault::wrong_peer, fmt::format("{} was dialled, {} answers", expected_->text(), theirs.text()));
+    if (side_ == net::Side::dialled) introduce(kDiallerLast);
+    peer = theirs;
+    established = true;
+  }
+
+  void agree(std::uint64_t theirs) {
+    const std::array<std::uint64_t, 2> both = {std::min(nonce_, theirs), std::max(nonce_, theirs)};
+    key_ = sum(1, std::as_bytes(std::span(both)));
+    sent_ = received_ = 0;
+  }
+
+  PeerId own_;
+  net::Side side_;
+  std::optional<PeerId> expected_;
+  std::uint64_t nonce_;
+  std::uint64_t key_ = 0;  // of both, once they have met
+  std::uint64_t sent_ = 0;
+  std::uint64_t received_ = 0;
+  bool greeted_ = false;
+  net::ByteQueue waiting_;  // a record's beginning
+};
+
+}  // namespace
+
+Signature FakeSignatures::sign(const Identity& signer, std::span<const std::byte> message) const {
+  return fake_signature(signer.id(), message);
+}
+
+bool FakeSignatures::verify(const PeerId& signer, std::span<const std::byte> message,
+                            const Signature& signature) const {
+  return fake_signature(signer, message) == signature || ed25519().verify(signer, message, signature);
+}
+
+std::unique_ptr<net::ChannelEngine> FakeChannels::make(const PeerId& own, net::Side side,
+                                                       const std::optional<PeerId>& expected) const {
+  return std::make_unique<FakeChannel>(own, side, expected, ++made_);
+}
+
+std::string_view name(Crypto crypto) noexcept {
+  return crypto == Crypto::real ? "real" : "fake";
+}
+
+std::optional<Crypto> crypto_named(std::string_view text) noexcept {
+  for (const Crypto crypto : {Crypto::real, Crypto::fake})
+    if (name(crypto) == text) return crypto;
+  return std::nullopt;
+}
+
+}  // namespace collab::sim

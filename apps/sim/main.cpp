@@ -89,6 +89,8 @@ nlohmann::json whole_json(const Job& job, const Outcome& outcome) {
                           {"values", job.options.values},
                           {"codec", codec(job.options.codec).name()},
                           {"crypto", name(job.options.crypto)},
+                          {"clock_ahead_max_s", to_seconds(job.options.clock_ahead_max)},
+                          {"drift_ppm_max", job.options.drift_ppm_max},
                           {"plant", name(job.options.plant)}};
   return out;
 }

@@ -85,6 +85,8 @@ node::OptionTable sim_options() {
        "calm, home, churn, storm, hostile, soak62, split, orphan, or a TOML file"},
       {"plant", OptionKind::text, run, "BUG", "none",
        "no_quorum, arrival_order, keep_partial, sum_twice, skip_ledger, begin_early"},
+      {"clock-ahead", OptionKind::real, swarm, "SECONDS", "29", "of a peer's calendar, either way: at most", 0, 59},
+      {"drift", OptionKind::real, swarm, "PPM", "200", "of a peer's clock, either way: at most", 0, 1e4},
       {"crypto", OptionKind::text, run, "HOW", "fake", "real, or fake: as many bytes, the same errors, no arithmetic"},
       {"units", OptionKind::number, swarm, "N", "0", "of a pass, which peers lease; 0: each has samples of its own", 0,
        1e12},
@@ -157,6 +159,8 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   if (config.has("epochs")) options.epochs = whole(config, "epochs");
   if (options.epochs == 0 && options.length == Duration()) options.epochs = 20;
   options.crypto = crypto_of(config);
+  options.clock_ahead_max = from_seconds(config.real("clock-ahead"));
+  options.drift_ppm_max = config.real("drift");
   options.faults = load_faults(config.text("faults"));
   const auto plant = plant_named(config.text("plant"));
   if (!plant) refuse(fmt::format("there is no bug {} to plant", config.text("plant")), "see --help");

@@ -91,23 +91,42 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
 class Host::HostClock final : public Clock {
  public:
   explicit HostClock(Host& host) : host_(host) {}
-  TimePoint now() const override { return host_.network_.world_.clock().now(); }
+  TimePoint now() const override { return local(world().now()); }
   std::int64_t unix_ms() const override {
-    using std::chrono::milliseconds;
-    return host_.network_.world_.clock().unix_ms() +
-           std::chrono::duration_cast<milliseconds>(host_.calendar_ahead_).count();
+    const Duration ahead = now() - world().now() + host_.clock_options_.ahead + host_.calendar_ahead_;
+    return world().unix_ms() + std::chrono::duration_cast<std::chrono::milliseconds>(ahead).count();
   }
   Task<> sleep_until(TimePoint when) override {
-    co_await host_.network_.world_.clock().sleep_until(when);
+    co_await world().sleep_until(in_world(when));
     if (host_.frozen_) co_await host_.thawed();
   }
   Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override {
-    const bool rang = co_await host_.network_.world_.clock().rings(alarm, when);
+    const bool rang = co_await world().rings(alarm, in_world(when));
     if (rang && host_.frozen_) co_await host_.thawed();
     co_return rang;
   }
+  /// The first moment at which this clock shows at least `when`.
+  TimePoint in_world(TimePoint when) const {
+    if (host_.clock_options_.drift_ppb == 0 || when == TimePoint::max()) return when;
+    const std::int64_t ns = when.time_since_epoch().count();
+    const std::int64_t rate = kBillion + host_.clock_options_.drift_ppb;
+    TimePoint guess(Duration(ns / rate * kBillion + ns % rate * kBillion / rate));
+    while (local(guess) < when) guess += Duration(1);
+    return guess;
+  }
 
  private:
+  static constexpr std::int64_t kBillion = 1'000'000'000;
+  SimClock& world() const { return host_.network_.world_.clock(); }
+  TimePoint local(TimePoint when) const { return when + drift(when); }
+  /// What it has gained by then; whole seconds apart from the rest, so that nothing overflows.
+  Duration drift(TimePoint when) const {
+    const std::int64_t ppb = host_.clock_options_.drift_ppb;
+    if (ppb == 0) return Duration();
+    const std::int64_t ns = when.time_since_epoch().count();
+    return Duration(ns / kBillion * ppb + ns % kBillion * ppb / kBillion);
+  }
+
   Host& host_;
 };
 
@@ -197,12 +216,13 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
   if (!alive_ || found == nullptr) co_return Errc::gone;
   Host& other = *found;
   const Duration one_way = network_.latency(*this, other);
-  const TimePoint answered = clock().now() + 2 * one_way;
-  if (answered > deadline) {
+  const TimePoint answered = network_.world_.clock().now() + 2 * one_way;
+  if (answered > clock_->in_world(deadline)) {
     co_await clock().sleep_until(deadline);
     co_return Errc::late;
   }
-  co_await clock().sleep_until(answered);
+  co_await network_.world_.clock().sleep_until(answered);
+  if (frozen_) co_await thawed();
   while (!network_.moves(*this, other) || !network_.moves(other, *this)) {
     const bool opened = co_await network_.opened_.wait_until(clock(), deadline);
     if (!opened) co_return Errc::late;
@@ -356,6 +376,10 @@ void SimNetwork::opened() {
 
 void SimNetwork::slow(Host& host, double factor) {
   host.slowness_ = factor;
+}
+
+void SimNetwork::set_clock(Host& host, ClockOptions options) {
+  host.clock_options_ = options;
 }
 
 void SimNetwork::shift_calendar(Host& host, Duration ahead) {

@@ -30,6 +30,12 @@ struct LinkOptions {
   std::size_t queue_bytes = 1U << 20U;  ///< on the way and unread, per direction; then writers wait
 };
 
+/// How a machine's own clock differs from the world's time.
+struct ClockOptions {
+  Duration ahead{};            ///< of its calendar
+  std::int64_t drift_ppb = 0;  ///< billionths by which it runs fast, or slow when negative; less than a tenth
+};
+
 class SimNetwork;
 
 /// One machine: its network, its clock, and what a fault can do to it. Everything that runs on it asks these two, so a
@@ -39,7 +45,7 @@ class Host final : public net::Network {
   Host(SimNetwork& network, std::size_t number, std::string name, std::string address, LineOptions line);
   ~Host() override;
 
-  /// This host's view of time: stands still while frozen.
+  /// This host's view of time: with its own drift and calendar. Who waits on it while frozen waits until it is thawed.
   Clock& clock() noexcept;
   /// What a person calls it: can be dialled too, as if a name server knew it.
   const std::string& name() const noexcept { return name_; }
@@ -67,6 +73,7 @@ class Host final : public net::Network {
   std::string name_;
   std::string address_;
   LineOptions line_;
+  ClockOptions clock_options_;
   std::unique_ptr<HostClock> clock_;
   TimePoint up_free_{};
   TimePoint down_free_{};
@@ -116,7 +123,9 @@ class SimNetwork {
   void block(Host&, bool out, bool in);
   /// Its line carries a `factor`th of what it did when it was made; 1: all of it.
   void slow(Host&, double factor);
-  /// Its calendar is so far ahead of the world's from now on; its steady clock goes on.
+  /// Before anything runs on it.
+  void set_clock(Host&, ClockOptions options);
+  /// Its calendar is so far ahead of what it was before, from now on; its steady clock goes on.
   void shift_calendar(Host&, Duration ahead);
   /// One bit of the next bytes that it sends arrives wrong.
   void corrupt(Host&);

@@ -44,6 +44,18 @@ std::vector<double> draw_rates(const SwarmOptions& options, std::size_t count) {
   return rates;
 }
 
+/// A clock of its own for each peer; the coordinator's is the world's.
+ClockOptions draw_clock(const SwarmOptions& options, std::size_t number) {
+  Random random = Random(options.seed).derive(fmt::format("sim.clock.{}", number));
+  const auto between = [&](double bound) {
+    return bound * (2 * static_cast<double>(random.next() >> 11U) * 0x1p-53 - 1);
+  };
+  ClockOptions clock;
+  clock.ahead = from_seconds(between(to_seconds(options.clock_ahead_max)));
+  clock.drift_ppb = static_cast<std::int64_t>(1000 * between(options.drift_ppm_max));
+  return clock;
+}
+
 Schema schema_of(std::size_t values) {
   Schema schema;
   schema.tensors.push_back({"bowl", DType::float32, {static_cast<std::int64_t>(values)}, TensorRole::gradient});
@@ -196,6 +208,7 @@ Swarm::World::World(SwarmOptions given)
 Peer& Swarm::World::add_peer() {
   const std::size_t number = peers.size();
   Host& host = net.add_host(fmt::format("peer{}", number), options.line);
+  net.set_clock(host, draw_clock(options, number));
   const bool client = number < options.peers && number + options.clients >= options.peers;
   peers.push_back(
       std::make_unique<Peer>(needs, host, number, ClockBridge::Pace{rates.at(number), options.microbatch}, client));

@@ -37,6 +37,8 @@ struct SwarmOptions {
   Duration length{};          ///< virtual; with `epochs`: the budget, zero: four times what the rates promise
   bool leave_at_end = false;  ///< who has had the last epoch leaves, as programs do
   Crypto crypto = Crypto::fake;
+  Duration clock_ahead_max{};  ///< of a peer's calendar, either way; who is 60 s beside the median is refused
+  double drift_ppm_max = 0;    ///< of a peer's clock, either way
   FaultPlan faults;
   Plant plant = Plant::none;
   std::string stop_at;               ///< ends as soon as this invariant is violated; empty: none

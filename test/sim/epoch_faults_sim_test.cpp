@@ -40,6 +40,18 @@ TEST_CASE("epoch faults sim: a run is the same run with cryptography that costs 
   }
 }
 
+TEST_CASE("epoch faults sim: clocks that differ by a minute, or by 200 ppm for minutes, change nothing") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 5, 40);
+    options.clock_ahead_max = 29s;
+    options.drift_ppm_max = 200;
+    options.faults.events.push_back(timed(20s, FaultKind::kill, 2, 5s));
+    options.faults.events.push_back(timed(25s, FaultKind::join, 0, 0s));
+    (void)run_and_check(options);
+  }
+}
+
 TEST_CASE("epoch faults sim: when a peer is banned the other goes on within a second") {
   for (const std::uint64_t seed : test::seeds(8)) {
     CAPTURE(seed);

@@ -60,6 +60,32 @@ Task<std::size_t> read_all(net::ByteStream& stream) {
 
 }  // namespace
 
+TEST_CASE(
+    "sim network: a clock that runs fast shows more time, and who waits on it wakes when it says so, never before") {
+  for (const std::int64_t ppb :
+       {std::int64_t(0), std::int64_t(200'000), std::int64_t(-200'000), std::int64_t(99'999'999)}) {
+    CAPTURE(ppb);
+    Pair pair;
+    pair.network.set_clock(pair.a(), {seconds(50), ppb});
+    const auto scenario = [&]() -> Task<> {
+      Clock& world = pair.world.clock();
+      Clock& own = pair.a().clock();
+      co_await world.sleep_until(TimePoint(std::chrono::hours(24)));
+      const auto gained = own.now() - world.now();
+      CHECK(gained.count() == 86'400 * ppb);
+      const auto ahead_ms = std::chrono::duration_cast<milliseconds>(seconds(50) + gained).count();
+      CHECK(own.unix_ms() - world.unix_ms() == ahead_ms);
+      for (const auto step : {std::chrono::nanoseconds(1), std::chrono::nanoseconds(123'456'789)}) {
+        const TimePoint when = own.now() + step;
+        co_await own.sleep_until(when);
+        CHECK(own.now() >= when);
+        CHECK(own.now() - when <= std::chrono::nanoseconds(1));
+      }
+    };
+    pair.world.run(scenario());
+  }
+}
+
 TEST_CASE("sim network: a stream carries bytes in order at the rate of the line") {
   Pair pair;
   pair.run([&](net::ByteStream& from, net::ByteStream& to) -> Task<> {

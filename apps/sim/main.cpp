@@ -3,9 +3,12 @@
 #include "base/file.hpp"
 #include "cli/program.hpp"
 #include "directory.hpp"
+#include "idle.hpp"
+#include "matchmaking.hpp"
 #include "moshpit.hpp"
 #include "options.hpp"
 #include "sim/shrink.hpp"
+#include "state.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -204,6 +207,9 @@ int dispatch(const std::vector<std::string>& arguments) {
   const std::string command =
       fmt::format("{} --crypto {}", command_without(kOfTheCall, arguments), name(crypto_of(config)));
   if (parsed.command == "moshpit") return run_moshpit(config, command);
+  if (parsed.command == "matchmaking") return run_matchmaking(config, command);
+  if (parsed.command == "state") return run_state(config, command);
+  if (parsed.command == "idle") return run_idle(config, command);
   return run(job_of(parsed.command, config, arguments));
 }
 

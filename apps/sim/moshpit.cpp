@@ -1,7 +1,6 @@
 #include "moshpit.hpp"
 
 #include "base/error.hpp"
-#include "base/file.hpp"
 #include "cli/program.hpp"
 #include "options.hpp"
 #include "sim/grid_model.hpp"
@@ -11,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -22,14 +20,12 @@ namespace {
 
 constexpr std::uint32_t kRoundsMax = 100;  // of averaging parameters; a variance that takes longer is never reached
 constexpr std::uint64_t kWeightMax = 199;
-constexpr std::size_t kNetworkPeersMax = 1024;  // connections are real, 250 kB each: 8 GB for 32x32
 constexpr double kErrorMax = 1e-6;
 
 struct Setup {
   std::uint64_t seed = 1;
   std::uint64_t seeds = 1;
   std::size_t peers = 0;
-  std::size_t group_size_max = 64;
   std::vector<std::uint32_t> radices;
   bool random_groups = false;
   double failure = 0;
@@ -37,33 +33,13 @@ struct Setup {
   Crypto crypto = Crypto::fake;
 };
 
-/// "32x32"; "auto".
-std::vector<std::uint32_t> read_grid(const std::string& text, std::size_t peers, std::size_t group_size_max) {
-  if (text == "auto") return matchmaking::radices_for(peers, group_size_max);
-  std::vector<std::uint32_t> radices;
-  std::string_view rest = text;
-  for (bool more = true; more;) {
-    const std::string_view word = rest.substr(0, rest.find('x'));
-    std::uint32_t radix = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), radix);
-    if (error != std::errc() || end != word.data() + word.size() || radix < 2 || radix > matchmaking::kGroupSizeMax)
-      refuse(fmt::format("--grid \"{}\" is neither auto nor numbers of 2 to 64", text), "--grid 32x32");
-    radices.push_back(radix);
-    more = word.size() < rest.size();
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-  }
-  if (radices.size() > matchmaking::kDimensionsMax) refuse("--grid has too many dimensions", "at most 8");
-  return radices;
-}
-
 Setup read_setup(const node::Config& config) {
   Setup setup;
   setup.seed = static_cast<std::uint64_t>(config.number("seed"));
   setup.seeds = static_cast<std::uint64_t>(config.number("seeds"));
   setup.peers = static_cast<std::size_t>(config.number("peers"));
-  setup.group_size_max = static_cast<std::size_t>(config.number("group-size"));
   if (setup.peers < 2) refuse("one peer is no swarm", "--peers 64");
-  setup.radices = read_grid(config.text("grid"), setup.peers, setup.group_size_max);
+  setup.radices = read_grid(config, setup.peers);
   const std::string groups = config.text("groups");
   if (groups != "grid" && groups != "random") refuse(fmt::format("--groups \"{}\"", groups), "grid or random");
   setup.random_groups = groups == "random";
@@ -236,13 +212,9 @@ int run_moshpit(const node::Config& config, const std::string& command) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const nlohmann::json result = to_json(setup, totals, command, seconds);
-  const std::string json = config.has("json") ? config.text("json") : "";
-  if (json == "-") {
-    fmt::print("{}\n", result.dump());
-  } else {
-    if (!config.toggle("quiet")) fmt::print("{}", text_of(result));
-    if (!json.empty()) write_file(json, result.dump(1) + "\n");
-  }
+  const bool to_stdout = config.has("json") && config.text("json") == "-";
+  if (!config.toggle("quiet") && !to_stdout) fmt::print("{}", text_of(result));
+  write_json(config, result);
   // who dies or is absent is missed by the mean of those who are left; calm passes must be exact
   const bool exact = setup.failure > 0 || setup.random_groups || totals.max_relative_error <= kErrorMax;
   return totals.equal_bytes && exact ? 0 : 1;

@@ -1,6 +1,10 @@
 #include "options.hpp"
 
+#include "base/file.hpp"
+#include "matchmaking/group_key.hpp"
+
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <charconv>
 
@@ -70,6 +74,11 @@ node::OptionTable sim_options() {
       {"group-size", OptionKind::number, grid, "N", "64", "of --grid auto: at most", 2, 64},
       {"groups", OptionKind::text, grid, "HOW", "grid", "or random: A peers each, drawn in every round"},
       {"failure", OptionKind::real, grid, "P", "0", "of a peer in a round: absent; on a network: dies", 0, 0.9},
+      {"window", OptionKind::real, grid, "SECONDS", "5", "of matchmaking: in which all look for a group", 0.5, 600},
+      {"joiners", OptionKind::number, swarm, "N", "50", "of state: who fetches it, from --peers donors", 1, 1000},
+      {"state-bytes", OptionKind::real, swarm, "N", "16e6", "of state: its size", 1, 1e9},
+      {"liars", OptionKind::number, swarm, "N", "0", "of state: donors that give wrong bytes", 0, 1000},
+      {"dying", OptionKind::number, swarm, "N", "0", "of state: donors that die meanwhile", 0, 1000},
       {"network", OptionKind::toggle, grid, "", "", "by the real protocol; else arithmetic without one"},
       {"nodes", OptionKind::number, directory, "N", "1024", "that serve it; all know some others at the start", 48,
        16'384},
@@ -116,15 +125,44 @@ cli::Synopsis sim_synopsis() {
   synopsis.commands = {{"training", "peers train a formula, epoch after epoch"},
                        {"averaging", "rounds back to back"},
                        {"moshpit", "one pass over a grid: weighted mean; without network also rounds to consensus"},
-                       {"directory", "what storing and finding records costs among --nodes"}};
-  synopsis.examples = {"collab-sim --peers 8 --epochs 20",
-                       "collab-sim --faults churn --minutes 10 --seeds 50",
+                       {"directory", "what storing and finding records costs among --nodes"},
+                       {"matchmaking", "how soon everybody is in a full group"},
+                       {"state", "how soon many joiners have the state of a run"},
+                       {"idle", "hours without training: nothing may grow"}};
+  synopsis.examples = {"collab-sim --peers 8 --epochs 20", "collab-sim --faults churn --minutes 10 --seeds 50",
                        "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",
                        "collab-sim --faults churn --minutes 10 --plant sum_twice --shrink schedule.toml",
                        "collab-sim directory --nodes 1024 --records 16384 --gone 0.3 --json",
                        "collab-sim moshpit --peers 1024 --grid 32x32 --failure 0.01 --seeds 30 --json"};
   synopsis.read_on = "doc/operating.md has the format of fault files; doc/architecture.md the invariants";
   return synopsis;
+}
+
+void read_links(const node::Config& config, LinkOptions& links, LineOptions& line) {
+  read_latency(config.text("latency"), links);
+  line.up_bytes_per_s = config.real("up");
+  line.down_bytes_per_s = config.real("down");
+  links.loss = config.real("loss");
+  links.jitter = config.real("jitter");
+}
+
+std::vector<std::uint32_t> read_grid(const node::Config& config, std::size_t peers) {
+  auto radices = matchmaking::parse_grid(config.text("grid"));
+  if (!radices)
+    refuse(fmt::format("--grid \"{}\" is neither auto nor up to 8 numbers of 2 to 64", config.text("grid")),
+           "--grid 32x32");
+  if (radices->empty()) return matchmaking::radices_for(peers, static_cast<std::size_t>(config.number("group-size")));
+  return *radices;
+}
+
+void write_json(const node::Config& config, const nlohmann::json& result) {
+  if (!config.has("json")) return;
+  const std::string file = config.text("json");
+  if (file == "-") {
+    fmt::print("{}\n", result.dump());
+  } else {
+    write_file(file, result.dump(1) + "\n");
+  }
 }
 
 Crypto crypto_of(const node::Config& config) {
@@ -150,11 +188,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   const auto codec = codec_named(config.text("codec"));
   if (!codec) refuse(fmt::format("there is no codec {}", config.text("codec")), "see --help");
   options.codec = *codec;
-  read_latency(config.text("latency"), options.links);
-  options.line.up_bytes_per_s = config.real("up");
-  options.line.down_bytes_per_s = config.real("down");
-  options.links.loss = config.real("loss");
-  options.links.jitter = config.real("jitter");
+  read_links(config, options.links, options.line);
   if (config.has("minutes")) options.length = from_seconds(60 * config.real("minutes"));
   if (config.has("epochs")) options.epochs = whole(config, "epochs");
   if (options.epochs == 0 && options.length == Duration()) options.epochs = 20;

@@ -4,7 +4,11 @@
 #include "cli/options.hpp"
 #include "sim/swarm.hpp"
 
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace collab::sim {
 
@@ -14,6 +18,14 @@ namespace collab::sim {
 node::OptionTable sim_options();
 cli::Synopsis sim_synopsis();
 
+inline constexpr std::size_t kNetworkPeersMax = 1024;  ///< with real connections
+
+/// `--latency`, `--up`, `--down`, `--loss` and `--jitter`. Throws `Failure(usage)`.
+void read_links(const node::Config& config, LinkOptions& links, LineOptions& line);
+/// `--grid` of so many peers. Throws `Failure(usage)`.
+std::vector<std::uint32_t> read_grid(const node::Config& config, std::size_t peers);
+/// To the file of `--json`, or stdout; nowhere when it was not asked for.
+void write_json(const node::Config& config, const nlohmann::json& result);
 /// Throws `Failure(usage)`.
 Crypto crypto_of(const node::Config& config);
 /// `workload`: training or averaging. Throws `Failure(usage)`.

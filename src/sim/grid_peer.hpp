@@ -44,6 +44,8 @@ class GridPeer {
   void start();
   /// One pass: begin, hand over, finish.
   Task<> run(averaging::Pass pass);
+  /// Its begin only: the first group.
+  Task<Result<matchmaking::Group>> find_group(averaging::Pass pass) { return moshpit_->begin(std::move(pass)); }
   Task<> stop();
 
   const PeerId& id() const { return identity_.id(); }

@@ -79,13 +79,18 @@ void GridSwarm::introduce() {
   }
 }
 
-Task<> GridSwarm::live(std::size_t number) {
+averaging::Pass GridSwarm::pass_of(std::uint64_t epoch, TimePoint deadline) const {
   averaging::Pass pass;
   pass.grid = grid_;
   pass.schedule = schedule_;
-  pass.epoch = options_.seed;
+  pass.epoch = epoch;
   pass.weight_max = options_.weight_max;
-  pass.deadline = hosts_[number]->clock().now() + kFirstGroup;
+  pass.deadline = deadline;
+  return pass;
+}
+
+Task<> GridSwarm::live(std::size_t number) {
+  averaging::Pass pass = pass_of(options_.seed, hosts_[number]->clock().now() + kFirstGroup);
   co_await peers_[number]->run(std::move(pass));
   if (hosts_[number]->alive()) length_ = std::max(length_, world_.clock().now().time_since_epoch());
 }
@@ -108,6 +113,70 @@ Task<> GridSwarm::live_all() {
   for (auto& pass : passes_) co_await pass->stop();
   for (auto& peer : peers_) co_await peer->stop();
   network_.stop();
+}
+
+Task<> GridSwarm::look_for_group(std::size_t number, averaging::Pass pass, TimePoint from, Meeting& meeting) {
+  Clock& clock = hosts_[number]->clock();
+  meeting.cell = schedule_->group(peers_[number]->id(), 1).size();
+  co_await clock.sleep_until(from);
+  meeting.declared = clock.now();
+  const auto group = co_await peers_[number]->find_group(std::move(pass));
+  if (!group) co_return;
+  meeting.begun = clock.now();
+  meeting.members = group->roster.size();
+  meeting.group = group->id;
+}
+
+Task<> GridSwarm::meet_all(std::vector<std::vector<Meeting>>& windows, Duration length) {
+  introduce();
+  for (auto& peer : peers_) peer->start();
+  Random random = Random(options_.seed).derive("declarations");
+  for (std::size_t window = 0; window < windows.size(); ++window) {
+    windows[window].resize(size());
+    const TimePoint begin = world_.clock().now();
+    for (std::size_t number = 0; number < size(); ++number) {
+      const TimePoint from = begin + Duration(random.below(static_cast<std::uint64_t>(length.count() / 2)));
+      averaging::Pass pass = pass_of(options_.seed + window, begin + length);
+      passes_[number]->spawn("search", look_for_group(number, std::move(pass), from, windows[window][number]));
+    }
+    for (auto& pass : passes_) co_await pass->join();
+    co_await world_.clock().sleep_until(begin + length);
+  }
+  for (auto& pass : passes_) co_await pass->stop();
+  for (auto& peer : peers_) co_await peer->stop();
+  network_.stop();
+}
+
+std::vector<std::vector<Meeting>> GridSwarm::meet(std::size_t windows, Duration length) {
+  std::vector<std::vector<Meeting>> out(windows);
+  world_.run(meet_all(out, length));
+  return out;
+}
+
+WindowFacts window_facts(const std::vector<Meeting>& meetings) {
+  struct Last {
+    TimePoint declared{};
+    TimePoint begun{};
+  };
+  std::map<Digest, Last> groups;
+  std::size_t full = 0;
+  for (const Meeting& one : meetings) {
+    if (one.members == 0 || one.members != one.cell) continue;
+    ++full;
+    Last& last = groups[one.group];
+    last.declared = std::max(last.declared, one.declared);
+    last.begun = std::max(last.begun, one.begun);
+  }
+  WindowFacts facts;
+  facts.full_share = static_cast<double>(full) / static_cast<double>(std::max<std::size_t>(1, meetings.size()));
+  facts.groups = groups.size();
+  std::vector<Duration> waits;
+  for (const auto& [id, last] : groups) waits.push_back(last.begun - last.declared);
+  std::sort(waits.begin(), waits.end());
+  if (waits.empty()) return facts;
+  facts.begin_after_median = waits[waits.size() / 2];
+  facts.begin_after_max = waits.back();
+  return facts;
 }
 
 void GridSwarm::run() {

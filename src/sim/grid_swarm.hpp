@@ -27,6 +27,24 @@ struct GridOptions {
   Crypto crypto = Crypto::fake;
 };
 
+/// One peer's search for its first group.
+struct Meeting {
+  TimePoint declared{};
+  TimePoint begun{};        ///< heard of the begin; only with a group
+  std::size_t members = 0;  ///< of its group, itself included; 0: it found none in time
+  std::size_t cell = 0;     ///< who should be there
+  Digest group{};
+};
+
+/// What the searches of one window came to.
+struct WindowFacts {
+  double full_share = 0;          ///< of peers, in a group of their whole cell
+  std::size_t groups = 0;         ///< that were full
+  Duration begin_after_median{};  ///< of full groups: from the last declaration until the last member knew of the begin
+  Duration begin_after_max{};
+};
+WindowFacts window_facts(const std::vector<Meeting>& meetings);
+
 /// Lives once: make it, run it, look at it.
 class GridSwarm {
  public:
@@ -47,6 +65,10 @@ class GridSwarm {
   void claim(std::size_t peer, Work units) { peers_.at(peer)->claim(std::move(units)); }
   /// One pass of everybody, until the last live peer has ended it.
   void run();
+  /// Instead: so many windows of `length`, one after the other, in which all look for the group of their first round.
+  /// Each declares at a random moment of the first half. In the first window nobody is connected yet. By window and
+  /// peer.
+  std::vector<std::vector<Meeting>> meet(std::size_t windows, Duration length);
 
   std::size_t size() const noexcept { return peers_.size(); }
   const GridPeer& peer(std::size_t number) const { return *peers_.at(number); }
@@ -62,6 +84,9 @@ class GridSwarm {
  private:
   void introduce();
   Task<> live(std::size_t number);
+  Task<> look_for_group(std::size_t number, averaging::Pass pass, TimePoint from, Meeting& meeting);
+  Task<> meet_all(std::vector<std::vector<Meeting>>& windows, Duration length);
+  averaging::Pass pass_of(std::uint64_t epoch, TimePoint deadline) const;
   Task<> thaw_later(std::size_t number, Duration how_long);
   Task<> live_all();
 

@@ -427,6 +427,11 @@ std::shared_ptr<Host::Pipe> SimNetwork::make_pipe(Host& from, Host& to, std::uin
   return pipe;
 }
 
+std::size_t SimNetwork::streams() const {
+  const auto alive = [](const auto& pipe) { return !pipe.expired(); };
+  return static_cast<std::size_t>(std::count_if(pipes_.begin(), pipes_.end(), alive));
+}
+
 void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
   if (stopping_) return;
   Host& from = pipe.from;

@@ -135,6 +135,8 @@ class SimNetwork {
   /// Equal for two runs that delivered the same numbers of bytes over the same streams at the same times.
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
   std::uint64_t bytes_delivered() const noexcept { return bytes_delivered_; }
+  /// Directions of streams that somebody holds, or that bytes are on the way in.
+  std::size_t streams() const;
   /// Lets go of everything on the way: the last thing that happens in a scenario.
   void stop();
 

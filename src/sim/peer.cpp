@@ -301,6 +301,14 @@ std::uint64_t Peer::unleased() const {
   return life_ && life_->leases ? life_->leases->unleased() : 0;
 }
 
+std::size_t Peer::tasks() const {
+  return life_ ? life_->tasks.size() : 0;
+}
+
+std::size_t Peer::connections() const {
+  return life_ && life_->node->is_member() ? life_->node->endpoint().connected().size() : 0;
+}
+
 double Peer::busy() const {
   return life_ && life_->bridge ? life_->bridge->busy() : 0;
 }

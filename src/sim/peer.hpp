@@ -62,8 +62,10 @@ class Peer {
   bool in_step() const;
   /// The last epoch of the run has ended for it.
   bool finished() const;
-  bool dismissed() const;  ///< told that it is not admitted: its node has ended by itself
-  double busy() const;     ///< share of its time in step that it computed
+  bool dismissed() const;           ///< told that it is not admitted: its node has ended by itself
+  std::size_t tasks() const;        ///< of its own, the node's among them
+  std::size_t connections() const;  ///< to other peers
+  double busy() const;              ///< share of its time in step that it computed
   std::uint64_t progress_records() const;
   Duration units_wait_max() const;  ///< the longest time that its trainer had no units, after its first
   std::uint64_t unleased() const;   ///< units that it took without a lease

@@ -55,6 +55,16 @@ struct PeerFact {
   std::uint64_t unleased = 0;  ///< units that this took without a lease
 };
 
+/// What a run holds at a moment: what a swarm that does nothing must not gather.
+struct Holdings {
+  Duration at{};
+  std::size_t memory_bytes = 0;  ///< allocated by the whole process
+  std::size_t tasks = 0;         ///< of all peers' own groups
+  std::size_t timers = 0;
+  std::size_t connections = 0;  ///< counted at both ends
+  std::size_t streams = 0;      ///< of the network, open or with bytes on the way: two for each connection
+};
+
 struct Outcome {
   std::uint64_t seed = 0;
   std::uint64_t fingerprint = 0;
@@ -69,6 +79,7 @@ struct Outcome {
   std::vector<Minute> minutes;
   std::vector<FaultFact> faults;
   std::vector<PeerFact> peers;
+  std::vector<Holdings> holdings;  ///< as often as was asked for
   std::vector<Violation> violations;
   std::size_t violations_total = 0;
   std::vector<std::string> last_events;  ///< of the peers in the first violation

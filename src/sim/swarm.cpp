@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <malloc.h>
 #include <numbers>
 #include <numeric>
 #include <utility>
@@ -25,6 +26,7 @@ constexpr std::size_t kCoordinator = 1'000'000;  // its key's number; no peer ha
 constexpr Duration kLook = milliseconds(250);
 constexpr Duration kGather = seconds(15);  // for joining, before the mixture strikes
 constexpr Duration kStuck = seconds(60);   // of calm without a commit
+constexpr double kNever = 1e-6;            // samples/s of who does not train
 constexpr std::size_t kVerified = 50'000;  // statements that need not be verified again
 constexpr double kBudget = 4;              // times what the rates promise
 
@@ -38,6 +40,10 @@ std::vector<double> draw_rates(const SwarmOptions& options, std::size_t count) {
   Random random = Random(options.seed).derive("sim.rates");
   std::vector<double> rates;
   for (std::size_t i = 0; i < count; ++i) {
+    if (!options.trains) {
+      rates.push_back(kNever);
+      continue;
+    }
     const double drawn = options.samples_per_s * std::exp(options.spread * normal(random));
     rates.push_back(i < options.rates.size() ? options.rates[i] : drawn);
   }
@@ -123,6 +129,7 @@ struct Swarm::World final : Stage {
 
   Task<> scenario();
   void look();
+  void weigh();
   bool over() const;
   void judge_end();
   Outcome outcome();
@@ -164,6 +171,7 @@ struct Swarm::World final : Stage {
   std::unique_ptr<Coordinator> coordinator;
   std::function<bool(Duration)> asked_to_stop;
   bool interrupted = false;
+  std::vector<Holdings> holdings;
 };
 
 Swarm::World::World(SwarmOptions given)
@@ -176,7 +184,7 @@ Swarm::World::World(SwarmOptions given)
       recorder(world.clock(), invariants),
       injector(*this, recorder, invariants, Random(options.seed).derive("sim.injector")),
       scheme(options.crypto == Crypto::fake ? signatures : ed25519()),
-      verified(options.crypto == Crypto::fake ? 1 : kVerified, scheme),
+      verified(options.crypto == Crypto::fake || !options.trains ? 1 : kVerified, scheme),
       needs{world.executor(),
             options.seed,
             problem,
@@ -274,14 +282,30 @@ bool Swarm::World::over() const {
   });
 }
 
+void Swarm::World::weigh() {
+  Holdings held;
+  held.at = world.clock().now().time_since_epoch();
+  const struct mallinfo2 heap = ::mallinfo2();
+  held.memory_bytes = heap.uordblks + heap.hblkhd;
+  held.timers = world.timers();
+  held.streams = net.streams();
+  for (const auto& peer : peers) {
+    held.tasks += peer->tasks();
+    held.connections += peer->connections();
+  }
+  holdings.push_back(held);
+}
+
 void Swarm::World::look() {
+  const Duration now = world.clock().now().time_since_epoch();
+  if (options.weigh_every > Duration() && now >= options.weigh_every * static_cast<int>(holdings.size() + 1)) weigh();
   interrupted = !options.stop_at.empty() && invariants.violations().has(options.stop_at);
-  interrupted = interrupted || (asked_to_stop && asked_to_stop(world.clock().now().time_since_epoch()));
+  interrupted = interrupted || (asked_to_stop && asked_to_stop(now));
   recorder.look(net.bytes_delivered());
   const bool stuck = invariants.live().calm_for(kStuck) && recorder.since_commit() > kStuck + kGather &&
                      recorder.since_commit() > 4 * recorder.epoch_length();
   const bool all_done = std::all_of(peers.begin(), peers.end(), [](const auto& peer) { return peer->finished(); });
-  if (!stuck || all_done || options.aborted_rounds > 0) return;
+  if (!stuck || all_done || !options.trains || options.aborted_rounds > 0) return;
   invariants.add("live", {}, fmt::format("calm, and no epoch for {:.0f} s", to_seconds(recorder.since_commit())));
   recorder.touch();
 }
@@ -351,6 +375,7 @@ Outcome Swarm::World::outcome() {
   out.violations = invariants.violations().kept();
   out.violations_total = invariants.violations().count();
   out.interrupted = interrupted;
+  out.holdings = std::move(holdings);
   return out;
 }
 

@@ -31,6 +31,8 @@ struct SwarmOptions {
   double samples_per_s = 16;         ///< of the median peer; log-normal with `spread`, drawn from the seed
   double spread = 0.7;
   std::vector<double> rates;  ///< samples/s by peer, instead; empty: drawn
+  bool trains = true;         ///< false: a microbatch takes months, so no epoch ends
+  Duration weigh_every{};     ///< what the run holds is looked at so often; zero: never
   double noise = 0.5;         ///< of one sample's gradient
   StepOptions step;
   std::uint64_t epochs = 0;   ///< ends when every live peer has so many; 0: by `length`

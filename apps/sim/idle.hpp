@@ -1,0 +1,15 @@
+#pragma once
+// The workload idle: a swarm that has nothing to do gathers nothing.
+
+#include "node/config.hpp"
+
+#include <string>
+
+namespace collab::sim {
+
+/// `command`: what repeats this call, without the seed. A day, unless `--minutes` says otherwise. Prints what the run
+/// holds at moments of it and writes `--json`. Returns the exit code: 1 when memory, tasks, timers, connections or
+/// streams grew from the second quarter to the last, or an invariant broke. Throws `Failure(usage)`.
+int run_idle(const node::Config& config, const std::string& command);
+
+}  // namespace collab::sim

@@ -14,7 +14,7 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<FaultKind, std::string_view>, 17> kKinds = {{{FaultKind::kill, "kill"},
+constexpr std::array<std::pair<FaultKind, std::string_view>, 19> kKinds = {{{FaultKind::kill, "kill"},
                                                                             {FaultKind::leave, "leave"},
                                                                             {FaultKind::freeze, "freeze"},
                                                                             {FaultKind::partition, "partition"},
@@ -30,7 +30,9 @@ constexpr std::array<std::pair<FaultKind, std::string_view>, 17> kKinds = {{{Fau
                                                                             {FaultKind::spoil, "spoil"},
                                                                             {FaultKind::swizzle, "swizzle"},
                                                                             {FaultKind::lie, "lie"},
-                                                                            {FaultKind::split, "split"}}};
+                                                                            {FaultKind::split, "split"},
+                                                                            {FaultKind::disk_full, "disk_full"},
+                                                                            {FaultKind::slow_disk, "slow_disk"}}};
 constexpr std::array<std::pair<Phase, std::string_view>, 8> kPhases = {{{Phase::begin, "begin"},
                                                                         {Phase::scatter, "scatter"},
                                                                         {Phase::reduce, "reduce"},
@@ -84,8 +86,8 @@ double number_of(const std::string& file, std::string_view key, const toml::node
 void read_rates(const std::string& file, const toml::table& table, Mixture& into) {
   for (const auto& [key, node] : table) {
     const std::string word(key.str());
-    if (word == "blank") {
-      into.blank = number_of(file, word, node, 0, 1);
+    if (word == "blank" || word == "torn") {
+      (word == "blank" ? into.blank : into.torn) = number_of(file, word, node, 0, 1);
       continue;
     }
     const FaultKind kind = named(kKinds, file, word);
@@ -102,12 +104,13 @@ void read_ranges(const std::string& file, const toml::table& table, Mixture& int
     Mixture::Range* range;
     double min, max;
   };
-  const std::array<Row, 6> rows = {{{"down", &into.down, 0, kSecondsMax},
+  const std::array<Row, 7> rows = {{{"down", &into.down, 0, kSecondsMax},
                                     {"away", &into.away, 0, kSecondsMax},
                                     {"adverse", &into.adverse, 0, kSecondsMax},
                                     {"slowness", &into.slowness, 1, kSlownessMax},
                                     {"turn", &into.turn_s, kTurnMin, kSecondsMax},
-                                    {"drift", &into.drift_s, -kSecondsMax, kSecondsMax}}};
+                                    {"drift", &into.drift_s, -kSecondsMax, kSecondsMax},
+                                    {"sync", &into.sync_s, 0, kSecondsMax}}};
   for (const auto& [key, node] : table) {
     const std::string word(key.str());
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& one) { return one.name == word; });
@@ -129,6 +132,7 @@ void check_amount(const std::string& file, const Fault& fault) {
   if (fault.kind == FaultKind::slow) need(1, kSlownessMax);
   if (fault.kind == FaultKind::flap) need(kTurnMin, kSecondsMax);
   if (fault.kind == FaultKind::split) need(kShareMin, 1 - kShareMin);
+  if (fault.kind == FaultKind::slow_disk) need(0, kSecondsMax);
   const bool ends = fault.kind == FaultKind::flap || fault.kind == FaultKind::swizzle || fault.kind == FaultKind::split;
   if (ends && fault.length == Duration())
     refuse(file, fmt::format("an [[event]] of kind {} wants \"seconds\"", name(fault.kind)));
@@ -150,6 +154,8 @@ Fault read_event(const std::string& file, const toml::table& table) {
       fault.amount = number_of(file, word, node, -kSecondsMax, kSecondsMax);
     else if (word == "blank")
       fault.blank = node.value_or(false);
+    else if (word == "torn")
+      fault.torn = node.value_or(false);
     else if (word == "kind") {
       fault.kind = named(kKinds, file, node.value_or(std::string()));
       has_kind = true;
@@ -215,6 +221,7 @@ std::string describe(const Fault& fault) {
   if (fault.amount != 0) out += fmt::format(" by {:.1f}", fault.amount);
   if (fault.kind == FaultKind::lie) out += fmt::format(" about {}", name(fault.lie));
   if (fault.blank) out += ", disk lost";
+  if (fault.torn) out += ", newest checkpoint torn";
   return out;
 }
 
@@ -276,11 +283,14 @@ Fault draw_fault(const Mixture& mixture, FaultKind kind, std::size_t peers, Rand
   fault.aim = Aim::peer;
   Mixture::Range lasts = mixture.away;
   if (kind == FaultKind::kill || kind == FaultKind::leave) lasts = mixture.down;
-  const bool steady = kind == FaultKind::slow || kind == FaultKind::drift || kind == FaultKind::lie;
+  const bool steady = kind == FaultKind::slow || kind == FaultKind::drift || kind == FaultKind::lie ||
+                      kind == FaultKind::disk_full || kind == FaultKind::slow_disk;
   if (steady) lasts = mixture.adverse;
   fault.length = from_seconds(between(random, lasts));
   if (kind == FaultKind::corrupt || kind == FaultKind::spoil) fault.length = Duration();
   fault.blank = kind == FaultKind::kill && random.chance(mixture.blank);
+  fault.torn = kind == FaultKind::kill && !fault.blank && mixture.torn > 0 && random.chance(mixture.torn);
+  if (kind == FaultKind::slow_disk) fault.amount = between(random, mixture.sync_s);
   if (kind == FaultKind::slow) fault.amount = between(random, mixture.slowness);
   if (kind == FaultKind::flap) fault.amount = between(random, mixture.turn_s);
   if (kind == FaultKind::drift) fault.amount = between(random, mixture.drift_s);
@@ -330,6 +340,7 @@ std::string to_toml(const std::vector<Fault>& events) {
     if (fault.length > Duration()) out += fmt::format("seconds = {}\n", to_seconds(fault.length));
     if (fault.amount != 0) out += fmt::format("amount = {}\n", fault.amount);
     if (fault.blank) out += "blank = true\n";
+    if (fault.torn) out += "torn = true\n";
     if (fault.kind == FaultKind::lie) out += fmt::format("lie = \"{}\"\n", name(fault.lie));
     if (fault.phase) out += fmt::format("phase = \"{}\"\n", name(*fault.phase));
     if (fault.aim == Aim::peer && has_victim(fault.kind)) out += fmt::format("peer = {}\n", fault.peer);

@@ -33,6 +33,8 @@ enum class FaultKind : std::uint8_t {
   swizzle,      ///< some links are clogged one by one and opened in another order, within `length`
   lie,          ///< tells others what is not so, for `length`
   split,        ///< the last `amount` of all peers, a share, are cut off from the others for `length`: two swarms
+  disk_full,    ///< its disk takes no checkpoint for `length`
+  slow_disk,    ///< a checkpoint is on its disk only `amount` seconds after it was written, for `length`
 };
 std::string_view name(FaultKind kind) noexcept;
 std::string_view name(Phase phase) noexcept;
@@ -53,6 +55,7 @@ struct Fault {
   Duration length{};           ///< zero: for ever
   double amount = 0;           ///< as its kind says
   bool blank = false;          ///< kill: comes back with an empty disk
+  bool torn = false;           ///< kill: comes back with its newest checkpoint damaged
   Lie lie = Lie::not_finite;   ///< of a lie: which
   std::optional<Phase> phase;  ///< strikes when the victim is there
   Aim aim = Aim::any;
@@ -68,6 +71,7 @@ struct Mixture {
   };
   std::map<FaultKind, double> rates;  ///< per peer and hour; none of `join`, `coordinator`, `split` and `ban`
   double blank = 0.3;                 ///< of kills: the disk is lost as well
+  double torn = 0;                    ///< of the others: the newest checkpoint is damaged
   // seconds that it lasts, drawn evenly between the two
   Range down{5, 10};     ///< killed or left, until it is back
   Range away{2, 8};      ///< frozen, cut off, mute, deaf, flapping, clogged
@@ -76,6 +80,7 @@ struct Mixture {
   Range slowness{2, 10};
   Range turn_s{1, 5};
   Range drift_s{-90, 90};
+  Range sync_s{1, 20};
 };
 
 struct FaultPlan {

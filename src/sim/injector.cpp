@@ -99,7 +99,7 @@ std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   const bool by_plan = fault.kind == FaultKind::leave && fault.aim == Aim::peer;  // all may leave, one by one
   const auto is = [&fault](FaultKind kind) { return fault.kind == kind; };
   const bool stays = is(FaultKind::slow) || is(FaultKind::drift) || is(FaultKind::corrupt) || is(FaultKind::spoil) ||
-                     is(FaultKind::lie);
+                     is(FaultKind::lie) || is(FaultKind::disk_full) || is(FaultKind::slow_disk);
   if (by_plan || stays) return {};
   const auto there = std::count_if(
       peers.begin(), peers.end(), [&](const auto& peer) { return peer->running() && !away_.contains(peer->number()); });
@@ -170,6 +170,7 @@ Task<> Injector::end(const Fault& fault, Peer& peer) {
     network.kill(peer.host());
     co_await peer.kill();
     invariants_.killed(peer.number(), fault.blank);
+    if (fault.torn) peer.disk().tear();
   }
   if (fault.length == Duration()) co_return;
   co_await clock().sleep_until(back);
@@ -188,6 +189,8 @@ void Injector::impose(const Fault& fault, Peer& peer, bool on) {
       lies_ = on;
       peer.lie(on ? std::optional(fault.lie) : std::nullopt);
       break;
+    case FaultKind::disk_full: peer.disk().fill(on); break;
+    case FaultKind::slow_disk: peer.disk().slow(on ? from_seconds(fault.amount) : Disk::kSyncTime); break;
     case FaultKind::drift: network.shift_calendar(host, on ? from_seconds(fault.amount) : Duration()); break;
     case FaultKind::slow:
       network.slow(host, on ? fault.amount : 1);

@@ -149,8 +149,17 @@ node::NodeOptions Peer::node_options() const {
   return options;
 }
 
+/// With what the disk holds.
+void Peer::boot(bool blank) {
+  if (blank) disk_.wipe();
+  if (needs_.checkpoint_every == 0) return trainer_.reboot(blank);
+  if (const auto saved = disk_.load()) return trainer_.reboot(*saved);
+  trainer_.reboot(true);
+  trainer_.reboot(trainer_.to_save());  // it begins anew, and the witness hears of it
+}
+
 void Peer::start(bool blank) {
-  trainer_.reboot(blank);
+  boot(blank);
   life_ = std::make_unique<Life>(*this, lives_++);
   life_->tasks.spawn("peer", live(*life_));
 }
@@ -178,6 +187,9 @@ void Peer::happened(Life& life, const epoch::MemberEvent& event) {
   needs_.witness.happened(number_, event);
   const bool moved = event.kind == Kind::joined || event.kind == Kind::committed || event.kind == Kind::caught_up ||
                      event.kind == Kind::downloaded;
+  const bool due = needs_.checkpoint_every > 0 && event.epoch % needs_.checkpoint_every == 0;
+  if (due && (event.kind == Kind::committed || event.kind == Kind::caught_up))
+    disk_.save(trainer_.to_save(), needs_.world.now());
   if (moved) needs_.witness.has_ledger(number_, event.epoch, life.ledger);
 }
 
@@ -255,12 +267,17 @@ Task<> Peer::kill() {
   if (life->bridge) life->bridge->leave();
   co_await life->tasks.stop();
   if (life->member) co_await life->member->stop();
+  disk_.died(needs_.world.now());
 }
 
 Task<> Peer::leave() {
   if (!life_) co_return;
   if (life_->bridge) life_->bridge->leave();
   co_await say_good_bye(*life_);
+  if (needs_.checkpoint_every > 0 && in_step()) {
+    const TimePoint stays = disk_.save(trainer_.to_save(), needs_.world.now());
+    co_await needs_.world.sleep_until(stays);
+  }
   co_await kill();
 }
 

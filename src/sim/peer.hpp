@@ -5,6 +5,7 @@
 #include "epoch/member.hpp"
 #include "node/node.hpp"
 #include "sim/clock_bridge.hpp"
+#include "sim/disk.hpp"
 #include "sim/fake_crypto.hpp"
 #include "sim/liar.hpp"
 #include "sim/network.hpp"
@@ -23,6 +24,7 @@ namespace collab::sim {
 /// What all peers of a swarm share. Outlives them.
 struct PeerNeeds {
   asio::any_io_executor loop;
+  Clock& world;  ///< its time, whatever a peer's own clock shows
   std::uint64_t seed = 0;
   const Quadratic& problem;
   epoch::MemberOptions member;  ///< role, incarnation and guard are the peer's own
@@ -31,10 +33,11 @@ struct PeerNeeds {
   StepOptions step;
   Plant plant = Plant::none;
   Witness& witness;
-  VerifiedStatements& verified;      ///< of all peers: what one has verified, no other verifies again
-  const SignatureScheme& scheme;     ///< of all peers' signatures
-  bool leave_at_end = false;         ///< a peer that has had the last epoch leaves the run, as programs do
-  std::uint64_t units_per_pass = 0;  ///< of the data that all lease units of; 0: each has samples of its own
+  VerifiedStatements& verified;        ///< of all peers: what one has verified, no other verifies again
+  const SignatureScheme& scheme;       ///< of all peers' signatures
+  bool leave_at_end = false;           ///< a peer that has had the last epoch leaves the run, as programs do
+  std::uint64_t units_per_pass = 0;    ///< of the data that all lease units of; 0: each has samples of its own
+  std::uint64_t checkpoint_every = 0;  ///< epochs, and when it leaves; 0: what it has is on its disk at once
 };
 
 /// The production node, tracker, store and member on one host. Thread safety: none.
@@ -56,6 +59,8 @@ class Peer {
   Host& host() noexcept { return host_; }
   const PeerId& id() const noexcept { return id_; }
   bool client() const noexcept { return client_; }
+  Disk& disk() noexcept { return disk_; }
+  const Disk& disk() const noexcept { return disk_; }
   const SimTrainer& trainer() const noexcept { return trainer_; }
   const ClockBridge::Pace& pace() const noexcept { return pace_; }
   // of the process that runs
@@ -90,6 +95,7 @@ class Peer {
   Task<> live(Life& life);
   Task<> say_good_bye(Life& life);
   void make_leases(Life& life);
+  void boot(bool blank);
   void happened(Life& life, const epoch::MemberEvent& event);
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
   node::NodeOptions node_options() const;
@@ -102,6 +108,7 @@ class Peer {
   bool client_;
   PeerId id_;
   SimTrainer trainer_;
+  Disk disk_;
   std::unique_ptr<Slots> slots_;
   ArrivalOrder arrival_order_;
   std::uint64_t lives_ = 0;

@@ -80,6 +80,8 @@ nlohmann::json to_json(const Outcome& outcome) {
                         {"epochs", outcome.epochs},
                         {"samples", outcome.samples_committed},
                         {"rounds_failed", outcome.rounds_failed},
+                        {"checkpoints_refused", outcome.checkpoints_refused},
+                        {"checkpoints_damaged", outcome.checkpoints_damaged},
                         {"bytes", outcome.bytes},
                         {"violations_total", outcome.violations_total}};
   for (const Minute& minute : outcome.minutes) {

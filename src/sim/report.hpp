@@ -74,6 +74,8 @@ struct Outcome {
   std::uint64_t samples_committed = 0;
   data::Ledger ledger;  ///< of the newest epoch
   std::uint64_t rounds_failed = 0;
+  std::uint64_t checkpoints_refused = 0;  ///< the disk was full
+  std::uint64_t checkpoints_damaged = 0;  ///< that a peer came back to, and went to the one before
   std::uint64_t bytes = 0;
   std::vector<EpochFact> epoch_facts;
   std::vector<Minute> minutes;

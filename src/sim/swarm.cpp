@@ -186,6 +186,7 @@ Swarm::World::World(SwarmOptions given)
       scheme(options.crypto == Crypto::fake ? signatures : ed25519()),
       verified(options.crypto == Crypto::fake || !options.trains ? 1 : kVerified, scheme),
       needs{world.executor(),
+            world.clock(),
             options.seed,
             problem,
             member_options(options),
@@ -197,7 +198,8 @@ Swarm::World::World(SwarmOptions given)
             verified,
             scheme,
             options.leave_at_end,
-            options.units_per_pass},
+            options.units_per_pass,
+            options.checkpoint_every},
       coordinator_host(net.add_host("coordinator")) {
   if (options.crypto == Crypto::fake) net.secure_by(channels);
   const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
@@ -369,6 +371,10 @@ Outcome Swarm::World::outcome() {
   out.faults = injector.facts();
   out.samples_committed = invariants.samples_committed();
   out.ledger = invariants.newest_ledger();
+  for (const auto& peer : peers) {
+    out.checkpoints_refused += peer->disk().refused();
+    out.checkpoints_damaged += peer->disk().damaged();
+  }
   for (const auto& peer : peers) out.epochs = std::max(out.epochs, peer->trainer().epoch());
   if (world.timers() > 0)
     invariants.add("clean", {}, fmt::format("{} timers are set after everybody has stopped", world.timers()));

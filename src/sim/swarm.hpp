@@ -35,9 +35,10 @@ struct SwarmOptions {
   Duration weigh_every{};     ///< what the run holds is looked at so often; zero: never
   double noise = 0.5;         ///< of one sample's gradient
   StepOptions step;
-  std::uint64_t epochs = 0;   ///< ends when every live peer has so many; 0: by `length`
-  Duration length{};          ///< virtual; with `epochs`: the budget, zero: four times what the rates promise
-  bool leave_at_end = false;  ///< who has had the last epoch leaves, as programs do
+  std::uint64_t epochs = 0;            ///< ends when every live peer has so many; 0: by `length`
+  Duration length{};                   ///< virtual; with `epochs`: the budget, zero: four times what the rates promise
+  std::uint64_t checkpoint_every = 0;  ///< epochs: a peer that dies goes back to its last; 0: it loses nothing
+  bool leave_at_end = false;           ///< who has had the last epoch leaves, as programs do
   Crypto crypto = Crypto::fake;
   Duration clock_ahead_max{};  ///< of a peer's calendar, either way; who is 60 s beside the median is refused
   double drift_ppm_max = 0;    ///< of a peer's clock, either way

@@ -70,6 +70,15 @@ void SimTrainer::reboot(bool blank) {
   epoch_ = 0;
 }
 
+void SimTrainer::reboot(const SavedState& saved) {
+  reboot(false);
+  ledger() = saved.ledger;
+  model_ = parameters_ = saved.parameters;
+  momentum_ = saved.momentum;
+  epoch_ = saved.epoch;
+  witness_.restored(peer_, epoch_, parameter_hash());
+}
+
 Gathered SimTrainer::hand_over(std::vector<float>& values) {
   handed_over_ = std::exchange(gathered_, {});
   in_round_ = true;

@@ -3,6 +3,7 @@
 
 #include "epoch/gradient_accumulator.hpp"
 #include "epoch/trainer.hpp"
+#include "sim/disk.hpp"
 #include "sim/plant.hpp"
 #include "sim/quadratic.hpp"
 #include "sim/witness.hpp"
@@ -31,6 +32,9 @@ class SimTrainer final : public epoch::Trainer {
   void compute(const Work& units);
   /// A new process: samples in hand are lost. `blank`: the disk as well.
   void reboot(bool blank);
+  /// A new process that begins with what was saved.
+  void reboot(const SavedState& saved);
+  SavedState to_save() const { return {epoch_, parameters_, momentum_, ledger()}; }
 
   /// One parameter changes. Returns the hash of all.
   Digest spoil();

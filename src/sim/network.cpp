@@ -19,6 +19,29 @@ constexpr std::size_t kBacklogMax = 128;
 
 }  // namespace
 
+/// The boxes that a stream goes through, and its port at each.
+struct Host::Through {
+  struct Door {
+    NatBox* box;
+    std::uint16_t port;
+  };
+  std::vector<Door> doors;
+  bool cut = false;  // for good, once a mapping is gone: its bytes are in order or nowhere
+  bool passes(TimePoint now) {
+    for (const Door& door : doors) cut = !door.box->passes(door.port, now) || cut;
+    return !cut;
+  }
+};
+
+/// Where a dial goes.
+struct Host::Route {
+  Host* to = nullptr;  // null: nobody has that address
+  std::uint16_t port = 0;
+  bool dropped = false;                    // by a box
+  std::optional<net::Address> seen;        // as whom; none: as itself
+  std::shared_ptr<Host::Through> through;  // null: through nothing
+};
+
 /// One direction of a stream. As an event: its next piece arrives.
 struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   struct Piece {
@@ -40,6 +63,7 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   Host& from;
   Host& to;
   std::uint64_t stream;
+  std::shared_ptr<Through> through;
   Duration latency;
   std::deque<Piece> on_the_way;
   std::shared_ptr<Pipe> moving;  // itself while something is on the way, whoever else has let go
@@ -212,9 +236,13 @@ Task<> Host::thawed() {
 
 Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimePoint deadline) {
   using Dialled = Result<std::unique_ptr<net::ByteStream>>;
-  Host* const found = network_.find(to.host);
-  if (!alive_ || found == nullptr) co_return Errc::gone;
-  Host& other = *found;
+  const Route route = network_.route(*this, to);
+  if (alive_ && route.dropped) {
+    co_await clock().sleep_until(deadline);
+    co_return Errc::late;
+  }
+  if (!alive_ || route.to == nullptr) co_return Errc::gone;
+  Host& other = *route.to;
   const Duration one_way = network_.latency(*this, other);
   const TimePoint answered = network_.world_.clock().now() + 2 * one_way;
   if (answered > clock_->in_world(deadline)) {
@@ -227,14 +255,16 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
     const bool opened = co_await network_.opened_.wait_until(clock(), deadline);
     if (!opened) co_return Errc::late;
   }
-  const auto listener = other.listening_.find(to.port);
+  const auto listener = other.listening_.find(route.port);
   if (!alive_ || !other.alive_ || listener == other.listening_.end()) co_return Errc::gone;
 
   const std::uint64_t number = network_.next_stream_++;
   const auto there = network_.make_pipe(*this, other, number);
   const auto back = network_.make_pipe(other, *this, number);
-  const net::Address mine{address_, next_port_++};
-  const net::Address theirs{other.address_, to.port};
+  there->through = back->through = route.through;
+  net::Address mine{address_, next_port_++};
+  if (route.seen) mine = *route.seen;
+  const net::Address theirs{route.through ? to.host : other.address_, to.port};
   auto near = std::make_unique<Stream>(*this, there, back, theirs);
   if (!listener->second->offer(std::make_unique<Stream>(other, back, there, mine))) co_return Errc::gone;
   co_return Dialled(std::move(near));
@@ -307,6 +337,69 @@ Host* SimNetwork::find(const std::string& name_or_address) const {
   if (host != by_address_.end()) return host->second;
   const auto named = hosts_.find(name_or_address);
   return named == hosts_.end() ? nullptr : named->second.get();
+}
+
+std::string SimNetwork::next_outside() {
+  ++outsides_;
+  return fmt::format("198.51.{}.{}", outsides_ / 250, outsides_ % 250 + 1);
+}
+
+NatBox& SimNetwork::add_box(const NatOptions& options) {
+  boxes_.push_back(std::make_unique<NatBox>(next_outside(), options));
+  return *boxes_.back();
+}
+
+void SimNetwork::put_behind(Host& host, NatBox& box) {
+  host.box_ = &box;
+}
+
+void SimNetwork::reboot(NatBox& box) {
+  box.reboot(next_outside());
+}
+
+NatBox* SimNetwork::box_at(const std::string& address) const {
+  const auto found =
+      std::find_if(boxes_.begin(), boxes_.end(), [&](const auto& box) { return box->outside() == address; });
+  return found == boxes_.end() ? nullptr : found->get();
+}
+
+Host::Route SimNetwork::route(Host& from, const net::Address& to) {
+  Host::Route route;
+  route.to = find(to.host);
+  route.port = to.port;
+  if (!boxes_.empty()) route_through_boxes(from, to, route);
+  return route;
+}
+
+void SimNetwork::route_through_boxes(Host& from, const net::Address& to, Host::Route& route) {
+  NatBox* const far = box_at(to.host);
+  if (far == nullptr && route.to == nullptr) return;
+  if (route.to != nullptr && route.to->box_ == from.box_) return;  // both outside, or both at home
+  for (const auto& [name, host] : hosts_) {
+    const bool meant = host.get() == route.to || (far != nullptr && host->box_ == far);
+    if (meant && host->box_ != nullptr && from.box_ != nullptr && host->box_ != from.box_ && on_hidden_dial_)
+      on_hidden_dial_(from, *host);
+  }
+  route.dropped = route.to != nullptr && route.to->box_ != nullptr;  // an address that means nothing out here
+  if (route.dropped) return;
+  const TimePoint now = world_.clock().now();
+  route.through = std::make_shared<Host::Through>();
+  net::Address seen{from.address_, from.next_port_++};
+  if (from.box_ != nullptr) {
+    const auto out = from.box_->out(seen, to, now);
+    route.dropped = !out;
+    if (!out) return;
+    seen = *out;
+    route.through->doors.push_back({from.box_, seen.port});
+  }
+  route.seen = seen;
+  if (far == nullptr) return;
+  const auto inside = far->in(to.port, seen, now);
+  route.dropped = !inside;
+  if (!inside) return;
+  route.to = find(inside->host);
+  route.port = inside->port;
+  route.through->doors.push_back({far, to.port});
 }
 
 void SimNetwork::kill(Host& host) {
@@ -433,7 +526,7 @@ std::size_t SimNetwork::streams() const {
 }
 
 void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
-  if (stopping_) return;
+  if (stopping_ || (pipe.through && !pipe.through->passes(world_.clock().now()))) return;
   Host& from = pipe.from;
   Host& to = pipe.to;
   const auto size = static_cast<double>(bytes.size());
@@ -458,6 +551,7 @@ void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
 
 void SimNetwork::end(Pipe& pipe) {
   if (std::exchange(pipe.write_closed, true) || stopping_) return;
+  if (pipe.through && !pipe.through->passes(world_.clock().now())) return;
   pipe.last_arrival = std::max(pipe.last_arrival, world_.clock().now() + pipe.latency);
   pipe.put({});
 }

@@ -5,9 +5,11 @@
 #include "base/random.hpp"
 #include "base/signal.hpp"
 #include "net/network.hpp"
+#include "sim/nat_box.hpp"
 #include "sim/simulation.hpp"
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -51,6 +53,8 @@ class Host final : public net::Network {
   const std::string& name() const noexcept { return name_; }
   const std::string& address() const noexcept { return address_; }  ///< numeric
   bool alive() const noexcept { return alive_; }
+  /// What it is behind; null: nothing.
+  const NatBox* box() const noexcept { return box_; }
 
   Task<Result<std::unique_ptr<net::ByteStream>>> dial(net::Address to, TimePoint deadline) override;
   Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override;
@@ -62,6 +66,8 @@ class Host final : public net::Network {
   class Acceptor;
   class HostClock;
   struct Pipe;
+  struct Through;
+  struct Route;
 
   asio::any_io_executor executor();
   Task<> thawed();
@@ -73,6 +79,7 @@ class Host final : public net::Network {
   std::string name_;
   std::string address_;
   LineOptions line_;
+  NatBox* box_ = nullptr;
   ClockOptions clock_options_;
   std::unique_ptr<HostClock> clock_;
   TimePoint up_free_{};
@@ -103,6 +110,16 @@ class SimNetwork {
   Host& host(const std::string& name) { return *hosts_.at(name); }
   /// Streams are secured by `engines`, which outlive everything here, instead of by TLS. Before anybody dials.
   void secure_by(const net::ChannelEngines& engines) noexcept { engines_ = &engines; }
+
+  /// With an address of its own. Owned by the network.
+  NatBox& add_box(const NatOptions& options);
+  /// From now on others see the box's address, and come in where it lets them; who is behind the same box sees it as
+  /// before. Before anybody dials.
+  void put_behind(Host&, NatBox&);
+  /// Switched off and on: another address, and streams through it carry nothing any more.
+  void reboot(NatBox&);
+  /// Told when one that is behind a box dials one that is behind another, whether it gets there or not.
+  void on_hidden_dial(std::function<void(const Host& from, const Host& to)> seen) { on_hidden_dial_ = std::move(seen); }
 
   /// The process is gone: of each stream's bytes on the way a random prefix arrives, then the stream ends. The owner of
   /// the host's tasks stops them; whatever they still ask fails with `gone`.
@@ -143,6 +160,9 @@ class SimNetwork {
  private:
   friend class Host;
   using Pipe = Host::Pipe;
+  Host::Route route(Host& from, const net::Address& to);
+  void route_through_boxes(Host& from, const net::Address& to, Host::Route& route);
+  std::string next_outside();
   bool moves(const Host& from, const Host& to) const;
   Duration latency(const Host& a, const Host& b);
   std::shared_ptr<Pipe> make_pipe(Host& from, Host& to, std::uint64_t stream);
@@ -150,6 +170,7 @@ class SimNetwork {
   void end(Pipe& pipe);
   void arrive(Pipe& pipe);
   void opened();
+  NatBox* box_at(const std::string& address) const;
   Host* find(const std::string& name_or_address) const;
   void mix(std::uint64_t value) noexcept { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3U; }
 
@@ -159,6 +180,9 @@ class SimNetwork {
   Random random_;
   std::map<std::string, std::unique_ptr<Host>> hosts_;  // by name
   std::map<std::string, Host*> by_address_;
+  std::vector<std::unique_ptr<NatBox>> boxes_;
+  std::size_t outsides_ = 0;  // addresses that boxes have had
+  std::function<void(const Host&, const Host&)> on_hidden_dial_;
   std::map<std::pair<std::size_t, std::size_t>, Duration> latencies_;  // by the lower and the higher number
   std::vector<std::weak_ptr<Pipe>> pipes_;
   std::size_t pipes_swept_ = 0;                            // how many were alive when the others were forgotten

@@ -248,4 +248,76 @@ TEST_CASE("sim network: a calendar that is shifted tells another date, and no ot
   });
 }
 
+TEST_CASE("sim network: behind a box one dials out and is seen as the box, and nobody else comes in") {
+  Simulation world;
+  SimNetwork network(world, 1);
+  Host& home = network.add_host("home");
+  Host& server = network.add_host("server");
+  Host& stranger = network.add_host("stranger");
+  NatBox& box = network.add_box({});
+  network.put_behind(home, box);
+  const auto scenario = [&]() -> Task<> {
+    auto listener = server.listen({"server", 443}).value();
+    auto inside = home.listen({"home", 443}).value();
+    const net::Address to_server{server.address(), 443};
+    auto dialled = co_await home.dial(to_server, kLong);
+    REQUIRE(dialled);
+    auto accepted = co_await listener->accept();
+    REQUIRE(accepted);
+    const net::Address seen = (*accepted)->remote();
+    CHECK(seen.host == box.outside());
+    const Bytes hello(10);
+    Bytes got(10);
+    CHECK((co_await (*accepted)->write(hello)));
+    CHECK((co_await (*dialled)->read(got)).value() == 10);
+    const TimePoint soon = world.clock().now() + seconds(3);
+    const net::Address private_address{home.address(), 443};
+    CHECK((co_await stranger.dial(private_address, soon)).error() == Errc::late);
+    CHECK((co_await stranger.dial(seen, soon + seconds(3))).error() == Errc::late);
+    const net::Address unknown{box.outside(), 443};
+    CHECK((co_await server.dial(unknown, soon + seconds(6))).error() == Errc::late);
+    const TimePoint quiet = world.clock().now() + seconds(100);
+    co_await world.clock().sleep_until(quiet);
+    CHECK((co_await (*accepted)->write(hello)));
+    CHECK((co_await (*dialled)->read(got)).value() == 10);
+    network.reboot(box);
+    CHECK((co_await (*accepted)->write(hello)));  // nobody tells the server
+    std::size_t arrived = 0;
+    const auto read = [&]() -> Task<> {
+      const auto size = co_await (*dialled)->read(got);
+      arrived = size ? *size : 0;
+    };
+    auto reading = read();
+    const bool ended = co_await ends_by(world.clock(), world.clock().now() + seconds(60), std::move(reading));
+    CHECK_FALSE(ended);
+    CHECK(arrived == 0);
+    network.stop();
+  };
+  world.run(scenario());
+}
+
+TEST_CASE("sim network: whoever dials from behind one box to behind another is told of, and does not get there") {
+  Simulation world;
+  SimNetwork network(world, 1);
+  Host& one = network.add_host("one");
+  Host& other = network.add_host("other");
+  Host& neighbour = network.add_host("neighbour");
+  NatBox& box = network.add_box({});
+  network.put_behind(one, box);
+  network.put_behind(neighbour, box);
+  network.put_behind(other, network.add_box({}));
+  std::vector<std::string> seen;
+  network.on_hidden_dial([&](const Host& from, const Host& to) { seen.push_back(from.name() + " " + to.name()); });
+  const auto scenario = [&]() -> Task<> {
+    auto listener = neighbour.listen({"neighbour", 443}).value();
+    const net::Address to_other{other.address(), 443};
+    const net::Address to_neighbour{neighbour.address(), 443};
+    CHECK((co_await one.dial(to_other, TimePoint(seconds(5)))).error() == Errc::late);
+    CHECK((co_await one.dial(to_neighbour, kLong)).has_value());
+    network.stop();
+  };
+  world.run(scenario());
+  CHECK(seen == std::vector<std::string>{"one other"});
+}
+
 }  // namespace collab::sim

@@ -94,6 +94,7 @@ node::OptionTable sim_options() {
        "calm, home, churn, storm, hostile, soak62, split, orphan, or a TOML file"},
       {"plant", OptionKind::text, run, "BUG", "none",
        "no_quorum, arrival_order, keep_partial, sum_twice, skip_ledger, begin_early"},
+      {"boxes", OptionKind::toggle, swarm, "", "", "most peers are behind address translators of usual kinds"},
       {"checkpoint-every", OptionKind::number, swarm, "EPOCHS", "0",
        "a peer that dies goes back to its last; 0: it loses nothing", 0, 1e6},
       {"clock-ahead", OptionKind::real, swarm, "SECONDS", "29", "of a peer's calendar, either way: at most", 0, 59},
@@ -194,6 +195,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   if (config.has("minutes")) options.length = from_seconds(60 * config.real("minutes"));
   if (config.has("epochs")) options.epochs = whole(config, "epochs");
   if (options.epochs == 0 && options.length == Duration()) options.epochs = 20;
+  options.boxes = config.toggle("boxes");
   options.checkpoint_every = whole(config, "checkpoint-every");
   options.crypto = crypto_of(config);
   options.clock_ahead_max = from_seconds(config.real("clock-ahead"));

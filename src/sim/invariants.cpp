@@ -139,7 +139,18 @@ void Invariants::spoilt(std::size_t peer, const Digest& parameters) {
   spoilt_parameters_.insert(parameters);
 }
 
+void Invariants::check_owners(std::size_t peer, const averaging::CommittedRound& round) {
+  if (hidden_.empty()) return;
+  for (const matchmaking::Member& member : round.group().roster) {
+    const auto number = numbers_.find(member.id);
+    if (number == numbers_.end() || !hidden_.contains(number->second) || member.units == 0) continue;
+    add("owners", {number->second, peer},
+        fmt::format("in epoch {} it owns a segment, and nobody can dial it", round.group().epoch));
+  }
+}
+
 void Invariants::check_applied(std::size_t peer, const epoch::EpochReport& report) {
+  check_owners(peer, *report.proof);
   std::vector<float> applied(options_.codecs.length());
   report.proof->apply(applied);
   if (hash_bytes("collab sim averaged", std::as_bytes(std::span(applied))) != books_[peer].averaged) {

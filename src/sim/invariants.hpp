@@ -41,6 +41,8 @@ class Invariants {
   /// These peers and all others do not hear of each other any more: from now on each side has a history of its own,
   /// and whoever fetches the other's state goes over to it.
   void split(const std::vector<std::size_t>& side);
+  /// Nobody can dial it: it may own no segment.
+  void hide(std::size_t peer) { hidden_.insert(peer); }
   /// The next hand-over of the peer is for `group`, in words of the log, of so many peers.
   void begun(std::size_t peer, const std::string& group, std::uint64_t peers);
   void handed_over(const HandOver& mine);
@@ -115,6 +117,7 @@ class Invariants {
   /// The round's mean is that of what its senders handed over, and their samples are in the epoch.
   void count_senders(std::size_t peer, std::uint64_t epoch, const averaging::CommittedRound& round);
   void check_told(std::size_t peer, const epoch::EpochReport& report);
+  void check_owners(std::size_t peer, const averaging::CommittedRound& round);
   void check_applied(std::size_t peer, const epoch::EpochReport& report);
   /// No epoch begins before its batch is there; a group whose members have not all handed over cannot tell.
   void check_begin(std::size_t peer, const epoch::EpochReport& report);
@@ -127,6 +130,7 @@ class Invariants {
   Ledger ledger_;
   Liveness live_;
   std::map<PeerId, std::size_t> numbers_;
+  std::set<std::size_t> hidden_;
   std::map<std::size_t, PeerBooks> books_;
   std::set<std::size_t> expelled_;
   std::set<std::size_t> spoilt_;

@@ -10,6 +10,8 @@ namespace collab::sim {
 namespace {
 
 constexpr Duration kJoinPatience = std::chrono::minutes(30);
+constexpr Duration kRolePatience = std::chrono::seconds(20);
+constexpr Duration kRoleLook = std::chrono::milliseconds(200);
 constexpr Duration kLeaveTime = std::chrono::seconds(10);
 constexpr Duration kSeatingTtl = std::chrono::seconds(60);
 constexpr Duration kGoodByeTime = std::chrono::seconds(1);  // of it
@@ -146,6 +148,7 @@ node::NodeOptions Peer::node_options() const {
   options.client = client_;
   options.role = client_ ? "client" : "full";
   options.name = host_.name();
+  if (needs_.boxes && !client_) options.listen = net::Address{host_.address(), 443};
   return options;
 }
 
@@ -162,6 +165,15 @@ void Peer::start(bool blank) {
   boot(blank);
   life_ = std::make_unique<Life>(*this, lives_++);
   life_->tasks.spawn("peer", live(*life_));
+}
+
+/// Whether others dial it, as they find out; a program knows by the time its trainer is ready.
+Task<> Peer::learn_role(Life& life) {
+  life.tasks.spawn("node", life.node->run());
+  const TimePoint patience = host_.clock().now() + kRolePatience;
+  while (life.node->reachability().state() == nat::State::unknown && host_.clock().now() < patience)
+    co_await host_.clock().sleep_until(host_.clock().now() + kRoleLook);
+  client_ = life.node->reachability().state() != nat::State::open;
 }
 
 void Peer::make_leases(Life& life) {
@@ -210,6 +222,7 @@ Task<> Peer::live(Life& life) {
   life.store = std::make_unique<state::Store>(endpoint, host_.clock(), needs_.loop, needs_.loop, life.log,
                                               [this](std::uint64_t epoch) { return snapshot(epoch); });
 
+  if (needs_.boxes) co_await learn_role(life);
   if (needs_.units_per_pass > 0) make_leases(life);
   life.bridge = std::make_unique<ClockBridge>(needs_.loop, host_.clock(), trainer_, pace_, life.leases.get());
 
@@ -233,7 +246,7 @@ Task<> Peer::live(Life& life) {
                                        life.leases.get()};
   const auto on_event = [this, &life](const epoch::MemberEvent& event) { happened(life, event); };
   life.member = std::make_unique<epoch::Member>(context, std::move(options), *life.bridge, on_event);
-  life.tasks.spawn("node", life.node->run());
+  if (!needs_.boxes) life.tasks.spawn("node", life.node->run());
   life.tasks.spawn("progress", life.tracker->run());
   life.tasks.spawn("state", life.store->run());
   life.tasks.spawn("trainer", life.bridge->run());

@@ -33,10 +33,11 @@ struct PeerNeeds {
   StepOptions step;
   Plant plant = Plant::none;
   Witness& witness;
-  VerifiedStatements& verified;        ///< of all peers: what one has verified, no other verifies again
-  const SignatureScheme& scheme;       ///< of all peers' signatures
-  bool leave_at_end = false;           ///< a peer that has had the last epoch leaves the run, as programs do
-  std::uint64_t units_per_pass = 0;    ///< of the data that all lease units of; 0: each has samples of its own
+  VerifiedStatements& verified;      ///< of all peers: what one has verified, no other verifies again
+  const SignatureScheme& scheme;     ///< of all peers' signatures
+  bool leave_at_end = false;         ///< a peer that has had the last epoch leaves the run, as programs do
+  std::uint64_t units_per_pass = 0;  ///< of the data that all lease units of; 0: each has samples of its own
+  bool boxes = false;  ///< some peers are behind one: all listen at 443, and who is not dialled back is a client
   std::uint64_t checkpoint_every = 0;  ///< epochs, and when it leaves; 0: what it has is on its disk at once
 };
 
@@ -94,6 +95,7 @@ class Peer {
   class Slots;
   Task<> live(Life& life);
   Task<> say_good_bye(Life& life);
+  Task<> learn_role(Life& life);
   void make_leases(Life& life);
   void boot(bool blank);
   void happened(Life& life, const epoch::MemberEvent& event);

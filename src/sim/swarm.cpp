@@ -62,6 +62,18 @@ ClockOptions draw_clock(const SwarmOptions& options, std::size_t number) {
   return clock;
 }
 
+std::optional<NatOptions> draw_box(const SwarmOptions& options, std::size_t number) {
+  Random random = Random(options.seed).derive(fmt::format("sim.box.{}", number));
+  const double kind = random.uniform();
+  NatOptions box;
+  box.lifetime = seconds(30 + random.below(271));
+  box.filter = random.chance(0.5) ? NatFilter::address : NatFilter::address_and_port;
+  if (number == 0 || kind < 0.3) return std::nullopt;
+  if (kind >= 0.7) box.mapping = NatMapping::symmetric;
+  box.only_443 = kind >= 0.9;
+  return box;
+}
+
 Schema schema_of(std::size_t values) {
   Schema schema;
   schema.tensors.push_back({"bowl", DType::float32, {static_cast<std::int64_t>(values)}, TensorRole::gradient});
@@ -96,7 +108,8 @@ node::Manifest manifest_of(const SwarmOptions& options, const Identity& authorit
 }
 
 std::vector<node::PeerAddress> bootstrap_of(const SwarmOptions& options) {
-  std::vector<node::PeerAddress> out = {node::parse_peer_address("coordinator:4600")};
+  std::vector<node::PeerAddress> out = {
+      node::parse_peer_address(options.boxes ? "coordinator:443" : "coordinator:4600")};
   for (std::size_t i = 0; i < std::min(options.peers, options.contacts); ++i)
     out.push_back(node::parse_peer_address(fmt::format("peer{}:4600", i)));
   return out;
@@ -199,9 +212,15 @@ Swarm::World::World(SwarmOptions given)
             scheme,
             options.leave_at_end,
             options.units_per_pass,
+            options.boxes,
             options.checkpoint_every},
       coordinator_host(net.add_host("coordinator")) {
   if (options.crypto == Crypto::fake) net.secure_by(channels);
+  if (options.boxes) {
+    net.on_hidden_dial([this](const Host& from, const Host& to) {
+      invariants.add("owners", {}, fmt::format("{} dials {}, and both are behind boxes", from.name(), to.name()));
+    });
+  }
   const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
   const double aborted_s = 30 * static_cast<double>(options.aborted_rounds);
   const double promised_s = static_cast<double>(options.epochs * options.target_batch) / all;
@@ -227,6 +246,9 @@ Peer& Swarm::World::add_peer() {
     peers.back()->told_of(std::vector(1, node::parse_peer_address(old)));
   }
   invariants.add_peer(peers.back()->id());
+  const auto box = options.boxes ? draw_box(options, number) : std::nullopt;
+  if (box) net.put_behind(host, net.add_box(*box));
+  if (box) invariants.hide(number);
   return *peers.back();
 }
 
@@ -238,6 +260,7 @@ void Swarm::World::start_coordinator() {
   node_options.loopback_port = 0;
   node_options.serve_directory = true;
   node_options.role = "coordinator";
+  if (options.boxes) node_options.listen = net::Address{coordinator_host.address(), 443};
   node_options.bootstrap = needs.bootstrap;
   node_options.bootstrap.erase(node_options.bootstrap.begin());
   const node::NodeNeeds node_needs{world.executor(),

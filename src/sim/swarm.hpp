@@ -39,6 +39,9 @@ struct SwarmOptions {
   Duration length{};                   ///< virtual; with `epochs`: the budget, zero: four times what the rates promise
   std::uint64_t checkpoint_every = 0;  ///< epochs: a peer that dies goes back to its last; 0: it loses nothing
   bool leave_at_end = false;           ///< who has had the last epoch leaves, as programs do
+  /// Of the peers but the first 30 % can be dialled, 40 % are behind a box that maps endpoint-independently, 20 %
+  /// behind a symmetric one, 10 % get out to port 443 only, where all who listen do so then.
+  bool boxes = false;
   Crypto crypto = Crypto::fake;
   Duration clock_ahead_max{};  ///< of a peer's calendar, either way; who is 60 s beside the median is refused
   double drift_ppm_max = 0;    ///< of a peer's clock, either way

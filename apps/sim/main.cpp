@@ -161,7 +161,8 @@ int run(const Job& job) {
     if (job.seeds > 1 && on_terminal) fmt::print(stderr, "\r{} of {} seeds, {} broken ", i + 1, job.seeds, broken);
     const bool keep = !job.json.empty() || !job.svg.empty() || outcomes.empty();
     if (keep) outcomes.push_back(std::move(outcome));
-    if (broken > 0 && !job.shrink.empty()) break;
+    // of what was looked for one is enough
+    if (broken > 0 && (!job.shrink.empty() || options.plant != Plant::none)) break;
   }
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const double peer_seconds = virtual_s * static_cast<double>(job.options.peers);

@@ -132,7 +132,8 @@ cli::Synopsis sim_synopsis() {
                        {"matchmaking", "how soon everybody is in a full group"},
                        {"state", "how soon many joiners have the state of a run"},
                        {"idle", "hours without training: nothing may grow"}};
-  synopsis.examples = {"collab-sim --peers 8 --epochs 20", "collab-sim --faults churn --minutes 10 --seeds 50",
+  synopsis.examples = {"collab-sim --peers 8 --epochs 20",
+                       "collab-sim --faults churn --minutes 10 --seeds 50",
                        "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",
                        "collab-sim --faults churn --minutes 10 --plant sum_twice --shrink schedule.toml",
                        "collab-sim directory --nodes 1024 --records 16384 --gone 0.3 --json",

@@ -52,10 +52,9 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       on_event_(std::move(on_event)),
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
                   matchmaker_options(options_, context_.tracker)),
-      catch_up_(
-          {context_.net, context_.clock, context_.tracker, context_.log, context_.workers, context_.random, bridge_,
-           context_.identity.scheme()},
-          options_, [this](const Arrival& arrival) { arrived(arrival); }),
+      catch_up_({context_.net, context_.clock, context_.tracker, context_.log, context_.workers, context_.random,
+                 bridge_, context_.identity.scheme()},
+                options_, [this](const Arrival& arrival) { arrived(arrival); }),
       seats_({context_.directory, context_.clock, context_.log, context_.identity.id(), context_.loop},
              seating_options(options_)),
       left_(context_.loop) {}

@@ -24,9 +24,9 @@ struct TcpDirectory {
     options.routing.k = 5;
     options.routing.replicas = 3;
     server = std::make_unique<Server>(net.endpoint(), net.clock(), Random(number), log, net.executor(), options);
-    directory = std::make_unique<SwarmDirectory>(net.endpoint(), net.clock(), Random(100U + number), log,
-                                                 net.executor(), net.executor(), identity, *server, contacts,
-                                                 SwarmDirectoryOptions());
+    directory =
+        std::make_unique<SwarmDirectory>(net.endpoint(), net.clock(), Random(100U + number), log, net.executor(),
+                                         net.executor(), identity, *server, contacts, SwarmDirectoryOptions());
     tasks = std::make_unique<TaskGroup>(net.executor(), rethrow);
   }
 

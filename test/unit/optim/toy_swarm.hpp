@@ -163,7 +163,8 @@ struct Trace {
   std::vector<Digest> hashes;  // after each step
   std::vector<float> parameters;
   std::vector<float> model;  // what the module holds at the end
-  std::uint64_t bytes = 0;   // of all rounds, both ways
+  std::uint64_t rounds = 0;  // with others: neither alone, before anybody came, nor fetched afterwards
+  std::uint64_t bytes = 0;   // of these, both ways
 };
 
 /// One peer of the swarm: its share of each epoch, then it waits for the others.
@@ -200,7 +201,9 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
         loss = 0;
       }
       if (result != StepResult::committed) continue;
-      for (const auto& peer : optimizer.last_report()->round.peers) trace.bytes += peer.bytes_up + peer.bytes_down;
+      const auto& others = optimizer.last_report()->round.peers;
+      trace.rounds += others.size() > 1 ? 1 : 0;
+      for (const auto& peer : others) trace.bytes += peer.bytes_up + peer.bytes_down;
     }
     trace.losses.push_back(loss);
     trace.hashes.push_back(optimizer.parameter_hash());

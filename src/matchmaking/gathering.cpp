@@ -219,11 +219,19 @@ void Gathering::answer_after_outcome(const PeerId& from, const wire::Join& join)
   if (!*outcome_) return send(from, wire::Leave());
   if (const auto reason = unfit(terms_, join)) return refuse(from, *reason);
   if (join.attempt <= outcome_->value().attempt) {
+    if (in_our_group(from, join.incarnation)) return send(from, wire::to_wire(outcome_->value()));
     if (late_.size() < kGroupSizeMax) late_.insert(from);
     return refuse_begun(from);
   }
   // our round may fail for us too; then our next try answers
   if (carried_.early.size() < kGroupSizeMax || carried_.early.contains(from)) carried_.early[from] = join;
+}
+
+/// Then it asks because its leader's line broke before the Begin was there: anyone's word of it is as good, and without
+/// it the group would wait for a peer that lives and knows of no round.
+bool Gathering::in_our_group(const PeerId& peer, std::uint64_t incarnation) const {
+  const auto rank = outcome_->value().rank_of(peer);
+  return rank && outcome_->value().roster[*rank].incarnation == incarnation;
 }
 
 void Gathering::on(const PeerId& from, const wire::Samples& samples, TimePoint) {

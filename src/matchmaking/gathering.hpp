@@ -31,7 +31,8 @@ struct Start {
 /// Whoever has the smallest place among the candidates it knows leads; the others ask the smallest they know, and are
 /// sent on to a smaller one if there is one. A peer is promised to one leader at a time: only that leader, its silence
 /// or its refusal releases it. So the rosters of two leaders overlap only while one of them is taken for dead.
-/// After the outcome it still answers: late askers hear at once that the group has begun.
+/// After the outcome it still answers: late askers hear at once that the group has begun, and those that are in it
+/// unawares get its Begin.
 /// Thread safety: none. Memory: bounded by Candidates::kCandidatesMax entries in each table.
 class Gathering {
  public:
@@ -129,6 +130,7 @@ class Gathering {
   void send(const PeerId& to, wire::Header message) { outgoing_.emplace_back(to, std::move(message)); }
   void refuse(const PeerId& to, RefusalReason reason);
   void refuse_begun(const PeerId& to);
+  bool in_our_group(const PeerId& peer, std::uint64_t incarnation) const;
   void redirect(const PeerId& to, const PeerId& leader);
 
   Terms terms_;

@@ -237,6 +237,34 @@ TEST_CASE("gathering: late askers hear that it has begun; who retries is kept fo
   CHECK(again.outcome()->value().attempt == 1);
 }
 
+TEST_CASE("gathering: who is in a group unawares, for its leader's line broke, has the Begin from whomever it asks") {
+  One leader(kPlaces[0], Start(), 4);
+  leader.gathering.on_samples(kTarget, kStart);
+  for (const std::size_t place : {1, 2}) leader.hears(kPlaces[place], join_of(kPlaces[place], 0));
+  const auto begin = leader.said_to<wire::Begin>(kPlaces[1]);  // the other one's is lost
+  REQUIRE(begin);
+  One told(kPlaces[1], knowing({kPlaces[0]}));
+  told.hears(kPlaces[0], *begin);
+  REQUIRE(told.gathering.outcome());
+
+  told.hears(kPlaces[2], join_of(kPlaces[2], 0));
+  const auto passed_on = told.said_to<wire::Begin>(kPlaces[2]);
+  REQUIRE(passed_on);
+  One unaware(kPlaces[2], knowing({kPlaces[0], kPlaces[1]}));
+  unaware.world.dead = {peer(kPlaces[0])};
+  unaware.gathering.on_unreachable(peer(kPlaces[0]), kStart);
+  CHECK(unaware.said_to<wire::Join>(kPlaces[1]));
+  unaware.hears(kPlaces[1], *passed_on);
+  REQUIRE(unaware.gathering.outcome());
+  CHECK(unaware.gathering.outcome()->value().id == told.gathering.outcome()->value().id);
+
+  wire::Join next_life = join_of(kPlaces[2], 0);
+  ++next_life.incarnation;
+  told.hears(kPlaces[2], next_life);
+  CHECK(reason_in(told.said_to<wire::Refused>(kPlaces[2])) == RefusalReason::begun);
+  CHECK(told.gathering.late().contains(peer(kPlaces[2])));
+}
+
 TEST_CASE("gathering: who came too late for a round is waited for in the next, for half a second and not to lead") {
   Start start;
   start.direct = true;

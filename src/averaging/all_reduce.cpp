@@ -200,8 +200,9 @@ void Session::check() {
   Suspicion::Debts debts;
   if (!decided_) {
     debts.parts = participant_.round().awaited_senders() | participant_.commit().awaited_tells();
-    debts.results = participant_.round().awaited_owners();
+    debts.results = participant_.round().awaited_owners() | participant_.commit().awaited_plan();
     debts.holds = participant_.commit().awaited_holds();
+    debts.decision = participant_.commit().awaited_decision();
   }
   const Ranks before = suspicion_.suspected();
   const Ranks suspected = suspicion_.check(now, links, debts);
@@ -252,6 +253,7 @@ void Session::decide() {
   decided_ = true;
   decided_at_ = context_.clock.now();
   const bool committed = participant_.state() == Commit::State::committed;
+  const auto why = static_cast<wire::GiveUpReason>(participant_.commit().give_up_reason());
   if (report_.exchange_s == 0) report_.exchange_s = seconds_since_start();
   report_.commit_s = seconds_since_start() - report_.exchange_s;
   describe();
@@ -264,12 +266,13 @@ void Session::decide() {
     report_.outcome = RoundReport::Outcome::behind;
     report_.reason = RoundReport::Reason::not_held;
   } else if (report_.reason == RoundReport::Reason::none) {
-    const auto why = static_cast<wire::GiveUpReason>(participant_.commit().give_up_reason());
     report_.reason = why == wire::GiveUpReason::no_quorum    ? RoundReport::Reason::no_quorum
                      : why == wire::GiveUpReason::weight_low ? RoundReport::Reason::weight_low
                      : why == wire::GiveUpReason::no_weight  ? RoundReport::Reason::no_weight
                                                              : RoundReport::Reason::nobody_reachable;
   }
+  const bool told_by_quorum = why == wire::GiveUpReason::weight_low || why == wire::GiveUpReason::no_weight;
+  report_.undecided = !committed && participant_.commit().accepted() && !told_by_quorum;
   context_.log.info("averaging.round", {{"epoch", report_.epoch},
                                         {"round", report_.round},
                                         {"outcome", static_cast<unsigned>(report_.outcome)},

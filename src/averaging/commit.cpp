@@ -192,6 +192,24 @@ Ranks Commit::awaited_holds() const noexcept {
   return members_.voters & ~held;
 }
 
+Ranks Commit::awaited_plan() const {
+  if (state_ != State::running) return 0;
+  if (contains(suspected_, coordinator())) {
+    const Ranks successors = members_.reachable & live();
+    return successors != 0 ? bit(first(successors)) & ~bit(self_) : 0;
+  }
+  if (!acting_ || coordinator() == self_ || whole()) return 0;
+  Ranks sources = 0;
+  for (std::size_t index = 0; index < plan_.size(); ++index) sources |= bit(plan_[index].owner) | bit(sources_[index]);
+  return (sources & suspected_) != 0 ? bit(coordinator()) : 0;
+}
+
+Ranks Commit::awaited_decision() const noexcept {
+  if (state_ != State::running || coordinator() == self_) return 0;
+  const bool holds = accepted_ && accepted_->view == view_;
+  return holds || !acting_ ? bit(coordinator()) : 0;
+}
+
 void Commit::send(Ranks to, wire::Header header) {
   to &= members_.linked(self_);
   if (to != 0) messages_.push_back({to, std::move(header)});

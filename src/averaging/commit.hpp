@@ -120,6 +120,11 @@ class Commit {
   Ranks awaited_tells() const noexcept;
   /// Voters without whom a quorum agrees already: they must hold soon, or it commits without them.
   Ranks awaited_holds() const noexcept;
+  /// Who must open a view: the coordinator when an owner is suspected that something is missing from, or who comes
+  /// after a coordinator that is suspected itself.
+  Ranks awaited_plan() const;
+  /// The coordinator, when this peer has done its own and waits for the commit, or for the plan of a view it promised.
+  Ranks awaited_decision() const noexcept;
   /// When committed: what, and why everyone may believe it.
   const wire::Proof& proof() const { return proof_.value(); }
   std::uint8_t give_up_reason() const noexcept { return reason_; }  ///< 0: none was given

@@ -18,7 +18,7 @@ Members Members::of(const matchmaking::Group& group) {
     if (member.units > 0) members.segments.push_back(static_cast<Rank>(rank));
     members.order[member.order] = static_cast<Rank>(rank);
   }
-  members.quorum = count(members.voters) / 2 + 1;
+  members.electorate = std::max<std::size_t>(count(members.voters), group.electorate);
   for (std::size_t rank = 0; rank < members.size; ++rank) {
     Ranks together = bit(rank);
     const Digest& previous = group.roster[rank].previous;
@@ -38,9 +38,9 @@ Rank Members::coordinator(std::uint32_t view) const noexcept {
 
 bool Members::is_quorum(Ranks ranks) const noexcept {
   const std::size_t here = count(ranks & voters);
+  if (2 * here != electorate || electorate != count(voters)) return 2 * here > electorate;
   const Ranks dialled = reachable & voters;
-  const Rank tie_break = first(dialled != 0 ? dialled : voters);
-  return here >= quorum || (2 * here == count(voters) && contains(ranks, tie_break));
+  return contains(ranks, first(dialled != 0 ? dialled : voters));
 }
 
 std::size_t Members::index_of(std::size_t segment) const noexcept {

@@ -33,9 +33,10 @@ struct Members {
 
   std::size_t size = 0;
   Ranks all = 0;
-  Ranks reachable = 0;          ///< can be dialled: may own segments and coordinate. Never empty
-  Ranks voters = 0;             ///< nodes and clients: who sends parts and receives results
-  std::size_t quorum = 0;       ///< voters that are more than half of them
+  Ranks reachable = 0;  ///< can be dialled: may own segments and coordinate. Never empty
+  Ranks voters = 0;     ///< nodes and clients: who sends parts and receives results
+  std::size_t electorate =
+      0;  ///< the voters, or all current peers where they are more: a quorum is more than half of it
   std::vector<Rank> segments;   ///< ranks that own values in view 0, ascending: the entries of a manifest
   std::vector<Rank> order;      ///< the ranks in reduction order
   std::vector<Ranks> previous;  ///< by rank: the voters that committed with it in the round before, itself included
@@ -43,7 +44,8 @@ struct Members {
   /// Nobody else can dial between two clients, so they have no link.
   Ranks linked(std::size_t rank) const noexcept { return (contains(reachable, rank) ? all : reachable) & ~bit(rank); }
   Rank coordinator(std::uint32_t view) const noexcept;
-  /// More than half of the voters, or half with the first reachable voter: any two quorums share a voter.
+  /// Voters that are more than half of the electorate: any two quorums share a voter, also those of two groups that
+  /// peers of one electorate have formed. Where all of it votes here, half with the first reachable voter will do.
   bool is_quorum(Ranks ranks) const noexcept;
   /// Index into a manifest; `segments.size()` when the segment has no values.
   std::size_t index_of(std::size_t segment) const noexcept;

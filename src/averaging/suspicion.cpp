@@ -63,7 +63,8 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
   Peer& peer = peers_[rank];
   const bool owes_parts = contains(debts.parts, rank);
   const bool owes_results = contains(debts.results, rank);
-  const bool owes = owes_parts || owes_results || contains(debts.holds, rank);
+  const bool owes_hold = contains(debts.holds, rank);
+  const bool owes = owes_parts || owes_results || owes_hold || contains(debts.decision, rank);
   if (owes && !peer.owes) peer.owes_since = now;
   if (!owes_parts) peer.moved.clear();
   peer.owes = owes;
@@ -79,7 +80,8 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
     // an owner may wait itself, until it has given up a sender whose connection broke
     const Duration of_others = 2 * limit + options_.redial_max;
     const Duration of_parts = limit + (peer.heard_at == TimePoint() ? options_.hand_over : Duration());
-    const Duration patience = owes_parts ? of_parts : owes_results ? of_others : of_others + exchange_;
+    const Duration of_holds = of_others + exchange_;
+    const Duration patience = owes_parts ? of_parts : owes_results ? of_others : owes_hold ? of_holds : 2 * of_holds;
     if (age(std::max(peer.owes_since, peer.heard_at), now) >= patience) peer.stuck = true;
     if (owes_parts && too_slow(peer, now)) peer.slow_until = now + options_.slow_window;
   }

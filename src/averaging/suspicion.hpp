@@ -31,9 +31,10 @@ class Suspicion {
  public:
   /// What others owe this peer now.
   struct Debts {
-    Ranks parts = 0;    ///< and tells, and fetched results: things a peer has and can send
-    Ranks results = 0;  ///< averages, for which the owner may itself be waiting: more patience
-    Ranks holds = 0;    ///< the word that it has everything: as long as the exchange takes, and that patience
+    Ranks parts = 0;     ///< and tells, and fetched results: things a peer has and can send
+    Ranks results = 0;   ///< averages, for which the owner may itself be waiting: more patience
+    Ranks holds = 0;     ///< the word that it has everything: as long as the exchange takes, and that patience
+    Ranks decision = 0;  ///< a coordinator's, which gives others that long first
   };
 
   Suspicion(std::size_t peers, Rank self, TimePoint now, SuspicionOptions options);

@@ -305,7 +305,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   if (done) {
     committed(std::move(report));
   } else {
-    co_await after_failure(done.error());
+    co_await after_failure(done.error(), report.round.undecided);
   }
 }
 
@@ -364,7 +364,7 @@ void Member::committed(EpochReport report) {
 }
 
 /// Samples are back in the accumulator. What now depends on whether the others went on.
-Task<> Member::after_failure(boost::system::error_code why) {
+Task<> Member::after_failure(boost::system::error_code why, bool undecided) {
   using matchmaking::NoGroup;
   release();
   if (leaving_ || why == NoGroup::left) co_return;
@@ -387,10 +387,21 @@ Task<> Member::after_failure(boost::system::error_code why) {
   if (failures_ == kTellFailures) {
     tell(Kind::waiting, fmt::format("{} rounds in a row have failed: {}", failures_, why.message()));
   }
+  if (undecided && grid() == nullptr) co_await await_word_of_others();
   // who was in the group that failed waits as long as its groupmates, however often it failed without them
   const std::uint32_t tries = std::max(attempt, failures_);
   const Duration pause = std::min(options_.retry_min * (1U << std::min(tries - 1, 5U)), options_.retry_max);
   co_await context_.clock.sleep_until(context_.clock.now() + pause);
+}
+
+/// This peer has signed for a result that others may have committed before their lines broke; in a group without them
+/// it would help to another one. Their records tell; who shows none for so long counts no more.
+Task<> Member::await_word_of_others() {
+  const TimePoint until = context_.clock.now() + progress::kSilentCounts;
+  context_.log.info("epoch.undecided", {{"epoch", epoch_}});
+  while (!leaving_ && context_.clock.now() < until && context_.tracker.global_epoch().value_or(0) <= epoch_) {
+    co_await context_.tracker.changed().wait_until(context_.clock, until);
+  }
 }
 
 /// Whoever is behind: the trainer is where others were before.

@@ -94,7 +94,8 @@ class Member {
   Task<> take_part(TaskGroup& tasks);
   void tell_lost(const EpochReport& report);
   void tell_not_finite(std::uint64_t epoch);
-  Task<> after_failure(boost::system::error_code why);
+  Task<> after_failure(boost::system::error_code why, bool undecided);
+  Task<> await_word_of_others();
   void committed(EpochReport report);
   Task<> heal();
   void tell_bandwidth();

@@ -47,7 +47,8 @@ std::optional<std::size_t> Group::rank_of(const PeerId& peer) const {
 GroupId compute_id(const Group& group) {
   Hasher hasher("collab group");
   hasher.add(group.topic).add(group.epoch).add(std::uint64_t(group.round)).add(std::uint64_t(group.attempt));
-  hasher.add(std::uint64_t(group.chunk_units)).add(group.weight_min).add(group.codec_map).add(group.schema);
+  hasher.add(std::uint64_t(group.chunk_units)).add(group.weight_min).add(std::uint64_t(group.electorate));
+  hasher.add(group.codec_map).add(group.schema);
   hasher.add(std::uint64_t(group.roster.size()));
   for (const Member& member : group.roster) {
     hasher.add(member.id.key).add(std::uint64_t(member.role)).add(member.weight_max).add(member.previous);
@@ -77,7 +78,8 @@ Result<> check(const Group& group, const PeerId& self, std::size_t values) {
   if (roster.size() < 2 || roster.size() > kGroupSizeMax) return Errc::bad_request;
   if (!sorted_by_id(roster) || !group.rank_of(self) || !is_permutation(roster)) return Errc::bad_request;
   if (!std::all_of(roster.begin(), roster.end(), plausible)) return Errc::bad_request;
-  if (std::none_of(roster.begin(), roster.end(), votes)) return Errc::bad_request;
+  const auto voters = std::count_if(roster.begin(), roster.end(), votes);
+  if (voters == 0 || 2 * static_cast<std::size_t>(voters) <= group.electorate) return Errc::bad_request;
   std::vector<std::uint32_t> units;
   for (const Member& member : roster) units.push_back(member.units);
   if (const auto plan = Partition::cut(values, units, group.chunk_units); !plan) return plan.error();

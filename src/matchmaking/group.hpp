@@ -45,6 +45,9 @@ struct Group {
   std::vector<Member> roster;
   std::uint32_t chunk_units = 16;
   std::uint64_t weight_min = 0;  ///< samples below which the round must not commit
+  /// Current peers as the leader counted them, in the group or not: a commit needs more than half of so many, so that
+  /// two groups of one round never both commit. 0, or fewer than the voters: more than half of the voters.
+  std::uint32_t electorate = 0;
   Digest codec_map{};
   Digest schema{};
 
@@ -58,7 +61,7 @@ Group seal(Group group, const std::map<PeerId, std::uint32_t>& dropped = {});
 GroupId compute_id(const Group& group);
 /// What a plan must keep, whoever sent it. Errors: `bad_request` for a roster that is unsorted, too small or large or
 /// without `self`; units that do not add up to a vector of `values`, or given to a client; chunks of no unit or of more
-/// than 16; nobody who votes; an `order` that is no permutation; a node or client that may bring nothing; an id that
+/// than 16; nobody who votes, or too few for a commit; an `order` that is no permutation; a node or client that may bring nothing; an id that
 /// does not fit.
 Result<> check(const Group& group, const PeerId& self, std::size_t values);
 

@@ -124,6 +124,7 @@ std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_o
   group.attempt = attempt_;
   group.chunk_units = plan.chunk_units;
   group.weight_min = terms_.wanted.weight_min;
+  group.electorate = static_cast<std::uint32_t>(terms_.wanted.electorate);
   group.codec_map = terms_.options.codec_map;
   group.schema = terms_.options.schema;
   std::map<PeerId, std::uint32_t> dropped;

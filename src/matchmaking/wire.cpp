@@ -50,6 +50,7 @@ Begin to_wire(const Group& group) {
   begin.attempt = group.attempt;
   begin.chunk_units = group.chunk_units;
   begin.weight_min = group.weight_min;
+  begin.electorate = group.electorate;
   begin.codec_map = group.codec_map;
   begin.schema = group.schema;
   for (const Member& member : group.roster) {
@@ -77,6 +78,7 @@ Result<Group> from_wire(const Begin& begin) {
   group.attempt = begin.attempt;
   group.chunk_units = begin.chunk_units;
   group.weight_min = begin.weight_min;
+  group.electorate = begin.electorate;
   group.codec_map = begin.codec_map;
   group.schema = begin.schema;
   for (std::size_t i = 0; i < n; ++i) {

@@ -118,10 +118,11 @@ struct Begin {
   std::vector<std::uint32_t> units;
   std::uint32_t chunk_units = 0;
   std::uint64_t weight_min = 0;
+  std::uint32_t electorate = 0;
   Digest codec_map{};
   Digest schema{};
   MESSAGE_MAP(topic, epoch, round, attempt, roster, roles, order, weights, previous, incarnations, units, chunk_units,
-              weight_min, codec_map, schema)
+              weight_min, electorate, codec_map, schema)
 };
 
 using Header = std::variant<Join, Samples, Accepted, Redirect, Refused, Leave, Begin>;

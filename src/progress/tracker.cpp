@@ -13,7 +13,6 @@ constexpr Duration kAskAlone = std::chrono::seconds(5);         // for the answe
 constexpr Duration kAloneForgotten = std::chrono::seconds(15);  // without another answer
 constexpr std::int64_t kRecordTtlPeriods = 6;  // two make a record stale; the rest bridges a lost server
 constexpr std::size_t kReportsMax = 1024;
-constexpr Duration kSilentCounts = std::chrono::seconds(10);
 constexpr Duration kAskKeepers = std::chrono::seconds(2);  // for the answer; without one nobody waits for them
 constexpr Duration kLookWhileLeaving = std::chrono::milliseconds(500);
 constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves

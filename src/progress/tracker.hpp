@@ -22,6 +22,9 @@
 
 namespace collab::progress {
 
+/// Who was not heard of for so long is none of the recent peers, of which a group needs more than half.
+inline constexpr Duration kSilentCounts = std::chrono::seconds(10);
+
 struct TrackerOptions {
   std::uint64_t target_batch = 1;
   Duration period_min = std::chrono::milliseconds(500);  ///< between two records of this peer

@@ -50,7 +50,9 @@ void Liveness::decided(std::size_t peer, const std::string& group) {
     const FaultKind kind = strike->fault.kind;
     if (strike->peer == peer && kind == FaultKind::freeze) return;  // its own clock stood still
     if (kind == FaultKind::slow) slowness = std::max(slowness, strike->fault.amount);
-    const bool half_there = kind == FaultKind::slow || kind == FaultKind::flap || kind == FaultKind::deaf;
+    // who is cut off alone comes back in the middle of a round, with a view of its own
+    const bool half_there =
+        kind == FaultKind::slow || kind == FaultKind::flap || kind == FaultKind::deaf || kind == FaultKind::partition;
     unsteady = unsteady || half_there || strike->peer == peer;
   }
   const auto violated = [&](std::string text) {

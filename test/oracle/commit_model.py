@@ -21,6 +21,8 @@ FAULTS = ('crash', 'suspicion', 'partition', 'restart')
 # Each can be left out, and then something of the second kind must be found under the first.
 RULES = {
     'quorum': ('partition', 'two results'),          # more than half of the voters for a commit and for a new plan
+    'electorate': ('partition', 'two groups'),       # or of all current peers, where some of them are not in the group
+    'undecided': ('partition', 'two groups'),        # who signed a Hold and knows no outcome is in no other group
     'seals': ('crash', 'two results'),               # a Commit counts only with the signed Holds of a quorum
     'incarnations': ('restart', 'two results'),      # who lost its memory is out of the rounds of its former life
     'one_voice': ('suspicion', 'a voice twice'),     # of a previous group one member counts in a chunk
@@ -79,6 +81,9 @@ class World:
         if auxiliary.bit_count() > n - 2:
             auxiliary = 0
         self.voters = self.all & ~auxiliary
+        voters = self.voters.bit_count()
+        # current peers that the group lacks; the group began because its own are more than half of all
+        self.elsewhere = self.below(voters) if self.random.random() < .5 else 0
         self.segments = list(ranks_of(self.reachable))  # owned by these in view 0
         self.first_round = self.random.random() < .5
         self.previous = [1 << rank for rank in range(n)]
@@ -217,8 +222,11 @@ class World:
         if 'quorum' not in self.rules:
             return mask != 0
         double, voters = 2 * mask.bit_count(), self.voters.bit_count()
+        electorate = voters + (self.elsewhere if 'electorate' in self.rules else 0)
+        if double != electorate or electorate != voters:
+            return double > electorate
         tie_break = first(self.reachable & self.voters or self.voters)
-        return double > voters or (double == voters and mask >> tie_break & 1 == 1)
+        return mask >> tie_break & 1 == 1
 
     def sign(self, rank, view, manifest):
         seal = (True, rank, view, manifest)
@@ -557,6 +565,10 @@ class Member:
         self.outcome, self.proof = 'committed', proof
         self.promise(view)
 
+    def is_free(self):
+        """To go on with another group of the epoch: not if others may have committed by its word, unknown to it."""
+        return self.outcome == 'failed' and not (self.accepted and 'undecided' in self.world.rules)
+
     def decide(self):
         world = self.world
         self.asking = False
@@ -644,6 +656,9 @@ def violations(world, faults):
     found = []
     if len(results) > 1:
         found.append('two results')
+    free = sum(member.bit for member in alive if member.is_free())
+    if results and 2 * (free.bit_count() + world.elsewhere) > world.voters.bit_count() + world.elsewhere:
+        found.append('two groups')
     for manifest in results:
         for _, _, chunks in manifest:
             for senders in chunks:

@@ -129,6 +129,7 @@ TEST_CASE("all-reduce: a frozen peer is left out within five seconds, and one th
 
 TEST_CASE("all-reduce: a partition commits on at most one side, and nobody ends with other bytes") {
   std::size_t one_side = 0;
+  std::size_t undecided = 0;
   for (const std::uint64_t seed : seeds(60)) {
     CAPTURE(seed);
     Random random(seed);
@@ -150,8 +151,17 @@ TEST_CASE("all-reduce: a partition commits on at most one side, and nobody ends 
     for (std::size_t rank = 0; rank < rounds.size(); ++rank)
       if (rounds.committed(rank)) (averaging::contains(ranks, rank) ? inside : outside) = true;
     one_side += inside != outside;
+
+    averaging::Ranks free = 0;  // to take part in another group of this round
+    for (std::size_t rank = 0; rank < rounds.size(); ++rank) {
+      undecided += rounds.report(rank).undecided;
+      const bool failed = rounds.report(rank).outcome == RoundReport::Outcome::failed;
+      if (failed && !rounds.report(rank).undecided) free |= averaging::bit(rank) & rounds.members().voters;
+    }
+    if (inside || outside) CHECK(!rounds.members().is_quorum(free));
   }
   CHECK(one_side > 0);  // some were long enough to matter
+  CHECK(undecided > 0);
 }
 
 namespace {

@@ -2,8 +2,8 @@
 // broadcasts, false suspicion and partitions. Results are symbols: other senders or another view, other digest.
 //
 // It proves that the code commits no two results; the data exchange around it is a sketch here. That the protocol does
-// not, with the voices of previous groups, their stand-ins, units of work, signatures and restarts, is proved apart from
-// the code by test/oracle/commit_model.py, which also leaves each rule out to see what it is for.
+// not, with the voices of previous groups, their stand-ins, units of work, signatures and restarts, is proved apart
+// from the code by test/oracle/commit_model.py, which also leaves each rule out to see what it is for.
 
 #include "averaging/commit.hpp"
 #include "base/random.hpp"
@@ -126,7 +126,7 @@ void World::draw_members(std::size_t n) {
 
 World::World(std::uint64_t seed, std::size_t n, Mode mode, bool with_quorum) : random_(seed), n_(n) {
   draw_members(n);
-  members_.quorum = with_quorum ? count(members_.voters) / 2 + 1 : 0;
+  members_.electorate = with_quorum ? count(members_.voters) : 0;
   peers_.resize(n);
   for (std::size_t rank = 0; rank < n; ++rank) {
     const auto self = static_cast<Rank>(rank);

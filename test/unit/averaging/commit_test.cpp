@@ -19,7 +19,7 @@ struct Table {
     members.size = n;
     members.all = bit(n) - 1;
     members.reachable = members.voters = members.all;
-    members.quorum = n / 2 + 1;
+    members.electorate = n;
     for (std::size_t i = 0; i < segments; ++i) members.segments.push_back(static_cast<Rank>(i));
     for (std::size_t rank = 0; rank < n; ++rank) {
       Seals seals;
@@ -174,11 +174,44 @@ TEST_CASE("commit: a voter that never holds is waited for while it is not suspec
   CHECK(table[0].state() == Commit::State::committed);
 }
 
+TEST_CASE("commit: a coordinator that is in no round is owed by who needs it to go on") {
+  Table table(4, 2);  // rank 0 coordinates and answers nobody
+  CHECK(table[2].awaited_plan() == 0);
+  CHECK(table[2].awaited_decision() == 0);
+  table[2].suspect(0b0010);  // an owner, without whose segment there is no round
+  CHECK(table[2].awaited_plan() == 0b0001);
+  table[2].suspect(0b0001);  // the coordinator itself: rank 1 comes after it
+  CHECK(table[2].awaited_plan() == 0b0010);
+  CHECK(table[1].awaited_plan() == 0);
+
+  wire::Ask ask;
+  ask.view = 3;
+  REQUIRE(table[2].on(3, ask));
+  CHECK(table[2].awaited_decision() == 0b1000);  // what it is to do in the view that it has promised
+
+  Table held(3, 1);
+  held.hold(0b010, 1);
+  CHECK(held[1].awaited_decision() == 0b001);
+  CHECK(held[2].awaited_decision() == 0);
+}
+
 TEST_CASE("commit: who is blamed stays suspected") {
   Table table(3, 1);
   table[0].blame(0b100);
   table[0].suspect(0);
   CHECK(table[0].suspected() == 0b100);
+}
+
+TEST_CASE("commit: a quorum is more than half of all current peers, in the group or not") {
+  Members members = Table(4, 2).members;
+  CHECK(members.is_quorum(0b0011));   // all four vote here: a half with the first reachable one
+  CHECK(!members.is_quorum(0b1100));  // and not the other half
+  members.electorate = 5;             // one current peer is in another group
+  CHECK(!members.is_quorum(0b0011));
+  CHECK(members.is_quorum(0b1110));
+  members.electorate = 6;  // these two and two of us could be more than half of a group as well
+  CHECK(!members.is_quorum(0b1110));
+  CHECK(members.is_quorum(0b1111));
 }
 
 TEST_CASE("commit: a teller that is suspected lends its promise to no quorum") {

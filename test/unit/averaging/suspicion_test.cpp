@@ -76,6 +76,18 @@ TEST_CASE("suspicion: who was not heard yet may be collecting its values, if it 
   CHECK(frozen.until(1200ms) == bit(1));
 }
 
+TEST_CASE("suspicion: a coordinator gives everybody else their time before it decides, but no more") {
+  Watch watch;
+  watch.debts.decision = bit(1);
+  CHECK(watch.until(7900ms) == 0);
+  CHECK(watch.until(8300ms) == bit(1));
+  Watch deciding;
+  deciding.debts.decision = bit(1);
+  deciding.until(7s);
+  deciding.debts.decision = 0;  // done
+  CHECK(deciding.until(20s) == 0);
+}
+
 TEST_CASE("suspicion: any frame clears it") {
   Watch watch;
   watch.answers = false;

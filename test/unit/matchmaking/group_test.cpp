@@ -54,6 +54,8 @@ TEST_CASE("group: sums run in the order of the grid digit that was dropped, then
 
 TEST_CASE("group: every rule of a plan is checked") {
   CHECK(passes([](Group&) {}));
+  CHECK(passes([](Group& g) { g.electorate = 5; }));        // three vote
+  CHECK(!passes([](Group& g) { g.electorate = 6; }));       // and so could never commit
   CHECK(!passes([](Group& g) { g.roster[0].units = 5; }));  // one more than the vector has
   CHECK(!passes([](Group& g) { g.roster[1].units = 0xFFFFFFFF; }));
   CHECK(!passes([](Group& g) { g.roster[0].units = 3, g.roster[2].units = 1; }));  // a client owns
@@ -93,6 +95,7 @@ TEST_CASE("group: its id covers every field") {
   ids.insert(id_after([](Group& g) { g.attempt = 1; }));
   ids.insert(id_after([](Group& g) { g.chunk_units = 8; }));
   ids.insert(id_after([](Group& g) { g.weight_min = 1; }));
+  ids.insert(id_after([](Group& g) { g.electorate = 1; }));
   ids.insert(id_after([](Group& g) { g.codec_map[31] = 1; }));
   ids.insert(id_after([](Group& g) { g.schema[31] = 1; }));
   ids.insert(id_after([](Group& g) { g.roster.pop_back(); }));
@@ -103,7 +106,7 @@ TEST_CASE("group: its id covers every field") {
   ids.insert(id_after([](Group& g) { g.roster[0].units = 1; }));
   ids.insert(id_after([](Group& g) { std::swap(g.roster[0].order, g.roster[1].order); }));
   ids.insert(id_after([](Group& g) { g.roster[0].incarnation = 1; }));
-  CHECK(ids.size() == 17);
+  CHECK(ids.size() == 18);
 }
 
 TEST_CASE("matchmaking wire: a group of 64 survives the trip with its id") {
@@ -113,6 +116,7 @@ TEST_CASE("matchmaking wire: a group of 64 survives the trip with its id") {
     previous.fill(static_cast<unsigned char>(i));
     group.roster.push_back({peer(i), Role::node, ~std::uint64_t(0), previous, 0xFFFFFFFF, 0});
   }
+  group.electorate = 100;
   group = seal(group);
   const Frame frame = frame::encode(wire::Header(wire::to_wire(group)));
   const auto message = frame::decode<wire::Header>(*frame);

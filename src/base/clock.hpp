@@ -3,13 +3,16 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/event_queue.hpp"
 #include "base/task.hpp"
+#include "base/wakeup.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -24,22 +27,41 @@ class Clock {
   virtual std::int64_t unix_ms() const = 0;
   /// Returns at or after `when`. Cancellation ends it early with `operation_aborted`.
   virtual Task<> sleep_until(TimePoint when) = 0;
-  /// Waits for `alarm`, which nobody else uses meanwhile: true at or after `when`, false when somebody cancelled it
-  /// first. Cancellation of the task looks like that too: the next co_await throws.
-  virtual Task<bool> rings(asio::steady_timer& alarm, TimePoint when) = 0;
+  /// Waits in `alarm`, which nobody else uses meanwhile: true at or after `when`, false when somebody woke it first.
+  /// Cancellation of the task looks like that too: the next co_await throws.
+  virtual Task<bool> rings(Wakeup& alarm, TimePoint when) = 0;
 };
 
-/// The machine's own time. `executor`: the node's loop.
+/// Wakes whoever waits in `alarm` when its moment comes.
+class Alarm final : public Event {
+ public:
+  Alarm(EventQueue& queue, Wakeup& alarm, TimePoint when) : Event(queue), alarm_(alarm) { set(when); }
+  bool rang() const noexcept { return rang_; }
+
+ private:
+  void happen() override {
+    rang_ = true;
+    alarm_.wake();
+  }
+
+  Wakeup& alarm_;
+  bool rang_ = false;
+};
+
+/// The machine's own time. `executor`: the node's loop. One timer of the system's for all who wait.
 class RealClock final : public Clock {
  public:
-  explicit RealClock(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  explicit RealClock(const asio::any_io_executor& executor);
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
   std::int64_t unix_ms() const override;
   Task<> sleep_until(TimePoint when) override;
-  Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override;
+  Task<bool> rings(Wakeup& alarm, TimePoint when) override;
 
  private:
+  struct Hands;
   asio::any_io_executor executor_;
+  Turns& turns_;
+  std::shared_ptr<Hands> hands_;  // what the system calls back may be on its way when the clock goes
 };
 
 /// Runs `work` for as long as `deadline` allows, then cancels it and waits until it has unwound: false. Throws what

@@ -7,7 +7,7 @@ namespace collab {
 
 /// In the list of those who wait for as long as it lives, or until it is notified.
 struct Signal::Waiter {
-  explicit Waiter(Signal& of) : signal(of), alarm(of.executor_, asio::steady_timer::time_point::max()) {
+  explicit Waiter(Signal& of) : signal(of), alarm(of.turns_) {
     before = signal.last_;
     (before != nullptr ? before->after : signal.first_) = this;
     signal.last_ = this;
@@ -23,7 +23,7 @@ struct Signal::Waiter {
   }
 
   Signal& signal;
-  asio::steady_timer alarm;
+  Wakeup alarm;
   Waiter* before = nullptr;
   Waiter* after = nullptr;
   bool notified = false;
@@ -34,14 +34,13 @@ void Signal::notify() {
     Waiter& waiter = *first_;
     waiter.leave();
     waiter.notified = true;
-    waiter.alarm.cancel();
+    waiter.alarm.wake();
   }
 }
 
 Task<> Signal::wait() {
   Waiter waiter(*this);
-  // the alarm never rings: an aborted wait is a notification, unless we are being cancelled (the next co_await throws)
-  co_await waiter.alarm.async_wait(as_result);
+  co_await waiter.alarm.wait();
 }
 
 Task<bool> Signal::wait_until(Clock& clock, TimePoint deadline) {

@@ -9,7 +9,7 @@ namespace collab {
 /// Must outlive its waiters. Thread safety: none; belongs to the node's loop.
 class Signal {
  public:
-  explicit Signal(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  explicit Signal(const asio::any_io_executor& executor) : turns_(Turns::of(executor)) {}
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
 
@@ -24,7 +24,7 @@ class Signal {
  private:
   struct Waiter;
 
-  asio::any_io_executor executor_;
+  Turns& turns_;
   Waiter* first_ = nullptr;
   Waiter* last_ = nullptr;
 };

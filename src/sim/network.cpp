@@ -50,7 +50,7 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   };
 
   Pipe(SimNetwork& of, Host& sender, Host& receiver, std::uint64_t number)
-      : Event(of.world_.clock()),
+      : Event(of.world_.clock().events()),
         network(of),
         from(sender),
         to(receiver),
@@ -124,7 +124,7 @@ class Host::HostClock final : public Clock {
     co_await world().sleep_until(in_world(when));
     if (host_.frozen_) co_await host_.thawed();
   }
-  Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override {
+  Task<bool> rings(Wakeup& alarm, TimePoint when) override {
     const bool rang = co_await world().rings(alarm, in_world(when));
     if (rang && host_.frozen_) co_await host_.thawed();
     co_return rang;

@@ -7,54 +7,26 @@
 #include <boost/asio/io_context.hpp>
 
 #include <cstdint>
-#include <map>
-#include <optional>
-#include <utility>
 
 namespace collab::sim {
-
-class SimClock;
-
-/// Something that happens once at a moment of virtual time, unless it is called off or destroyed before.
-class Event {
- public:
-  explicit Event(SimClock& clock) : clock_(clock) {}
-  virtual ~Event() { call_off(); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  /// At `when`, or now if that has passed; TimePoint::max(): never. Not while it is set.
-  void set(TimePoint when);
-  void call_off();
-
- private:
-  friend class SimClock;
-  virtual void happen() = 0;
-
-  SimClock& clock_;
-  std::optional<std::pair<TimePoint, std::uint64_t>> key_;
-};
 
 /// Virtual time; moves only when every task waits. Starts at 0, which is 2030-01-01 of every peer's calendar.
 class SimClock final : public Clock {
  public:
-  explicit SimClock(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  explicit SimClock(const asio::any_io_executor& executor) : turns_(Turns::of(executor)) {}
   TimePoint now() const override { return now_; }
   std::int64_t unix_ms() const override;
   Task<> sleep_until(TimePoint when) override;
-  Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override;
+  Task<bool> rings(Wakeup& alarm, TimePoint when) override;
   /// Jumps to the earliest event and lets it happen. False when there is none.
   bool advance();
-  /// Of those that are set.
-  std::size_t events() const noexcept { return events_.size(); }
+  EventQueue& events() noexcept { return events_; }
+  const EventQueue& events() const noexcept { return events_; }
 
  private:
-  friend class Event;
-  class Alarm;
-  asio::any_io_executor executor_;
+  Turns& turns_;
   TimePoint now_{};
-  std::uint64_t next_ticket_ = 0;
-  std::map<std::pair<TimePoint, std::uint64_t>, Event*> events_;  // ties happen in the order they were set
+  EventQueue events_;
 };
 
 /// One thread, one loop, one virtual clock.
@@ -71,7 +43,7 @@ class Simulation {
   /// is set (a hang), or after `events_max` wake-ups (a livelock).
   void run(Task<> scenario);
   /// Timers that are set: none after everybody has stopped.
-  std::size_t timers() const noexcept { return clock_.events(); }
+  std::size_t timers() const noexcept { return clock_.events().size(); }
 
   std::uint64_t events_max = 50'000'000;
 

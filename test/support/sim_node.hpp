@@ -30,7 +30,7 @@ class CalendarClock final : public Clock {
   TimePoint now() const override { return clock_.now(); }
   std::int64_t unix_ms() const override { return clock_.unix_ms() + ahead_ms; }
   Task<> sleep_until(TimePoint when) override { return clock_.sleep_until(when); }
-  Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override { return clock_.rings(alarm, when); }
+  Task<bool> rings(Wakeup& alarm, TimePoint when) override { return clock_.rings(alarm, when); }
 
   std::int64_t ahead_ms = 0;
 

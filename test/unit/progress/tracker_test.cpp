@@ -28,7 +28,7 @@ class SkewedClock final : public Clock {
   TimePoint now() const override { return right_.now(); }
   std::int64_t unix_ms() const override { return right_.unix_ms() + ahead_ms_; }
   Task<> sleep_until(TimePoint when) override { return right_.sleep_until(when); }
-  Task<bool> rings(asio::steady_timer& alarm, TimePoint when) override { return right_.rings(alarm, when); }
+  Task<bool> rings(Wakeup& alarm, TimePoint when) override { return right_.rings(alarm, when); }
 
  private:
   Clock& right_;

@@ -9,7 +9,6 @@ namespace collab::net {
 namespace {
 
 constexpr double kRateMax = 1e12;
-constexpr Duration kIdleLook = std::chrono::seconds(1);
 constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr std::int64_t kSkewNoiseMs = 100;
 
@@ -271,7 +270,9 @@ std::string_view Connection::on_pong(std::span<const std::byte> head) {
 void Connection::learn_skew(std::int64_t their_ms) {
   const std::int64_t took_ms = owner_.own_ms() - pinged_ms_;
   const std::int64_t skew_ms = their_ms - (pinged_ms_ + took_ms / 2);
-  if (std::abs(skew_ms - opened_->skew_ms) > took_ms + kSkewNoiseMs) opened_->skew_ms = skew_ms;
+  if (std::abs(skew_ms - opened_->skew_ms) <= took_ms + kSkewNoiseMs) return;
+  opened_->skew_ms = skew_ms;
+  owner_.on_skew(*this);
 }
 
 void Connection::ping(TimePoint now) {
@@ -291,7 +292,6 @@ void Connection::tick(TimePoint now, Attention attention) {
   if (attention != Attention::idle && attention_ == Attention::idle) attention_since_ = now;
   attention_ = attention;
   const bool idle = attention == Attention::idle;
-  due_ = idle ? now + kIdleLook : now;
   const TimePoint heard = idle ? last_received_ : std::max(last_received_, attention_since_);
   if (now - heard >= (idle ? options_.gone_idle : options_.gone_waiting)) {
     fell_silent_ = true;

@@ -27,6 +27,8 @@ class ConnectionOwner {
   virtual void on_violation(Connection&, std::string_view rule) = 0;
   /// Something was given up that happens to honest peers too, on a bad line: counted, and nobody is blocked.
   virtual void on_trouble(Connection&, std::string_view reason) = 0;
+  /// What this connection says of the swarm's time is something else than before.
+  virtual void on_skew(Connection&) = 0;
   /// The other side opens no more streams here, and wants none.
   virtual void on_goaway(Connection&, const std::string& reason) = 0;
   /// The other side wants no connection any more, and says why; this one is over.
@@ -76,12 +78,10 @@ class Connection final : private MultiplexerOwner {
   void turn_away(const Refuse& why);
   /// At once.
   void drop(const std::string& reason);
-  /// Periodically, when it is due: pings, notices silence and slow senders.
+  /// Periodically: pings, notices silence and slow senders.
   void tick(TimePoint now, Attention attention);
-  /// One that nobody waits for is looked at once a second: a full group has many.
-  bool is_due(TimePoint now) const noexcept { return now >= due_ || closing_ || superseded; }
-  /// Its peer matters more from now on.
-  void look_soon() noexcept { due_ = TimePoint::min(); }
+  /// It should be looked at at each tick. One that nobody waits for need not be: a full group has many.
+  bool is_lively() const noexcept { return attention_ != Attention::idle || closing_ || superseded; }
   /// Asks for a sign of life now, unless one was asked for already.
   void probe(TimePoint now);
   /// A sign of life was asked for and nothing came for two of `ping_waiting`: perhaps the other end is long gone.
@@ -160,7 +160,6 @@ class Connection final : private MultiplexerOwner {
   TimePoint close_deadline_ = TimePoint::max();
 
   TimePoint last_received_;
-  TimePoint due_ = TimePoint::min();
   TimePoint attention_since_;
   Attention attention_ = Attention::idle;
   std::optional<std::uint64_t> pinged_;

@@ -10,7 +10,7 @@
 namespace collab::net {
 namespace {
 
-constexpr Duration kAccessPeriod = std::chrono::seconds(1);
+constexpr Duration kAllPeriod = std::chrono::seconds(1);
 constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no record of such a peer is left
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
@@ -56,7 +56,7 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
       time_(needs_.clock),
       incarnation_(needs_.random.derive("incarnation").next()),
       ticked_(needs_.clock.now()),
-      access_checked_(ticked_),
+      looked_at_all_(ticked_),
       detached_(needs_.executor),
       turned_away_(needs_.executor) {
   handle(renew_method(), credentials_.handler());
@@ -196,12 +196,18 @@ void PeerEndpoint::tick(TimePoint now) {
     for (Connection* connection : links_.all()) connection->forgive_silence(now);
   ticked_ = now;
   if (links_.empty()) time_.read_calendar();
-  if (now - access_checked_ >= kAccessPeriod) check_access(now);
-  for (Connection* connection : links_.all())
-    if (connection->is_due(now)) tick_connection(*connection, now);
-  agree_on_time();
+  if (now - looked_at_all_ >= kAllPeriod) look_at_all(now);
+  for (const std::uint64_t serial : std::exchange(lively_, {}))
+    if (Connection* connection = links_.find(serial)) tick_connection(*connection, now);
   server_.tick(now);
   conversations_.tick(now);
+}
+
+/// What need not be exact: a full group has many connections on which nothing happens.
+void PeerEndpoint::look_at_all(TimePoint now) {
+  looked_at_all_ = now;
+  check_access(now);
+  for (const Connection* connection : links_.all()) look_soon(*connection);
   count_traffic();
   std::erase_if(partners_, [&](const auto& entry) {
     const Partner& partner = entry.second;
@@ -222,10 +228,10 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
     connection.close("call_flood");
   }
   links_.settle(connection, now);
+  if (connection.is_lively()) look_soon(connection);
 }
 
 void PeerEndpoint::check_access(TimePoint now) {
-  access_checked_ = now;
   refresh_access(needs_, now, swarm_ms());
   for (Connection* connection : links_.all()) {
     const Decision may = needs_.access.may(connection->peer(), Claim::join);
@@ -293,6 +299,7 @@ void PeerEndpoint::refused(std::string_view reason, const Refusal& why) {
 /// Its number; `serve` comes next.
 std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   const Connection& connection = links_.attach(std::move(opened));
+  look_soon(connection);
   credentials_.met(connection.peer());
   learn(connection);
   observe_self();
@@ -338,6 +345,7 @@ Task<> PeerEndpoint::serve(std::uint64_t serial) {
 }
 
 void PeerEndpoint::on_superseded(Connection& connection) {
+  look_soon(connection);
   conversations_.leave(connection.streams());
 }
 
@@ -362,7 +370,7 @@ Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, Traf
   const TimePoint now = needs_.clock.now();
   if (!with.refusals.take(now)) {
     with.floods = true;  // closed at the next tick, not within its own callback
-    connection.look_soon();
+    look_soon(connection);
     with.refusals = TokenBucket(options_.refusals_per_s, options_.refusals_burst, now);
   }
   return accepted;
@@ -462,6 +470,7 @@ Multiplexer* PeerEndpoint::find(std::uint64_t serial) {
 }
 
 PeerEndpoint::Partner& PeerEndpoint::partner(const PeerId& peer) {
+  if (const auto known = partners_.find(peer); known != partners_.end()) return known->second;
   const TokenBucket refusals(options_.refusals_per_s, options_.refusals_burst, needs_.clock.now());
   return partners_.try_emplace(peer, needs_.executor, refusals).first->second;
 }
@@ -477,7 +486,7 @@ void PeerEndpoint::converses(const PeerId& peer, int change) {
 }
 
 void PeerEndpoint::look_soon(const PeerId& peer) {
-  if (Connection* connection = links_.current(peer)) connection->look_soon();
+  if (const Connection* connection = links_.current(peer)) look_soon(*connection);
 }
 
 // --- Endpoint

@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Accepted on_open(Connection&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) override;
   void on_violation(Connection&, std::string_view rule) override;
   void on_trouble(Connection&, std::string_view reason) override;
+  void on_skew(Connection&) override { agree_on_time(); }
   void on_goaway(Connection&, const std::string& reason) override;
   void on_refused(Connection&, const Refusal& why) override;
   // of LinksUser
@@ -148,7 +150,9 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void tick(TimePoint now);
   /// Asked for time and again, so what the peers' clocks say is not looked up each time.
   void agree_on_time();
+  void look_at_all(TimePoint now);
   void tick_connection(Connection& connection, TimePoint now);
+  void look_soon(const Connection& connection) { lively_.insert(connection.streams().serial()); }
   void look_soon(const PeerId& peer);
   void check_access(TimePoint now);
   void count_traffic();
@@ -180,7 +184,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   std::uint64_t next_attempt_ = 1;
   std::uint64_t incarnation_;
   TimePoint ticked_;
-  TimePoint access_checked_;
+  TimePoint looked_at_all_;
+  std::set<std::uint64_t> lively_;  ///< connections that each tick looks at; at the others one in `kAllPeriod` does
   std::map<PeerId, TimePoint> without_token_;  ///< were connected when their token ended, and when that was
   std::optional<std::string> observed_host_;
   Traffic counted_;  ///< of connections, in the metrics already

@@ -5,6 +5,7 @@
 #include "directory.hpp"
 #include "idle.hpp"
 #include "matchmaking.hpp"
+#include "memory.hpp"
 #include "moshpit.hpp"
 #include "options.hpp"
 #include "sim/shrink.hpp"
@@ -218,6 +219,7 @@ int dispatch(const std::vector<std::string>& arguments) {
 }  // namespace collab::sim
 
 int main(int argc, char** argv) {
+  collab::sim::use_large_pages();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   return collab::cli::run_program("collab-sim", [&] { return collab::sim::dispatch(arguments); });
 }

@@ -291,6 +291,7 @@ const std::vector<Standing>& Tracker::others() const {
   if (fresh_ && fresh_->unix_ms == now_ms) return fresh_->standings;
   fresh_.emplace();
   fresh_->unix_ms = now_ms;
+  fresh_->standings.reserve(known_.size());
   for (const auto& [peer, record] : known_) {
     if (is_fresh(record, now_ms)) fresh_->standings.push_back({peer, record});
   }

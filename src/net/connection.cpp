@@ -257,6 +257,7 @@ std::string_view Connection::on_pong(std::span<const std::byte> head) {
   if (rtt_ == Duration::zero()) {
     rtt_ = rtt;
     rtt_deviation_ = rtt / 2;
+    owner_.on_skew(*this);  // it counts from now on
   } else {
     rtt_deviation_ += (std::chrono::abs(rtt - rtt_) - rtt_deviation_) / 4;
     rtt_ += (rtt - rtt_) / 8;

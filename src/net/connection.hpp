@@ -112,6 +112,8 @@ class Connection final : private MultiplexerOwner {
   double down_bytes_per_s() const noexcept { return down_bytes_per_s_; }
   /// Their swarm time minus our own clock: by their hello, then by every pong.
   std::int64_t skew_ms() const noexcept { return opened_->skew_ms; }
+  /// Who has come to us says the swarm's time when it has heard it: from its first pong on.
+  bool knows_our_time() const noexcept { return side() == Side::dialled || rtt_ != Duration::zero(); }
   std::uint64_t attempt() const noexcept { return opened_->attempt; }
 
   /// No new streams here: another connection to this peer stays.

@@ -14,6 +14,7 @@ constexpr Duration kAllPeriod = std::chrono::seconds(1);
 constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no record of such a peer is left
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
+constexpr std::int64_t kOtherTimeMs = 1000;  // of a newcomer: so far from the swarm's it is to be heard again
 
 CallServer::Needs server_needs(const PeerEndpoint::Needs& needs, Paths& paths, const MethodTable& methods) {
   return {needs.executor, needs.clock, paths, needs.access, needs.log, needs.metrics, methods};
@@ -77,9 +78,10 @@ std::int64_t PeerEndpoint::own_ms() const {
 }
 
 void PeerEndpoint::agree_on_time() {
-  std::vector<std::int64_t> skews;
-  for (const Connection* connection : links_.all()) skews.push_back(connection->skew_ms());
-  time_.agree(std::move(skews));
+  std::vector<SwarmTime::Skew> skews;
+  for (const Connection* connection : links_.all())
+    if (connection->knows_our_time()) skews.push_back({connection->skew_ms(), connection->side() == Side::dialled});
+  time_.agree(skews);
 }
 
 Hello PeerEndpoint::hello() const {
@@ -298,9 +300,11 @@ void PeerEndpoint::refused(std::string_view reason, const Refusal& why) {
 
 /// Its number; `serve` comes next.
 std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
-  const Connection& connection = links_.attach(std::move(opened));
+  Connection& connection = links_.attach(std::move(opened));
   look_soon(connection);
   credentials_.met(connection.peer());
+  const bool other_time = std::abs(connection.skew_ms() + time_.own_ms() - swarm_ms()) > kOtherTimeMs;
+  if (other_time && !connection.knows_our_time()) connection.probe(needs_.clock.now());
   learn(connection);
   observe_self();
   return connection.streams().serial();

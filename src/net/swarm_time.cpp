@@ -6,12 +6,27 @@
 #include <cstddef>
 
 namespace collab::net {
+namespace {
 
-void SwarmTime::agree(std::vector<std::int64_t> skews) {
-  skews.push_back(0);
-  const auto middle = skews.begin() + static_cast<std::ptrdiff_t>((skews.size() - 1) / 2);
-  std::nth_element(skews.begin(), middle, skews.end());
+constexpr std::int64_t kJumpMs = 1000;  // less is a clock that is set right little by little
+
+}  // namespace
+
+void SwarmTime::agree(const std::vector<Skew>& skews) {
+  std::vector<std::int64_t> votes;
+  for (const Skew& skew : skews) votes.push_back(skew.ms);
+  if (votes.size() == 1 && !skews.front().dialled) return;
+  if (votes.size() != 1) votes.push_back(skew_ms_);
+  const auto middle = votes.begin() + static_cast<std::ptrdiff_t>((votes.size() - 1) / 2);
+  std::nth_element(votes.begin(), middle, votes.end());
   skew_ms_ = std::clamp(*middle, -kSkewMaxMs, kSkewMaxMs);
+}
+
+void SwarmTime::read_calendar() {
+  const std::int64_t jump_ms = clock_.unix_ms() - own_ms();
+  if (jump_ms >= -kJumpMs && jump_ms <= kJumpMs) return;
+  unix_at_start_ += jump_ms;
+  skew_ms_ = 0;
 }
 
 }  // namespace collab::net

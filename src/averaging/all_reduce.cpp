@@ -90,6 +90,7 @@ class Session {
   std::vector<std::uint64_t> bytes_received_;
   std::vector<std::optional<TimePoint>> probed_;  // by rank: for which loss
   bool decided_ = false;
+  bool reminded_ = false;
   TimePoint decided_at_{};
   Signal changed_;
   RoundReport report_;
@@ -213,6 +214,9 @@ void Session::check() {
   }
   participant_.suspect(suspected);
   participant_.poke();
+  // who had no line to the coordinator when that told it, and has gone by now, would wait for it until the deadline
+  const bool late = decided_ && now >= decided_at_ + options_.suspicion.silence_min;
+  if (late && !std::exchange(reminded_, true)) participant_.remind();
   if (now >= deadline_ && !decided_) {
     if (participant_.state() == Commit::State::running) {
       report_.reason = RoundReport::Reason::deadline;

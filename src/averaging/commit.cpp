@@ -215,12 +215,18 @@ void Commit::send(Ranks to, wire::Header header) {
   if (to != 0) messages_.push_back({to, std::move(header)});
 }
 
-void Commit::send_commit() {
+void Commit::send_commit(Ranks to) {
   wire::Commit commit;
   commit.group = group_;
   commit.view = view_;
   commit.proof = proof_.value();
-  send(members_.all, std::move(commit));
+  send(to, std::move(commit));
+}
+
+void Commit::remind(Ranks them) {
+  if (state_ != State::committed || (them & members_.linked(self_)) == 0) return;
+  count(Step::repeat_commit);
+  send_commit(them);
 }
 
 void Commit::tick() {
@@ -234,7 +240,7 @@ bool Commit::act() {
   if (state_ == State::committed) {
     if (contains(suspected_, coordinator) && !std::exchange(repeated_, true)) {
       count(Step::repeat_commit);
-      send_commit();
+      send_commit(members_.all);
     }
     return false;
   }
@@ -351,7 +357,7 @@ bool Commit::commit_holds(Ranks agreeing) {
   if (weight < weight_min_) return give_up(Step::give_up_weight, wire::GiveUpReason::weight_low);
   count(Step::commit);
   finish(view_, std::move(proof));
-  send_commit();
+  send_commit(members_.all);
   return true;
 }
 
@@ -430,7 +436,7 @@ bool Commit::decide() {
     if (!told.committed) continue;
     count(Step::decide_committed);
     finish(view_, *told.committed);
-    send_commit();
+    send_commit(members_.all);
     return true;
   }
   // Only those who can still serve what they told count as tellers: an acceptance that is not used must not lend its

@@ -49,7 +49,7 @@ enum class Step : std::uint8_t {
   give_up_received,
   give_up_doubted,  ///< it hears too few of us, but we hear enough of each other: the round goes on without it
   client_alone,     ///< nobody is left to coordinate
-  repeat_commit,    ///< committed, and the coordinator is suspected
+  repeat_commit,    ///< committed, and the coordinator is suspected, or somebody does not say that it is done
   count
 };
 using StepCounts = std::array<std::uint32_t, static_cast<std::size_t>(Step::count)>;
@@ -87,6 +87,8 @@ class Commit {
   /// A complete result of segment `index` (of the manifest) is here, reduced in `view`. `weight`: the smallest of its
   /// chunks.
   void hold(std::size_t index, std::uint32_t view, const Digest&, std::uint64_t weight);
+  /// Committed: says so again to them, who may not have heard it.
+  void remind(Ranks them);
   /// Asks the guard again.
   void poke() { tick(); }
   /// The local deadline passed.
@@ -142,7 +144,7 @@ class Commit {
   Ranks live() const noexcept { return members_.all & ~suspected_; }
   void count(Step step) { ++steps_[static_cast<std::size_t>(step)]; }
   void send(Ranks to, wire::Header header);
-  void send_commit();
+  void send_commit(Ranks to);
   void tick();
   bool act();
   bool try_hold();

@@ -127,6 +127,11 @@ void Participant::poke() {
   settle();
 }
 
+void Participant::remind() {
+  commit_.remind(shape_->members.all & ~done_);
+  settle();
+}
+
 void Participant::settle() {
   bool changed = started_;
   while (changed) {

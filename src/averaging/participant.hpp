@@ -49,6 +49,8 @@ class Participant {
   void fail();
   /// Asks a guard that said `wait` again.
   void poke();
+  /// Committed: tells those again who have not said that they are done.
+  void remind();
 
   std::vector<Outgoing> take_outgoing();
   /// Our next part for that peer, encoded now; null when there is none in this view.

@@ -272,6 +272,26 @@ TEST_CASE("all-reduce: a voter that keeps back its Hold costs seconds, not the r
   }
 }
 
+TEST_CASE("all-reduce: who is not told of the commit, as by a line that broke there, hears it from the others") {
+  auto players = three_and_a_liar(nullptr);
+  const Rounds same(1, players, {});
+  const PeerId victim = same.id(3);
+  for (std::size_t i = 0; i < players.size(); ++i) {
+    if (same.rank_of_player(i) != 0) continue;  // the coordinator's
+    players[i].rewrite = [victim](const PeerId& to, Frame frame) -> std::vector<Frame> {
+      const auto message = frame::decode<Header>(*frame).value();
+      if (to == victim && std::holds_alternative<averaging::wire::Commit>(message.header)) return {};
+      return {frame};
+    };
+  }
+  Rounds rounds(1, players, {});
+  rounds.run();
+  CHECK(rounds.broken() == "");
+  CHECK(all_committed(rounds));
+  CHECK(rounds.finished_at(3) > 500ms);
+  CHECK(last_finish(rounds) < 2s);
+}
+
 TEST_CASE("all-reduce: an owner whose averages are no averages is replaced") {
   const auto lie = [](const PeerId&, Frame frame) -> std::vector<Frame> {
     const auto message = frame::decode<Header>(*frame).value();

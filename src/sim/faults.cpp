@@ -90,6 +90,10 @@ void read_rates(const std::string& file, const toml::table& table, Mixture& into
       (word == "blank" ? into.blank : into.torn) = number_of(file, word, node, 0, 1);
       continue;
     }
+    if (word == "close") {
+      into.close = node.value_or(false);
+      continue;
+    }
     const FaultKind kind = named(kKinds, file, word);
     const bool planned = kind == FaultKind::join || kind == FaultKind::coordinator || kind == FaultKind::split;
     if (planned || kind == FaultKind::ban)
@@ -156,6 +160,8 @@ Fault read_event(const std::string& file, const toml::table& table) {
       fault.blank = node.value_or(false);
     else if (word == "torn")
       fault.torn = node.value_or(false);
+    else if (word == "close")
+      fault.close = node.value_or(false);
     else if (word == "kind") {
       fault.kind = named(kKinds, file, node.value_or(std::string()));
       has_kind = true;
@@ -288,6 +294,7 @@ Fault draw_fault(const Mixture& mixture, FaultKind kind, std::size_t peers, Rand
   if (steady) lasts = mixture.adverse;
   fault.length = from_seconds(between(random, lasts));
   if (kind == FaultKind::corrupt || kind == FaultKind::spoil) fault.length = Duration();
+  fault.close = mixture.close;
   fault.blank = kind == FaultKind::kill && random.chance(mixture.blank);
   fault.torn = kind == FaultKind::kill && !fault.blank && mixture.torn > 0 && random.chance(mixture.torn);
   if (kind == FaultKind::slow_disk) fault.amount = between(random, mixture.sync_s);
@@ -341,6 +348,7 @@ std::string to_toml(const std::vector<Fault>& events) {
     if (fault.amount != 0) out += fmt::format("amount = {}\n", fault.amount);
     if (fault.blank) out += "blank = true\n";
     if (fault.torn) out += "torn = true\n";
+    if (fault.close) out += "close = true\n";
     if (fault.kind == FaultKind::lie) out += fmt::format("lie = \"{}\"\n", name(fault.lie));
     if (fault.phase) out += fmt::format("phase = \"{}\"\n", name(*fault.phase));
     if (fault.aim == Aim::peer && has_victim(fault.kind)) out += fmt::format("peer = {}\n", fault.peer);

@@ -56,6 +56,7 @@ struct Fault {
   double amount = 0;           ///< as its kind says
   bool blank = false;          ///< kill: comes back with an empty disk
   bool torn = false;           ///< kill: comes back with its newest checkpoint damaged
+  bool close = false;          ///< of what cuts off: also right after another cut of the same peer
   Lie lie = Lie::not_finite;   ///< of a lie: which
   std::optional<Phase> phase;  ///< strikes when the victim is there
   Aim aim = Aim::any;
@@ -72,6 +73,7 @@ struct Mixture {
   std::map<FaultKind, double> rates;  ///< per peer and hour; none of `join`, `coordinator`, `split` and `ban`
   double blank = 0.3;                 ///< of kills: the disk is lost as well
   double torn = 0;                    ///< of the others: the newest checkpoint is damaged
+  bool close = false;                 ///< half cuts follow other cuts of a peer at once: `Fault::close`
   // seconds that it lasts, drawn evenly between the two
   Range down{5, 10};     ///< killed or left, until it is back
   Range away{2, 8};      ///< frozen, cut off, mute, deaf, flapping, clogged

@@ -80,10 +80,11 @@ void Injector::reached(std::size_t peer, Phase phase) {
 
 /// Half cuts do not follow other cuts at once, nor others them: together they can last longer than records do (10 s),
 /// and then two sides may rightly go on apart, which is not for every run.
-bool Injector::rested(std::size_t peer, FaultKind kind) const {
+bool Injector::rested(std::size_t peer, const Fault& fault) const {
+  if (fault.close) return true;
   const auto last = cuts_.find(peer);
   if (last == cuts_.end() || clock().now() >= last->second.until + kRest) return true;
-  return !half_cuts_off(kind) && !(cuts_off(kind) && half_cuts_off(last->second.kind));
+  return !half_cuts_off(fault.kind) && !(cuts_off(fault.kind) && half_cuts_off(last->second.kind));
 }
 
 /// Empty when it can strike.
@@ -92,7 +93,7 @@ std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   const auto& peers = stage_.all_peers();
   if (victim >= peers.size()) return fmt::format("there is no peer {}", victim);
   if (away_.contains(victim) || !peers[victim]->running()) return "its victim was away already";
-  if (!rested(victim, fault.kind)) return "it has only just been cut off";
+  if (!rested(victim, fault)) return "it has only just been cut off";
   // two that agree are not one liar: of two voters who say the same an honest peer must believe them
   if (fault.kind == FaultKind::lie && lies_) return "another one lies already";
   if (fault.kind == FaultKind::ban) return stage_.coordinator_runs() ? "" : "the coordinator was away";
@@ -216,10 +217,10 @@ Task<> Injector::flap(const Fault& fault, Peer& peer) {
   stage_.network().block(peer.host(), false, false);
 }
 
-std::vector<Host*> Injector::rested_hosts() {
+std::vector<Host*> Injector::rested_hosts(const Fault& swizzle) {
   std::vector<Host*> out(1, &stage_.coordinators_host());
   for (const auto& peer : stage_.all_peers())
-    if (rested(peer->number(), FaultKind::swizzle) && !away_.contains(peer->number())) out.push_back(&peer->host());
+    if (rested(peer->number(), swizzle) && !away_.contains(peer->number())) out.push_back(&peer->host());
   return out;
 }
 
@@ -227,7 +228,7 @@ std::vector<Host*> Injector::rested_hosts() {
 Task<> Injector::swizzle(const Fault& fault) {
   Random random = random_.derive(fmt::format("swizzle {}", fault.at.count()));  // whatever else strikes
   std::vector<std::pair<Host*, Host*>> links;
-  const std::vector<Host*> rested = rested_hosts();
+  const std::vector<Host*> rested = rested_hosts(fault);
   for (Host* from : rested)
     for (Host* to : rested)
       if (from != to && random.chance(kClogged)) links.emplace_back(from, to);

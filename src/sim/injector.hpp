@@ -70,8 +70,8 @@ class Injector {
     FaultKind kind = FaultKind::partition;
     TimePoint until{};
   };
-  bool rested(std::size_t peer, FaultKind kind) const;
-  std::vector<Host*> rested_hosts();
+  bool rested(std::size_t peer, const Fault& fault) const;
+  std::vector<Host*> rested_hosts(const Fault& swizzle);
   Task<> pause(Duration length);
   Clock& clock() const { return stage_.simulation().clock(); }
 

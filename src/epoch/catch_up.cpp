@@ -101,6 +101,7 @@ Task<bool> CatchUp::by_state(std::uint64_t epoch) {
     state::WantedState wanted;
     wanted.epoch = asked;
     wanted.parameters = progress::majority(needs_.tracker.others(), asked);  // unknown while epochs are short
+    wanted.ledger = progress::majority_ledger(needs_.tracker.others(), asked);
     wanted.deadline = start + kStateTime;
     const bool agreed = wanted.parameters.has_value();
     Arrival arrival;

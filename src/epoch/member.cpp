@@ -23,6 +23,10 @@ constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
 constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
 
+Digest hash_of(const data::Ledger& ledger) {
+  return state::content_hash(ledger.canonical());
+}
+
 }  // namespace
 
 /// Lets the trainer go on, whichever way the epoch ends.
@@ -122,6 +126,7 @@ Task<> Member::synchronise() {
   const auto looked_at = co_await bridge_.on_trainer(look);
   if (!looked_at) co_return;
   parameters_ = begun->parameters;
+  ledger_ = hash_of(begun->ledger);
   const std::uint64_t first_epoch = epoch_;
   for (Duration pause = options_.retry_min; !leaving_; pause = std::min(2 * pause, options_.retry_max)) {
     const auto looked = co_await context_.tracker.look(context_.clock.now() + kLookTime);
@@ -251,6 +256,7 @@ void Member::show() {
   own.microbatch = bridge_.microbatch();
   own.group = group_;
   own.parameters = parameters_;
+  own.ledger = ledger_;
   own.loss = loss_;
   own.taking_part = in_step_ && !leaving_;
   own.client = options_.role == matchmaking::Role::client;
@@ -296,6 +302,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.cut_wait = options_.cut_wait;
   options.delay = options_.delay;
   options.all_reduce = all_reduce_options(options_);
+  options.diverged = context_.tracker.diverged_at();
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   const EpochContext node{averaging, matchmaker_,     *moshpit_,        seats_,         context_.tracker,
                           bridge_,   options_.codecs, context_.workers, context_.leases};
@@ -339,6 +346,7 @@ void Member::committed(EpochReport report) {
   full_since_.reset();
   failures_ = 0;
   parameters_ = report.parameters;
+  ledger_ = report.ledger;
   loss_ = report.loss;
   if (report.group) {
     group_ = report.group->id;
@@ -409,6 +417,7 @@ void Member::arrived(const Arrival& arrival) {
   settle(arrival.ledger, arrival.lost);
   epoch_ = arrival.epoch;
   parameters_ = arrival.parameters;
+  ledger_ = hash_of(arrival.ledger);
   if (arrival.by != Arrival::By::nothing) context_.store.advance(epoch_);
   if (arrival.by == Arrival::By::round) missed(arrival.round);
   if (arrival.by == Arrival::By::state) restored(arrival);
@@ -444,12 +453,12 @@ void Member::restored(const Arrival& arrival) {
                                      static_cast<double>(arrival.bytes) / 1e6, arrival.donors, arrival.seconds));
 }
 
-/// Most of the others hold other parameters than we did: whatever happened here, theirs count.
+/// Most of the others hold another state than we did: whatever happened here, theirs count.
 Task<> Member::heal() {
   const auto at = context_.tracker.diverged_at();
   if (!at) co_return;
   context_.log.warn("peer.diverged", {{"epoch", *at}});
-  tell(Kind::diverged, fmt::format("parameters of epoch {} differ from the majority's: fetching theirs", *at));
+  tell(Kind::diverged, fmt::format("parameters or units of epoch {} differ from the majority's: fetching theirs", *at));
   const bool downloaded = co_await catch_up_.by_state(epoch_);
   release();
   if (downloaded) co_return;

@@ -126,7 +126,8 @@ class Member {
   std::optional<TimePoint> full_since_;  ///< since when the swarm has the batch of this epoch
   bool told_no_seat_ = false;
   Digest parameters_{};
-  Digest group_{};  ///< of the last committed round
+  Digest ledger_{};  ///< its hash
+  Digest group_{};   ///< of the last committed round
   double loss_ = std::numeric_limits<double>::quiet_NaN();
   bool in_step_ = false;
   bool leaving_ = false;

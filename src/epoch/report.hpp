@@ -35,6 +35,7 @@ struct EpochReport {
   data::Ledger::Added work;      ///< what the step entered into the ledger
   bool finite = true;            ///< false: the step came to nothing, see Trainer::step
   Digest parameters{};           ///< hash of the parameters after the step
+  Digest ledger{};               ///< and of the ledger
   double loss = 0;               ///< own training loss of the epoch; NaN: unknown
   averaging::RoundReport round;  ///< the last one
   std::shared_ptr<const averaging::CommittedRound> proof;  ///< of it; null when this peer was the whole swarm

@@ -61,11 +61,13 @@ bool grid_stands(const EpochContext& node, const EpochOptions& options) {
   return !on_grid || seating->grid().id == options.pass->grid.id;
 }
 
-/// Returns when a search under these assumptions makes no sense any more: the swarm is ahead of us, another grid is in
-/// force, or we are alone and were not, or the other way round.
+/// Returns when a search under these assumptions makes no sense any more: the swarm is ahead of us, holds another state
+/// than we do, another grid is in force, or we are alone and were not, or the other way round.
 Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptions options, bool alone) {
   for (;;) {
     if (is_ahead(node, options.epoch)) co_return matchmaking::NoGroup::begun;
+    const auto diverged = node.tracker.diverged_at();
+    if (diverged && diverged != options.diverged) co_return matchmaking::NoGroup::late;
     if (!grid_stands(node, options)) co_return matchmaking::NoGroup::late;
     if (node.tracker.alone() != alone) co_return matchmaking::NoGroup::alone;
     // aloneness also comes by time, not only with a record
@@ -195,6 +197,7 @@ Task<Result<>> step(EpochContext node, std::shared_ptr<Contribution> averaged, W
   report.late = taken->late.samples;
   report.finite = taken->after.finite;
   report.parameters = taken->after.parameters;
+  report.ledger = state::content_hash(taken->after.ledger.canonical());
   report.work = taken->after.work;
   co_return Result<>();
 }

@@ -39,6 +39,9 @@ struct EpochOptions {
   /// For the microbatch in hand when the group stands; then the sum is handed over without it. Groupmates know it as
   /// SuspicionOptions::hand_over.
   Duration cut_wait = std::chrono::seconds(2);
+  /// An epoch at which the majority holds another state, when that is known and could not be fetched; else the search
+  /// ends as soon as it shows: what is computed on other parameters than everybody's harms their average.
+  std::optional<std::uint64_t> diverged;
   Delay delay = Delay::none;
   averaging::AllReduceOptions all_reduce;
 };

@@ -19,24 +19,42 @@ std::optional<std::uint64_t> global_epoch(const std::vector<Standing>& standings
   return epochs.size() <= 2 ? epochs[0] : epochs[1];
 }
 
-std::optional<Digest> majority(const std::vector<Standing>& standings, std::uint64_t epoch) {
-  struct Votes {
-    std::size_t peers = 0;
-    std::uint64_t samples = 0;
-  };
-  std::map<Digest, Votes> votes;
-  for (const Standing& standing : standings) {
-    if (standing.record.epoch != epoch) continue;
-    Votes& of = votes[standing.record.parameters];
-    ++of.peers;
-    of.samples += standing.record.samples;
+namespace {
+
+struct Votes {
+  void add(const Record& record) {
+    ++peers;
+    samples += record.samples;
   }
+  std::size_t peers = 0;
+  std::uint64_t samples = 0;
+};
+
+std::optional<Digest> most(const std::map<Digest, Votes>& votes) {
   std::optional<Digest> best;
   for (const auto& [hash, of] : votes) {  // ascending, so a tie stays with the lower hash
     const Votes& leading = best ? votes.at(*best) : of;
     if (!best || std::tie(of.peers, of.samples) > std::tie(leading.peers, leading.samples)) best = hash;
   }
   return best;
+}
+
+}  // namespace
+
+std::optional<Digest> majority(const std::vector<Standing>& standings, std::uint64_t epoch) {
+  std::map<Digest, Votes> votes;
+  for (const auto& [peer, record] : standings)
+    if (record.epoch == epoch) votes[record.parameters].add(record);
+  return most(votes);
+}
+
+std::optional<Digest> majority_ledger(const std::vector<Standing>& standings, std::uint64_t epoch) {
+  const auto parameters = majority(standings, epoch);
+  std::map<Digest, Votes> votes;
+  for (const auto& [peer, record] : standings)
+    if (record.epoch == epoch && record.parameters == parameters && record.ledger != Digest{})
+      votes[record.ledger].add(record);
+  return most(votes);
 }
 
 double gathered(const std::vector<Standing>& standings, std::uint64_t epoch, std::int64_t unix_ms) {

@@ -25,6 +25,8 @@ std::optional<std::uint64_t> global_epoch(const std::vector<Standing>& standings
 
 /// The hash that most of those at `epoch` hold; ties to more samples, then to the lower hash. Empty: nobody is there.
 std::optional<Digest> majority(const std::vector<Standing>& standings, std::uint64_t epoch);
+/// The ledger that most of those tell who hold the majority's parameters; ties as above. Empty: nobody tells one.
+std::optional<Digest> majority_ledger(const std::vector<Standing>& standings, std::uint64_t epoch);
 
 /// Samples gathered for `epoch` by now: what was told, and since then at the told rate, but for no longer than two
 /// periods. `others_only` sums of peers in `standings`.

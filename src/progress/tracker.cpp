@@ -20,6 +20,7 @@ constexpr std::uint64_t kEpochsAhead = 2;                  // records travel: on
 constexpr int kLooksPerPeriod = 4;
 constexpr Duration kPaceMax = std::chrono::milliseconds(500);    // later, who has a wrong clock is misjudged
 constexpr Duration kRestPerPeer = std::chrono::milliseconds(4);  // after each reading of all
+constexpr std::size_t kHoldersMin = 2;                           // of another state, before it is the majority's
 constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
 
 std::int64_t to_ms(Duration duration) {
@@ -52,7 +53,7 @@ void Tracker::show(Record own) {
                     own.taking_part != own_.taking_part ||
                     (own.samples_per_s > 0 && own_.samples_per_s == 0);  // without it nobody knows an ETA
   if (news) {
-    history_[own.epoch] = own.parameters;
+    history_[own.epoch] = {own.parameters, own.ledger};
     while (history_.size() > options_.history) history_.erase(history_.begin());
   }
   own.unix_ms = needs_.clock.unix_ms();
@@ -421,15 +422,29 @@ PeerId Tracker::lowest_of_epoch(std::uint64_t epoch) const {
 
 std::optional<std::uint64_t> Tracker::diverged_at() const {
   const auto& fresh = others();
-  for (const auto& [epoch, own] : history_) {
-    auto there = fresh;
-    std::erase_if(there, [&, at = epoch](const Standing& standing) { return standing.record.epoch != at; });
-    if (there.empty()) continue;
+  std::set<std::uint64_t> epochs;  // asked whenever a record has come, of few epochs each time
+  for (const auto& [peer, record] : fresh)
+    if (history_.contains(record.epoch)) epochs.insert(record.epoch);
+  for (const std::uint64_t epoch : epochs) {
+    const Held& own = history_.at(epoch);
     Record mine = own_;
     mine.epoch = epoch;
-    mine.parameters = own;
-    there.push_back({needs_.self, mine});
-    if (majority(there, epoch) != own) return epoch;
+    mine.parameters = own.parameters;
+    mine.ledger = own.ledger;
+    std::vector<Standing> there = {{needs_.self, mine}};
+    mine.samples = 0;
+    for (const auto& [peer, record] : fresh) {
+      if (record.epoch == epoch) there.push_back({peer, record});
+      if (record.epoch < epoch && record.taking_part) there.push_back({peer, mine});
+    }
+    const auto outvoted = [&](std::optional<Digest> most, Digest Record::*held) {
+      const auto holds = [&](const Standing& one) { return one.record.*held == most; };
+      const auto holders = static_cast<std::size_t>(std::count_if(there.begin(), there.end(), holds));
+      // of many, the first one to come is no majority
+      return most != mine.*held && holders >= std::min(kHoldersMin, current_peers() - 1);
+    };
+    if (outvoted(majority(there, epoch), &Record::parameters)) return epoch;
+    if (own.ledger != Digest{} && outvoted(majority_ledger(there, epoch), &Record::ledger)) return epoch;
   }
   return std::nullopt;
 }

@@ -121,7 +121,8 @@ class Tracker {
   /// take part.
   PeerId lowest_of_epoch(std::uint64_t epoch) const;
 
-  /// An epoch at which the majority holds other parameters than this peer held; empty: none is known.
+  /// An epoch at which the majority holds other parameters than this peer held, or the same with another ledger,
+  /// whatever those tell who are not there yet; empty: none is known.
   std::optional<std::uint64_t> diverged_at() const;
   /// Forgets own hashes: they belonged to a state that was replaced.
   void forget_history() { history_.clear(); }
@@ -166,7 +167,11 @@ class Tracker {
   std::set<PeerId> doubted_;                 // whose last record was not believed whole
   std::set<PeerId> odd_;                     // whose last record did not fit the others'
   bool read_any_ = false;
-  std::map<std::uint64_t, Digest> history_;
+  struct Held {
+    Digest parameters{};
+    Digest ledger{};
+  };
+  std::map<std::uint64_t, Held> history_;
   std::function<void()> ask_;
   Record own_;
   bool shown_ = false;

@@ -28,12 +28,13 @@ struct ProgressV1 {
   std::uint32_t period_ms = 0;   ///< until the next record, at most; older than two of them it says nothing any more
   Digest group{};                ///< of its last committed round; zero: none yet
   Digest parameters{};           ///< state::parameter_hash
+  Digest ledger{};               ///< content_hash of the units behind them; zero: not told
   double loss = 0;               ///< its training loss of the last epoch; NaN: unknown
   bool taking_part = false;      ///< it gathers samples for this epoch; else it watches, or catches up
   std::uint64_t microbatch = 0;  ///< samples of its last one: they come all at once; 0: not told
   bool client = false;           ///< it cannot be dialled
-  MESSAGE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, loss, taking_part, microbatch,
-              client)
+  MESSAGE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, ledger, loss, taking_part,
+              microbatch, client)
 };
 using Header = std::variant<ProgressV1>;
 

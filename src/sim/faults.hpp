@@ -29,7 +29,7 @@ enum class FaultKind : std::uint8_t {
   flap,         ///< its line is down and up by turns of `amount` seconds for `length`
   drift,        ///< its calendar is `amount` seconds ahead of the world's for `length`
   corrupt,      ///< one bit of the next bytes that it sends arrives wrong
-  spoil,        ///< one of its parameters changes, as in bad memory
+  spoil,        ///< one of its parameters changes, as in bad memory; with an `amount`: its ledger does
   swizzle,      ///< some links are clogged one by one and opened in another order, within `length`
   lie,          ///< tells others what is not so, for `length`
   split,        ///< the last `amount` of all peers, a share, are cut off from the others for `length`: two swarms

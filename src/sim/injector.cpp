@@ -153,7 +153,14 @@ Task<> Injector::hurt(const Fault& fault, Peer& peer) {
     case FaultKind::ban: co_return co_await end(fault, peer);
     case FaultKind::flap: co_return co_await flap(fault, peer);
     case FaultKind::corrupt: stage_.network().corrupt(peer.host()); co_return;
-    case FaultKind::spoil: invariants_.spoilt(peer.number(), peer.spoil()); co_return;
+    case FaultKind::spoil:
+      if (fault.amount == 0) {
+        invariants_.spoilt(peer.number(), peer.spoil());
+      } else {
+        invariants_.ledger_spoilt(peer.number());
+        peer.spoil_ledger();
+      }
+      co_return;
     default: break;
   }
   impose(fault, peer, true);

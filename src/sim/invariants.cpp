@@ -118,6 +118,7 @@ void Invariants::stepped(const StepTaken& step) {
 
 void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters) {
   books_[peer].parameters = parameters;
+  ledger_spoilt_.erase(peer);
   if (spoilt_parameters_.contains(parameters)) return (void)spoilt_.insert(peer);  // until the vote says so
   spoilt_.erase(peer);
   const auto holds = [&](const History& history) {
@@ -295,7 +296,7 @@ void Invariants::check_weight(std::size_t peer, const Committed& committed, cons
 }
 
 void Invariants::has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger) {
-  if (is_expelled(peer)) return;
+  if (is_expelled(peer) || ledger_spoilt_.contains(peer)) return;
   const Bytes bytes = ledger.canonical();
   const Digest digest = hash_bytes("collab sim ledger", std::span<const std::byte>(bytes));
   History& history = history_of(peer);
@@ -313,6 +314,8 @@ void Invariants::has_ledger(std::size_t peer, std::uint64_t epoch, const data::L
 
 void Invariants::close() {
   ledger_.close();
+  for (const std::size_t peer : ledger_spoilt_)
+    add("units", {peer}, "its ledger was spoilt, and it never fetched another");
   if (options_.units_per_pass == 0) return;
   const Work computed = ledger_.samples(common());
   const data::Ledger& newest = newest_ledger();
@@ -336,6 +339,7 @@ void Invariants::killed(std::size_t peer, bool blank) {
   if (blank) {
     books_[peer].parameters.reset();
     spoilt_.erase(peer);
+    ledger_spoilt_.erase(peer);
   }
   ledger_.killed(peer);
 }

@@ -62,6 +62,8 @@ class Invariants {
   /// Bad memory gave it these parameters: it may differ from others until it has fetched theirs, and so may whoever
   /// fetches its state.
   void spoilt(std::size_t peer, const Digest& parameters);
+  /// The same of its ledger alone; at the end nobody's is another one.
+  void ledger_spoilt(std::size_t peer) { ledger_spoilt_.insert(peer); }
   bool is_expelled(std::size_t peer) const { return expelled_.contains(peer); }
 
   Liveness& live() noexcept { return live_; }
@@ -134,6 +136,7 @@ class Invariants {
   std::map<std::size_t, PeerBooks> books_;
   std::set<std::size_t> expelled_;
   std::set<std::size_t> spoilt_;
+  std::set<std::size_t> ledger_spoilt_;
   std::set<Digest> spoilt_parameters_;
   std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer
   std::vector<History> histories_ = std::vector<History>(1);

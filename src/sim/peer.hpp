@@ -83,6 +83,7 @@ class Peer {
   void slow(double factor) noexcept { pace_.samples_per_s = samples_per_s_ / factor; }
   /// One of its parameters changes. Returns their hash.
   Digest spoil() { return trainer_.spoil(); }
+  void spoil_ledger() { trainer_.spoil_ledger(); }
   /// What it tells others is distorted so from now on; nothing: it is honest again.
   void lie(std::optional<Lie> about);
   /// Until then, to be told that it is not admitted is an error of the run.

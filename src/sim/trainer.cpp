@@ -135,6 +135,10 @@ Digest SimTrainer::spoil() {
   return parameter_hash();
 }
 
+void SimTrainer::spoil_ledger() {
+  (void)ledger().add(Work({ledger().first_free() + 1'000'000, 1}));
+}
+
 Digest SimTrainer::parameter_hash() const {
   return state::parameter_hash(parameters_);
 }

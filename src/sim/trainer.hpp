@@ -38,6 +38,8 @@ class SimTrainer final : public epoch::Trainer {
 
   /// One parameter changes. Returns the hash of all.
   Digest spoil();
+  /// Its ledger gets a unit that nobody has computed.
+  void spoil_ledger();
 
   std::uint64_t epoch() const noexcept override { return epoch_; }
   std::span<const float> parameters() const noexcept { return parameters_; }

@@ -35,8 +35,13 @@ Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedS
   const auto acceptable = [&wanted](const Index& index) {
     if (index.epoch != wanted.epoch || index.bytes() > wanted.bytes_max) return false;
     if (wanted.root && index.root() != *wanted.root) return false;
-    const SectionIndex& first = index.sections.front();
-    return !wanted.parameters || (first.name == "parameters" && first.hash() == *wanted.parameters);
+    const auto has = [&index](std::string_view name, const Digest& hash) {
+      const auto named = [&](const SectionIndex& section) { return section.name == name; };
+      const auto found = std::find_if(index.sections.begin(), index.sections.end(), named);
+      return found != index.sections.end() && found->hash() == hash;
+    };
+    if (wanted.parameters && !has("parameters", *wanted.parameters)) return false;
+    return !wanted.ledger || has("ledger", *wanted.ledger);
   };
   wire::AskIndex ask = question(Kind::snapshot, wanted.epoch);
   ask.wait_ms = wait_ms(wanted.wait);

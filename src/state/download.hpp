@@ -16,6 +16,7 @@ struct WantedState {
   std::uint64_t epoch = 0;
   std::optional<Digest> root;        ///< when it is known; else the one that most donors show
   std::optional<Digest> parameters;  ///< `parameter_hash` of the majority's signed records: must be in the index
+  std::optional<Digest> ledger;      ///< the same of `content_hash` of section "ledger"
   std::uint64_t bytes_max = std::uint64_t(2) << 30U;  ///< an index that names more is not believed
   Duration wait = std::chrono::seconds(3);  ///< how long donors may wait until they reach `epoch`; at most 60 s
   std::shared_ptr<const Snapshot> have;     ///< what we hold ourselves: equal chunks are not fetched; may be null

@@ -52,6 +52,20 @@ TEST_CASE("epoch faults sim: clocks that differ by a minute, or by 200 ppm for m
   }
 }
 
+TEST_CASE("epoch faults sim: in a storm clocks that are up to 110 s apart change nothing, and everybody joins") {
+  for (const std::uint64_t seed : {4, 5, 30}) {  // the coordinator had taken the time of the first who came
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 6, 0);
+    options.values = 4096;
+    options.length = 180s;
+    options.crypto = Crypto::fake;
+    options.clock_ahead_max = 55s;
+    options.drift_ppm_max = 200;
+    options.faults = load_faults("storm");
+    check_held(Swarm(options).run());
+  }
+}
+
 TEST_CASE("epoch faults sim: when a peer is banned the other goes on within a second") {
   for (const std::uint64_t seed : test::seeds(8)) {
     CAPTURE(seed);
@@ -254,6 +268,32 @@ TEST_CASE("epoch faults sim: a missed round whose units are not entered in the l
   CHECK(found_by(options, 2).empty());
   options.plant = Plant::skip_ledger;
   CHECK(found_by(options, 2) == "units");
+}
+
+TEST_CASE("epoch faults sim: who has another ledger or other parameters fetches the others' as soon as they show") {
+  for (const double ledger : {0.0, 1.0}) {
+    CAPTURE(ledger);
+    SwarmOptions options = small(1, 5, 0);
+    options.length = 60s;
+    options.target_batch = 640;  // epochs of eight seconds
+    options.units_per_pass = 2000;
+    options.faults.events = {timed(20s, FaultKind::spoil, 2, 0s)};
+    options.faults.events.back().amount = ledger;
+    Swarm swarm(options);
+    Duration stepped{};
+    Duration fetched{};
+    swarm.trace([&](const TraceLine& line) {
+      if (line.peer != 2 || line.at < 20s) return;
+      if (line.event == "epoch.committed" && stepped == Duration()) stepped = line.at;
+      if (line.event == "state.downloaded") fetched = line.at;
+    });
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    check_struck(outcome);
+    CHECK(stepped > 20s);
+    CHECK(fetched > stepped);
+    CHECK(fetched < stepped + 3s);
+  }
 }
 
 TEST_CASE("epoch faults sim: an epoch that begins before its target batch is there is found") {

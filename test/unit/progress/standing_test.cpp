@@ -43,6 +43,20 @@ TEST_CASE("standing: the majority is by peers, ties by samples, then by the lowe
   CHECK(majority({standing(1, 5, 2, 10), standing(2, 5, 1, 10)}, 5) == hash(1));
 }
 
+TEST_CASE("standing: of those with the majority's parameters the majority's ledger, and who tells none has no voice") {
+  const auto with_ledger = [](Standing one, unsigned char ledger) {
+    one.record.ledger = hash(ledger);
+    return one;
+  };
+  const Standing other = with_ledger(standing(1, 5, 1), 7);
+  CHECK_FALSE(majority_ledger({other}, 6));
+  CHECK_FALSE(majority_ledger({standing(2, 5, 2), standing(3, 5, 2), other}, 5));
+  const Standing one = with_ledger(standing(2, 5, 2), 8);
+  const Standing two = with_ledger(standing(3, 5, 2), 9);
+  CHECK(majority_ledger({one, two, with_ledger(standing(4, 5, 2), 9), other}, 5) == hash(9));
+  CHECK(majority_ledger({one, two, standing(5, 5, 2)}, 5) == hash(8));
+}
+
 TEST_CASE("standing: samples go on at the told rate, for two periods at most") {
   Standing one = standing(1, 3, 0, 100);
   one.record.samples_per_s = 10;

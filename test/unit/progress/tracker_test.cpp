@@ -451,6 +451,51 @@ TEST_CASE("tracker: peers whose calendars are wrong by up to 30 s still count, a
   swarm.world.run(scenario());
 }
 
+TEST_CASE("tracker: other parameters or another ledger than the majority's show, and not by the first word of it") {
+  Swarm swarm({0, 0, 0, 0});
+  const auto held = [](unsigned char parameters, unsigned char ledger) {
+    Record record;
+    record.parameters[0] = parameters;
+    record.ledger[0] = ledger;
+    return record;
+  };
+  const auto scenario = [&]() -> Task<> {
+    Tracker& tracker = swarm.peers[0]->tracker;
+    const auto goes_on = [&](std::size_t peer, std::uint64_t epoch, Record record) {
+      record.epoch = epoch;
+      Record& own = swarm.peers[peer]->own;
+      record.taking_part = true;
+      record.samples_per_s = own.samples_per_s;
+      record.microbatch = own.microbatch;
+      record.samples = peer;  // nobody else has fewer than peer 0
+      own = record;
+      swarm.peers[peer]->tracker.show(own);
+    };
+    co_await swarm.sleep_until(5);
+    CHECK_FALSE(tracker.diverged_at());
+    goes_on(0, 1, held(1, 1));
+    goes_on(1, 1, held(2, 1));
+    co_await swarm.sleep_until(7);
+    CHECK(tracker.donors(1).size() == 1);
+    CHECK_FALSE(tracker.diverged_at());
+    goes_on(2, 1, held(2, 1));
+    goes_on(3, 1, held(2, 1));
+    co_await swarm.sleep_until(9);
+    CHECK(tracker.diverged_at() == 1);
+    tracker.forget_history();
+    for (std::size_t peer = 0; peer < 4; ++peer) goes_on(peer, 2, held(3, peer == 0 ? 1 : 2));
+    co_await swarm.sleep_until(11);
+    CHECK(tracker.diverged_at() == 2);
+    CHECK_FALSE(swarm.peers[1]->tracker.diverged_at());
+    for (std::size_t peer = 0; peer < 4; ++peer) goes_on(peer, 3, held(4, 5));
+    tracker.forget_history();
+    co_await swarm.sleep_until(13);
+    CHECK_FALSE(tracker.diverged_at());
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: a record of unknown shape is passed over, and its writer's next one counts") {
   Swarm swarm({0});
   std::size_t bad = 0;

@@ -139,6 +139,7 @@ Task<> Member::synchronise() {
     }
     co_await context_.clock.sleep_until(context_.clock.now() + pause);
   }
+  if (!leaving_ && context_.tracker.may_have_promised(epoch_)) co_await await_word_of_others();
   CatchUp::Outcome outcome = CatchUp::Outcome::needs_state;
   while (!leaving_ && outcome == CatchUp::Outcome::needs_state) {
     outcome = co_await catch_up_.by_rounds(epoch_);
@@ -395,19 +396,30 @@ Task<> Member::after_failure(boost::system::error_code why, bool undecided) {
   if (failures_ == kTellFailures) {
     tell(Kind::waiting, fmt::format("{} rounds in a row have failed: {}", failures_, why.message()));
   }
-  if (undecided && grid() == nullptr) co_await await_word_of_others();
+  if (undecided && grid() == nullptr) {
+    const std::uint64_t before = epoch_;
+    co_await await_word_of_others();
+    release();
+    if (epoch_ > before) co_return;
+  }
   // who was in the group that failed waits as long as its groupmates, however often it failed without them
   const std::uint32_t tries = std::max(attempt, failures_);
   const Duration pause = std::min(options_.retry_min * (1U << std::min(tries - 1, 5U)), options_.retry_max);
   co_await context_.clock.sleep_until(context_.clock.now() + pause);
 }
 
-/// This peer has signed for a result that others may have committed before their lines broke; in a group without them
-/// it would help to another one. Their records tell; who shows none for so long counts no more.
+/// This peer, or its former life, has signed for a result that others may have committed before their lines broke; in a
+/// group without them it would help to another one. Their records tell; who shows none for so long counts no more.
 Task<> Member::await_word_of_others() {
   const TimePoint until = context_.clock.now() + progress::kSilentCounts;
+  const std::uint64_t before = epoch_;
   context_.log.info("epoch.undecided", {{"epoch", epoch_}});
+  std::size_t asked = 0;
   while (!leaving_ && context_.clock.now() < until && context_.tracker.global_epoch().value_or(0) <= epoch_) {
+    // one who says that it has committed is no majority, but the signatures of that round are
+    const std::size_t ahead = context_.tracker.donors(epoch_ + 1).size();
+    if (ahead > std::exchange(asked, ahead)) (void)co_await catch_up_.by_rounds(epoch_);
+    if (epoch_ > before) co_return;
     co_await context_.tracker.changed().wait_until(context_.clock, until);
   }
 }

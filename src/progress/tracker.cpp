@@ -21,7 +21,8 @@ constexpr int kLooksPerPeriod = 4;
 constexpr Duration kPaceMax = std::chrono::milliseconds(500);    // later, who has a wrong clock is misjudged
 constexpr Duration kRestPerPeer = std::chrono::milliseconds(4);  // after each reading of all
 constexpr std::size_t kHoldersMin = 2;                           // of another state, before it is the majority's
-constexpr double kFasterMax = 2;  // than what it is measured by, so much a newcomer is believed to be at once
+constexpr double kNearlyFull = 0.8;  // of the target batch: records are late, and a leader knows more
+constexpr double kFasterMax = 2;     // than what it is measured by, so much a newcomer is believed to be at once
 
 std::int64_t to_ms(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
@@ -173,7 +174,11 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
   std::vector<PeerId> present;  // sorted, as the records are
   std::vector<const directory::Record*> news;
   for (const directory::Record& record : records) {
-    if (record.owner == needs_.self || !record.subkey.empty()) continue;
+    if (!record.subkey.empty()) continue;
+    if (record.owner == needs_.self) {
+      if (const auto progress = decode(record.value); progress && !shown_) former_life_ = *progress;
+      continue;
+    }
     if (needs_.expelled && needs_.expelled(record.owner)) continue;
     const auto before = told_.find(record.owner);
     if (before == told_.end() || before->second.sequence != record.sequence) {
@@ -447,6 +452,18 @@ std::optional<std::uint64_t> Tracker::diverged_at() const {
     if (own.ledger != Digest{} && outvoted(majority_ledger(there, epoch), &Record::ledger)) return epoch;
   }
   return std::nullopt;
+}
+
+bool Tracker::may_have_promised(std::uint64_t epoch) const {
+  const std::int64_t now_ms = needs_.clock.unix_ms();
+  const bool lately = former_life_ && is_fresh(*former_life_, now_ms, to_ms(kSilentCounts));
+  if (!lately || !former_life_->taking_part || former_life_->epoch < epoch) return false;
+  std::vector<Standing> then = {{needs_.self, *former_life_}};  // also of those who are silent now: they may know
+  for (const auto& [peer, told] : told_) {
+    if (told.record.epoch > former_life_->epoch) return true;
+    then.push_back({peer, told.record});
+  }
+  return gathered(then, former_life_->epoch, now_ms) >= kNearlyFull * static_cast<double>(options_.target_batch);
 }
 
 }  // namespace collab::progress

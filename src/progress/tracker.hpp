@@ -124,6 +124,9 @@ class Tracker {
   /// An epoch at which the majority holds other parameters than this peer held, or the same with another ledger,
   /// whatever those tell who are not there yet; empty: none is known.
   std::optional<std::uint64_t> diverged_at() const;
+  /// Whether this peer's former life may have signed for a result of `epoch` or a later one, not long ago, and this one
+  /// does not know it: a record of it was found before the first own one, and the batch was nearly full.
+  bool may_have_promised(std::uint64_t epoch) const;
   /// Forgets own hashes: they belonged to a state that was replaced.
   void forget_history() { history_.clear(); }
 
@@ -172,6 +175,7 @@ class Tracker {
     Digest ledger{};
   };
   std::map<std::uint64_t, Held> history_;
+  std::optional<Record> former_life_;
   std::function<void()> ask_;
   Record own_;
   bool shown_ = false;

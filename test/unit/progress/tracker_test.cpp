@@ -496,6 +496,42 @@ TEST_CASE("tracker: other parameters or another ledger than the majority's show,
   swarm.world.run(scenario());
 }
 
+TEST_CASE("tracker: a record of one's former life tells whether it may have signed for a result") {
+  struct Case {
+    std::uint64_t samples;
+    std::uint64_t epoch;
+    Duration age;
+    bool may;
+  };
+  const std::vector<Case> cases = {{kTarget, 3, 1s, true},
+                                   {kTarget, 4, 1s, true},
+                                   {kTarget, 2, 1s, false},
+                                   {kTarget / 2, 3, 1s, false},
+                                   {kTarget, 3, 20s, false}};
+  for (const Case& one : cases) {
+    CAPTURE(one.samples);
+    CAPTURE(one.epoch);
+    CAPTURE(one.age);
+    Swarm swarm({0});
+    const auto scenario = [&]() -> Task<> {
+      Record former;
+      former.epoch = one.epoch;
+      former.samples = one.samples;
+      former.taking_part = true;
+      former.period_ms = 2000;
+      former.unix_ms = swarm.world.clock().unix_ms();
+      swarm.board.view_of(test::peer(9)).publish(std::string(kProgressKey), "", encode(former), 60s);
+      co_await swarm.sleep_until(to_seconds(one.age));
+      Trainer reborn(swarm.world, swarm.board, 9, 100ms);
+      const auto looked = co_await reborn.tracker.look(swarm.world.clock().now() + 5s);
+      CHECK(looked);
+      CHECK(reborn.tracker.may_have_promised(3) == one.may);
+      co_await swarm.tasks.stop();
+    };
+    swarm.world.run(scenario());
+  }
+}
+
 TEST_CASE("tracker: a record of unknown shape is passed over, and its writer's next one counts") {
   Swarm swarm({0});
   std::size_t bad = 0;

@@ -12,6 +12,7 @@ constexpr double kHalfLifeSeconds = 60;         // and forgets half of a higher 
 constexpr double kMicrobatchSecondsMax = 4;     // of work that ends all at once
 constexpr std::int64_t kElapsedMsMax = 24'000;  // two periods of the longest, with their jitter
 constexpr std::int64_t kClockMs = 1000;         // less cannot be told from a record's way
+constexpr std::int64_t kWaysDifferMs = 10'000;  // of two records of one peer, at most
 
 std::int64_t elapsed_max_ms(const Record& record) {
   return std::min(2 * std::int64_t(record.period_ms), kElapsedMsMax);
@@ -31,12 +32,11 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
                               std::int64_t unix_ms) {
   if (seen_ && sequence == sequence_) return 0;
   const std::int64_t date = date_of(told, unix_ms);
-  const std::int64_t elapsed_ms =
-      seen_ ? std::clamp<std::int64_t>(date - believed_.unix_ms, 0, elapsed_max_ms(believed_)) : elapsed_max_ms(told);
+  const std::int64_t elapsed_ms = seen_ ? elapsed_of(told, date, unix_ms) : elapsed_max_ms(told);
   const double seconds = static_cast<double>(elapsed_ms) / 1000;
   const auto share = static_cast<double>(yardstick.share);
   if (!measured_ && yardstick.samples_per_s <= 0) {
-    take(told, sequence, date, std::min(static_cast<double>(told.samples), share));
+    take(told, sequence, date, std::min(static_cast<double>(told.samples), share), unix_ms);
     rate_ = believed_.samples_per_s = std::min(told.samples_per_s, share);  // of a second
     slack_ = microbatch_of(told, 0, yardstick);
     return 0;
@@ -57,17 +57,33 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
   credit_ = std::max(0.0, credit_ - std::max(0.0, samples - before));
   rate_ = rate;
   measured_ = true;
-  take(told, sequence, date, samples);
+  take(told, sequence, date, samples, unix_ms);
   believed_.samples_per_s = std::min(told.samples_per_s, rate_);
   return told.samples - believed_.samples;
 }
 
-void SelfReport::take(const Record& told, std::uint64_t sequence, std::int64_t date, double samples) {
+void SelfReport::take(const Record& told, std::uint64_t sequence, std::int64_t date, double samples,
+                      std::int64_t unix_ms) {
   seen_ = true;
+  told_ms_ = told.unix_ms;
+  came_ms_ = unix_ms;
   sequence_ = sequence;
   believed_ = told;
   believed_.samples = static_cast<std::uint64_t>(samples);
   believed_.unix_ms = date;
+}
+
+/// Between two dates of one clock, however wrong it is: what we take for its error changes with every record that was
+/// long on its way, and is asked only when the clock was set. All such times together are ours and ten seconds at most.
+std::int64_t SelfReport::elapsed_of(const Record& told, std::int64_t date, std::int64_t unix_ms) {
+  const std::int64_t most = elapsed_max_ms(believed_);
+  const bool in_order = told.unix_ms >= told_ms_ && told.unix_ms - told_ms_ <= most;
+  const std::int64_t ours = std::max<std::int64_t>(0, unix_ms - came_ms_);
+  const std::int64_t theirs =
+      std::clamp<std::int64_t>(in_order ? told.unix_ms - told_ms_ : date - believed_.unix_ms, 0, most);
+  const std::int64_t elapsed = std::min(theirs, ours + kWaysDifferMs - lead_ms_);
+  lead_ms_ = std::max<std::int64_t>(0, lead_ms_ + elapsed - ours);
+  return elapsed;
 }
 
 double SelfReport::rate_after(double told, double seconds, const Yardstick& yardstick) const {

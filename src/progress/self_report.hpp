@@ -21,9 +21,10 @@ struct Yardstick {
 ///
 /// The rate history is what the peer told, but rises by at most half in ten seconds, or to the yardstick, and falls
 /// with a half-life of a minute, so a peer that comes back after a pause is as fast as before. Elapsed is counted by
-/// the peer's own dates, so the way of a record makes no difference, but never for longer than two periods. As
-/// long as there is nothing to measure it by, it counts for its share and nothing is held against it. A peer
-/// whose clock is wrong by more than a second is read by ours as soon as its second record has come. Pure.
+/// the peer's own dates, so the way of a record makes no difference, but never for longer than two periods, and in all
+/// for ten seconds longer than by ours. As long as there is nothing to measure it by, it counts for its share and
+/// nothing is held against it. A peer whose clock is wrong by more than a second is read by ours as soon as its second
+/// record has come. Pure.
 class SelfReport {
  public:
   /// The record that is there now; the same `sequence` again changes nothing. `unix_ms`: our time.
@@ -37,7 +38,8 @@ class SelfReport {
   double samples_max(std::uint64_t epoch, std::int64_t unix_ms) const;
 
  private:
-  void take(const Record& told, std::uint64_t sequence, std::int64_t date, double samples);
+  void take(const Record& told, std::uint64_t sequence, std::int64_t date, double samples, std::int64_t unix_ms);
+  std::int64_t elapsed_of(const Record& told, std::int64_t date, std::int64_t unix_ms);
   std::int64_t date_of(const Record& told, std::int64_t unix_ms);
   double rate_after(double told, double seconds, const Yardstick& yardstick) const;
 
@@ -48,9 +50,12 @@ class SelfReport {
   std::uint64_t sequence_ = 0;
   std::int64_t ahead_ms_ = 0;  // of its clock before ours, known from its second record on
   bool ahead_known_ = false;
-  double rate_ = 0;    // history
-  double slack_ = 0;   // one microbatch
-  double credit_ = 0;  // of that microbatch, what later records of this epoch may still use
+  std::int64_t told_ms_ = 0;  // the last record's date, by its clock
+  std::int64_t came_ms_ = 0;  // and when we read it, by ours
+  std::int64_t lead_ms_ = 0;  // how far the times between dates have run ahead of ours
+  double rate_ = 0;           // history
+  double slack_ = 0;          // one microbatch
+  double credit_ = 0;         // of that microbatch, what later records of this epoch may still use
 };
 
 }  // namespace collab::progress

@@ -1,5 +1,9 @@
 #include "progress/self_report.hpp"
 
+#include "base/random.hpp"
+
+#include <algorithm>
+
 #include "support/doctest.hpp"
 
 namespace collab::progress {
@@ -75,6 +79,35 @@ TEST_CASE("self-report: a peer that waits comes to believe the only other one, w
   CHECK(told.believed() < 208);
   // it has paused because it is full, and tells the same from now on
   CHECK(told.report.samples_max(0, kStart + 2500) >= 128);
+}
+
+TEST_CASE("self-report: records that are some seconds on their way, each another time, are no reason for doubt") {
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    Random random(seed);
+    Told told;  // one of two hundred: 20.48 samples of 4096 in an epoch of a minute, in 16 microbatches
+    told.yardstick = {0.68, 2, 20, false};
+    told.record.samples_per_s = 20.48 / 60;
+    told.record.microbatch = 2;
+    std::int64_t seen_ms = 0;
+    for (std::int64_t ms = 0; ms < 600'000; ms += told.record.period_ms) {
+      told.record.period_ms = static_cast<std::uint32_t>(5000 + random.below(2500));
+      told.record.epoch = static_cast<std::uint64_t>(ms) / 60'000;
+      seen_ms = std::max(seen_ms, ms + 50 + static_cast<std::int64_t>(random.below(8000)));  // one after the other
+      const std::int64_t computed_ms = ms % 60'000 / 3750 * 3750;
+      CHECK(told.arrives(seen_ms, ms, static_cast<std::uint64_t>(computed_ms) * 2048 / 6'000'000) == 0);
+    }
+  }
+}
+
+TEST_CASE("self-report: dates that run ahead make ten seconds of work at most") {
+  Told told;
+  told.record.period_ms = 10'000;
+  CHECK(told.at(0, 0) == 0);
+  const std::uint64_t much = 1'000'000;
+  for (std::int64_t ms = 500; ms <= 20'000; ms += 500) CHECK(told.arrives(ms, 40 * ms, much) > 0);
+  CHECK(told.believed() <= 150 * (20 + 10) + kMicrobatch);
+  CHECK(told.believed() >= 150 * 20);
 }
 
 TEST_CASE("self-report: a lie counts as what a peer like the others would have, and its growth is bounded too") {

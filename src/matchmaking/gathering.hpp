@@ -108,6 +108,7 @@ class Gathering {
   void answer_after_outcome(const PeerId& from, const wire::Join&);
   std::size_t strangers_in(const wire::Begin& begin) const;
   void take_group(const PeerId& from, Group group);
+  void open_next_line(const Group& group);
   void maybe_begin(TimePoint now);
   void check_follower(TimePoint now);
   /// A leader that does not begin may not know everybody: newcomers that we see are told of it.

@@ -23,7 +23,9 @@ GridOptions far_apart(std::uint64_t seed) {
 }  // namespace
 
 TEST_CASE("workload matchmaking: connected peers are all in full groups two round trips after the last declaration") {
-  for (const std::uint64_t seed : test::seeds(2)) {
+  auto seeds = test::seeds(2);
+  seeds.push_back(10);  // the last to declare had no line to who led next, and began after 258 ms
+  for (const std::uint64_t seed : seeds) {
     CAPTURE(seed);
     GridSwarm swarm(far_apart(seed));
     const auto windows = swarm.meet(2, 5s);

@@ -107,14 +107,14 @@ Task<bool> CatchUp::by_state(std::uint64_t epoch) {
     Arrival arrival;
     const auto on_progress = [&arrival](const state::Progress& progress) { arrival.donors = progress.donors; };
     const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
-    auto snapshot = co_await state::download(context, std::move(wanted), donors, on_progress);
+    const auto snapshot =
+        co_await state::download_and_share(context, needs_.store, std::move(wanted), donors, on_progress);
     if (!snapshot) {
       asked = co_await epoch_instead(asked, snapshot.error());
       continue;
     }
     arrival.seconds = to_seconds(needs_.clock.now() - start);
-    auto taken = std::make_shared<const state::Snapshot>(std::move(*snapshot));
-    co_return co_await restore(std::move(taken), agreed, std::move(arrival));
+    co_return co_await restore(*snapshot, agreed, std::move(arrival));
   }
   co_return false;
 }

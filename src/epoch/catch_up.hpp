@@ -10,6 +10,7 @@
 #include "epoch/member_options.hpp"
 #include "net/endpoint.hpp"
 #include "progress/tracker.hpp"
+#include "state/store.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -51,6 +52,7 @@ class CatchUp {
     Random random;
     Bridge& bridge;
     const SignatureScheme& scheme;  ///< of the rounds
+    state::Store& store;            ///< gives on what is fetched
   };
   enum class Outcome : std::uint8_t {
     in_step,      ///< nobody has more

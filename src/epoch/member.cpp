@@ -57,7 +57,7 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
                   matchmaker_options(options_, context_.tracker)),
       catch_up_({context_.net, context_.clock, context_.tracker, context_.log, context_.workers, context_.random,
-                 bridge_, context_.identity.scheme()},
+                 bridge_, context_.identity.scheme(), context_.store},
                 options_, [this](const Arrival& arrival) { arrived(arrival); }),
       seats_({context_.directory, context_.clock, context_.log, context_.identity.id(), context_.loop},
              seating_options(options_)),

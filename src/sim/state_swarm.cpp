@@ -103,8 +103,9 @@ class StateSwarm {
   }
 
   void add_joiner(std::size_t number) {
-    joiners_.push_back(make_peer(fmt::format("joiner{}", number), false));
+    joiners_.push_back(make_peer(fmt::format("joiner{}", number), true));
     add_store(*joiners_.back(), nullptr);
+    shares_.push_back(stores_.back().get());
   }
 
   /// `holds`: null for a peer without a state.
@@ -139,6 +140,7 @@ class StateSwarm {
 
   Task<> live() {
     for (auto& donor : donors_) donor->endpoint->listen();
+    for (auto& joiner : joiners_) joiner->endpoint->listen();
     for (auto& peer : donors_) tasks_.spawn("donor", peer->endpoint->run());
     for (auto& store : stores_) tasks_.spawn("store", store->run());
     for (auto& peer : joiners_) tasks_.spawn("joiner", peer->endpoint->run());
@@ -167,6 +169,9 @@ class StateSwarm {
       ids.push_back(donor->identity.id());
       joiner.endpoint->introduce(ids.back(), donor->endpoint->listening());
     }
+    for (const auto& other : joiners_)  // as records of members do
+      if (other->identity.id() != joiner.identity.id())
+        joiner.endpoint->introduce(other->identity.id(), other->endpoint->listening());
     const TimePoint asked = world_.clock().now();
     begun_ = std::min(begun_, asked);
     Random random = random_.derive(joiner.host.name());
@@ -178,9 +183,10 @@ class StateSwarm {
       fact.donors = now.donors;
       fact.liars = now.liars;
     };
-    const auto got = co_await state::download(context, std::move(wanted), std::move(ids), on_progress);
+    const auto got =
+        co_await state::download_and_share(context, *shares_[number], std::move(wanted), std::move(ids), on_progress);
     fact.seconds = to_seconds(world_.clock().now() - asked);
-    fact.whole = got && same_bytes(*got, *state_);
+    fact.whole = got && same_bytes(**got, *state_);
   }
 
   StateSwarmOptions options_;
@@ -194,6 +200,7 @@ class StateSwarm {
   std::vector<std::unique_ptr<StatePeer>> donors_;
   std::vector<std::unique_ptr<StatePeer>> joiners_;
   std::vector<std::unique_ptr<state::Store>> stores_;
+  std::vector<state::Store*> shares_;  // of the joiners
   TimePoint begun_ = TimePoint::max();
   StateFacts facts_;
   TaskGroup tasks_;

@@ -37,7 +37,7 @@ struct StateFacts {
   std::uint64_t bytes_delivered = 0;  ///< over all links, whatever they were for
   std::uint64_t fingerprint = 0;
   /// State bytes that arrived whole, of what the donors' lines, or the joiners' if those are less, carry in
-  /// `until_last`.
+  /// `until_last`: more than 1 when joiners gave each other what the donors could not.
   double line_share = 0;
 
   /// Of the joiners that got it: the time in which `share` of them did. 0: nobody.

@@ -30,8 +30,12 @@ wire::AskIndex question(Kind kind, std::uint64_t epoch) {
 
 }  // namespace
 
-Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedState wanted, std::vector<PeerId> donors,
-                                                        OnProgress on_progress, FetchOptions options) {
+namespace {
+
+/// What came, on the shelf. `store` null: it is not shared.
+Task<boost::system::result<void, Refusal>> fetch_state(Context context, Store* store, const WantedState& wanted,
+                                                       std::vector<PeerId> donors, OnProgress on_progress,
+                                                       FetchOptions options, Shelf& shelf) {
   const auto acceptable = [&wanted](const Index& index) {
     if (index.epoch != wanted.epoch || index.bytes() > wanted.bytes_max) return false;
     if (wanted.root && index.root() != *wanted.root) return false;
@@ -45,14 +49,38 @@ Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedS
   };
   wire::AskIndex ask = question(Kind::snapshot, wanted.epoch);
   ask.wait_ms = wait_ms(wanted.wait);
-  ShelfOptions shelf_options;
-  shelf_options.folder = wanted.folder;
-  shelf_options.have = wanted.have;
-  Shelf shelf(std::move(shelf_options));
-  Fetch fetch(context, ask, acceptable, std::move(on_progress), options);
+  Fetch fetch(context, ask, acceptable, std::move(on_progress), options, store);
   auto index = co_await fetch.run(std::move(donors), shelf, wanted.deadline);
   if (!index) co_return index.error();
+  co_return boost::system::result<void, Refusal>();
+}
+
+ShelfOptions shelf_of(const WantedState& wanted) {
+  ShelfOptions options;
+  options.folder = wanted.folder;
+  options.have = wanted.have;
+  return options;
+}
+
+}  // namespace
+
+Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedState wanted, std::vector<PeerId> donors,
+                                                        OnProgress on_progress, FetchOptions options) {
+  Shelf shelf(shelf_of(wanted));
+  auto came = co_await fetch_state(context, nullptr, wanted, std::move(donors), std::move(on_progress), options, shelf);
+  if (!came) co_return came.error();
   co_return shelf.take();
+}
+
+Task<boost::system::result<std::shared_ptr<const Snapshot>, Refusal>> download_and_share(Context context, Store& store,
+                                                                                         WantedState wanted,
+                                                                                         std::vector<PeerId> donors,
+                                                                                         OnProgress on_progress,
+                                                                                         FetchOptions options) {
+  Shelf shelf(shelf_of(wanted));
+  auto came = co_await fetch_state(context, &store, wanted, std::move(donors), std::move(on_progress), options, shelf);
+  if (!came) co_return came.error();
+  co_return shelf.take_shared();
 }
 
 std::optional<std::uint64_t> epoch_instead(const Refusal& refusal, std::uint64_t asked, std::uint64_t last) {

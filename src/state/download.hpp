@@ -30,6 +30,14 @@ struct WantedState {
 Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedState wanted, std::vector<PeerId> donors,
                                                         OnProgress on_progress, FetchOptions options = {});
 
+/// The same, and what has come is given on by `store` from the first chunk on, also after the end: when many come at
+/// once, the lines of the donors alone would take as many times longer.
+Task<boost::system::result<std::shared_ptr<const Snapshot>, Refusal>> download_and_share(Context context, Store& store,
+                                                                                         WantedState wanted,
+                                                                                         std::vector<PeerId> donors,
+                                                                                         OnProgress on_progress,
+                                                                                         FetchOptions options = {});
+
 /// Which epoch to ask for when the state of `asked` is refused: the one after that of the donors when they are past it,
 /// since an epoch of a blink is over before our question arrives; theirs when they stay there, for `last` ends the run,
 /// or nobody goes on. None: that does not tell, look at the swarm.

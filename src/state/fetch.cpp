@@ -8,13 +8,26 @@
 #include <utility>
 
 namespace collab::state {
+namespace {
 
-Fetch::Fetch(Context context, wire::AskIndex ask, Acceptable acceptable, OnProgress on_progress, FetchOptions options)
+constexpr Duration kMeetPeriod = std::chrono::milliseconds(100);
+
+std::uint32_t milliseconds_of(Duration wait) {
+  return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
+}
+
+}  // namespace
+
+Fetch::Fetch(Context context, wire::AskIndex ask, Acceptable acceptable, OnProgress on_progress, FetchOptions options,
+             Store* share_by)
     : context_(std::move(context)),
       ask_(ask),
       acceptable_(std::move(acceptable)),
       on_progress_(std::move(on_progress)),
-      options_(options) {}
+      options_(options),
+      share_by_(share_by) {
+  ask_.shares = share_by_ != nullptr;
+}
 
 Task<boost::system::result<Index, Refusal>> Fetch::run(std::vector<PeerId> donors, Shelf& shelf, TimePoint deadline) {
   shelf_ = &shelf;
@@ -25,6 +38,14 @@ Task<boost::system::result<Index, Refusal>> Fetch::run(std::vector<PeerId> donor
     if (!failure_) failure_ = std::move(failure);
     changed_->notify();
   };
+  struct Shared {  // also when this is cancelled
+    Fetch& fetch;
+    ~Shared() {
+      const bool whole = fetch.plan_ && fetch.plan_->complete();
+      if (fetch.share_by_ != nullptr && fetch.index_ && !whole) fetch.share_by_->share_no_more(fetch.root_);
+    }
+  };
+  const Shared shared{*this};
   const auto body = [this](TaskGroup& tasks) -> Task<> { co_await manage(tasks); };
   auto scope = task_scope(on_failure, body);
   co_await std::move(scope);
@@ -41,6 +62,17 @@ void Fetch::choose_donors(std::vector<PeerId> donors) {
     std::swap(donors[left - 1], donors[context_.random.below(left)]);
   if (donors.size() > options_.candidates_max) donors.resize(options_.candidates_max);
   for (const PeerId& peer : donors) donors_.push_back(Donor{peer, {}, {}, {}, 0, false});
+  first_sharer_ = next_sharer_ = donors_.size();
+}
+
+/// Donors may be named too: who gives everything is not asked as a sharer.
+void Fetch::know_sharers(const std::vector<PeerId>& peers) {
+  if (share_by_ == nullptr) return;
+  for (const PeerId& peer : peers) {
+    const bool known = std::any_of(donors_.begin(), donors_.end(), [&](const Donor& one) { return one.peer == peer; });
+    if (known || peer == context_.net.self() || donors_.size() >= first_sharer_ + options_.sharers_known_max) continue;
+    donors_.push_back(Donor{peer, {}, {}, {}, 0, false});
+  }
 }
 
 /// Sees to it that enough donors are asked, that an index is chosen, and that there is an end.
@@ -52,6 +84,7 @@ Task<> Fetch::manage(TaskGroup& tasks) {
   const Ending ending{ended_};
   for (;;) {
     start_donors(tasks);
+    start_sharers(tasks);
     if (plan_ && plan_->complete()) co_return;
     if (failure_) co_return;
     if (!somebody_left()) failed_ = why_nobody();
@@ -60,6 +93,7 @@ Task<> Fetch::manage(TaskGroup& tasks) {
     if (!index_) {
       if (const Donor* shown = choose_index()) {
         co_await open_shelf(*shown->index);
+        if (share_by_ != nullptr) tasks.spawn("sharers", meet_sharers(tasks));
         continue;
       }
     }
@@ -72,14 +106,38 @@ Task<> Fetch::manage(TaskGroup& tasks) {
 void Fetch::start_donors(TaskGroup& tasks) {
   auto active = std::count_if(donors_.begin(), donors_.begin() + static_cast<std::ptrdiff_t>(started_),
                               [](const Donor& donor) { return !donor.left; });
-  while (started_ < donors_.size() && static_cast<std::size_t>(active) < options_.donors_max) {
+  while (started_ < first_sharer_ && static_cast<std::size_t>(active) < options_.donors_max) {
     tasks.spawn("donor", talk(tasks, started_++));
     ++active;
   }
 }
 
+void Fetch::start_sharers(TaskGroup& tasks) {
+  if (!plan_) return;
+  auto active = std::count_if(donors_.begin() + static_cast<std::ptrdiff_t>(first_sharer_),
+                              donors_.begin() + static_cast<std::ptrdiff_t>(next_sharer_),
+                              [](const Donor& donor) { return !donor.left; });
+  while (next_sharer_ < donors_.size() && static_cast<std::size_t>(active) < options_.sharers_max) {
+    const std::size_t sharer = next_sharer_++;
+    donors_[sharer].has.emplace(index_->chunks());
+    if (context_.net.can_reach(donors_[sharer].peer)) {
+      tasks.spawn("sharer", share_with(tasks, sharer));
+      ++active;
+    } else {
+      donors_[sharer].left = Refusal(Errc::gone);
+    }
+  }
+}
+
+/// Sharers alone do, as long as one of them has what is wanted: else they would wait for each other.
 bool Fetch::somebody_left() const noexcept {
-  return std::any_of(donors_.begin(), donors_.end(), [](const Donor& donor) { return !donor.left; });
+  for (std::size_t i = 0; i < donors_.size(); ++i) {
+    const Donor& donor = donors_[i];
+    if (donor.left) continue;
+    if (i < first_sharer_) return true;
+    if (plan_ && i < next_sharer_ && plan_->lacks_any(*donor.has)) return true;
+  }
+  return false;
 }
 
 /// One who showed the index to take; null while it is too early to tell.
@@ -115,11 +173,12 @@ Task<> Fetch::open_shelf(Index index) {
   root_ = index_->root();
   const auto work = [this] { return shelf_->open(*index_); };
   const std::vector<bool> here = co_await offload(context_.workers, work);
+  if (share_by_ != nullptr) share_by_->share(shelf_->offer(*index_, here));
   progress_.bytes_total = index_->bytes();
   for (std::size_t chunk = 0; chunk < here.size(); ++chunk)
     if (here[chunk]) progress_.bytes += index_->place(chunk).bytes;
   began_ = context_.clock.now();
-  plan_.emplace(here);
+  plan_.emplace(here, share_by_ != nullptr ? &context_.random : nullptr);
   report();
   changed_->notify();
 }
@@ -150,6 +209,40 @@ Task<> Fetch::talk(TaskGroup& tasks, std::size_t donor) {
   co_await fetch_chunks(donor);
 }
 
+/// The way of one who fetches the same: it tells again and again what it has.
+Task<> Fetch::share_with(TaskGroup& tasks, std::size_t donor) {
+  const PeerId peer = donors_[donor].peer;
+  bool fetches = false;
+  while (!donors_[donor].left && !plan_->complete()) {
+    wire::AskHave ask;
+    ask.root = root_;
+    ask.known = static_cast<std::uint32_t>(std::count(donors_[donor].has->begin(), donors_[donor].has->end(), true));
+    if (ask.known == index_->chunks()) co_return;
+    ask.wait_ms = milliseconds_of(options_.news_wait);
+    const TimePoint deadline = std::min(deadline_, context_.clock.now() + options_.news_wait + options_.index_patience);
+    const wire::Message message(ask);
+    const net::Answer answer = co_await context_.net.call(peer, wire::kHaveMethod, frame::encode(message), deadline);
+    auto have = answer ? wire::read_have(**answer, index_->chunks()) : Result<std::vector<bool>>(Errc::gone);
+    if (!have) {
+      leave(donor, answer ? Refusal(have.error()) : answer.error());
+      co_return;
+    }
+    donors_[donor].has = std::move(*have);
+    changed_->notify();
+    if (std::exchange(fetches, true) || ended_) continue;
+    for (std::size_t i = 0; i < options_.chunks_per_donor; ++i) tasks.spawn("sharer", fetch_chunks(donor));
+  }
+}
+
+/// Who asks this node is one of them too.
+Task<> Fetch::meet_sharers(TaskGroup& tasks) {
+  while (!plan_->complete() && !ended_) {
+    know_sharers(share_by_->sharers(root_));
+    start_sharers(tasks);
+    co_await context_.clock.sleep_until(context_.clock.now() + kMeetPeriod);
+  }
+}
+
 Task<boost::system::result<Index, Refusal>> Fetch::ask_index(PeerId peer) {
   const Duration wait = std::chrono::milliseconds(ask_.wait_ms);
   for (;;) {
@@ -157,9 +250,10 @@ Task<boost::system::result<Index, Refusal>> Fetch::ask_index(PeerId peer) {
     const wire::Message ask(ask_);
     const net::Answer answer = co_await context_.net.call(peer, wire::kIndexMethod, frame::encode(ask), deadline);
     if (answer) {
-      auto index = wire::read_index(**answer);
-      if (!index) co_return Refusal(Errc::bad_request, "an index that makes no sense");
-      co_return std::move(*index);
+      auto shown = wire::read_index(**answer);
+      if (!shown) co_return Refusal(Errc::bad_request, "an index that makes no sense");
+      know_sharers(shown->sharers);
+      co_return std::move(shown->index);
     }
     if (answer.error().code != Errc::busy) co_return answer.error();
     const Duration asked = std::chrono::milliseconds(std::clamp<std::uint64_t>(answer.error().number, 100, 60'000));
@@ -171,11 +265,12 @@ Task<boost::system::result<Index, Refusal>> Fetch::ask_index(PeerId peer) {
 
 Task<> Fetch::fetch_chunks(std::size_t donor) {
   while (!donors_[donor].left && !plan_->complete()) {
-    if (const auto chunk = plan_->take(donor, context_.clock.now())) {
+    if (const auto chunk = plan_->take(donor, context_.clock.now(), donors_[donor].chunks_of())) {
       const bool more = co_await fetch_chunk(donor, *chunk);
       if (!more) co_return;
     } else {
-      (void)co_await changed_->wait_until(context_.clock, plan_->next_repeat(donor));  // the plan is asked again
+      const TimePoint repeat = plan_->next_repeat(donor, donors_[donor].chunks_of());
+      (void)co_await changed_->wait_until(context_.clock, repeat);  // the plan is asked again
     }
   }
 }
@@ -211,6 +306,7 @@ Task<bool> Fetch::accept_chunk(std::size_t donor, std::size_t chunk, Frame frame
   };
   const bool good = co_await offload(context_.workers, work);
   plan_->checked(chunk, good);
+  if (good && share_by_ != nullptr) share_by_->share_chunk(root_, chunk);
   changed_->notify();
   Donor& from = donors_[donor];
   if (!good) {
@@ -246,9 +342,9 @@ void Fetch::report() {
 /// What most donors said; of those who said `stale` the epoch in the middle, so that one liar does not send us far
 /// away.
 Refusal Fetch::why_nobody() const {
-  if (donors_.empty()) return Refusal(Errc::gone, "there is nobody to ask");
+  if (first_sharer_ == 0) return Refusal(Errc::gone, "there is nobody to ask");
   std::map<Errc, std::vector<const Refusal*>> reasons;
-  for (const Donor& donor : donors_) reasons[donor.left->code].push_back(&*donor.left);
+  for (std::size_t i = 0; i < first_sharer_; ++i) reasons[donors_[i].left->code].push_back(&*donors_[i].left);
   const auto most = std::max_element(reasons.begin(), reasons.end(),
                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   auto& same = most->second;

@@ -1,5 +1,6 @@
 #pragma once
-// The engine of every download: one index, many donors, each chunk checked.
+// The engine of every download: one index, many donors, each chunk checked; and those who fetch the same give each
+// other what they have.
 
 #include "base/log.hpp"
 #include "base/random.hpp"
@@ -8,6 +9,7 @@
 #include "net/endpoint.hpp"
 #include "state/chunk_plan.hpp"
 #include "state/shelf.hpp"
+#include "state/store.hpp"
 #include "state/wire.hpp"
 
 #include <exception>
@@ -40,6 +42,9 @@ struct FetchOptions {
   std::size_t donors_max = 8;                          ///< asked at once; others stand in for those who fail
   std::size_t candidates_max = 64;                     ///< more are ignored
   std::size_t chunks_per_donor = 2;                    ///< under way at a time
+  std::size_t sharers_max = 8;                         ///< others who fetch the same, asked at once beside donors,
+  std::size_t sharers_known_max = 64;                  ///< and how many are ever asked
+  Duration news_wait = std::chrono::seconds(5);        ///< of a sharer, for chunks that he did not have
   Duration index_patience = std::chrono::seconds(10);  ///< for an index, on top of `wait`
   Duration grace = std::chrono::seconds(1);            ///< after the first acceptable index, for a majority to show
   Duration chunk_patience =
@@ -49,12 +54,17 @@ struct FetchOptions {
 
 /// One download, run once. Asks donors for the index; takes the one that most of them show among those that
 /// `acceptable` admits (ties: the lower root); fetches its chunks from all who showed it. A donor that fails is
-/// replaced by the next; one that lies is not asked again. Thread safety: none; belongs to the node's loop.
+/// replaced by the next; one that lies is not asked again. With a store to share by, what has come is given to others
+/// who fetch the same, and theirs is fetched: donors name some, others show themselves by asking. Their word decides
+/// nothing but which chunks they are asked for. Thread safety: none; belongs to the node's loop.
 class Fetch {
  public:
   using Acceptable = std::function<bool(const Index&)>;
 
-  Fetch(Context context, wire::AskIndex ask, Acceptable acceptable, OnProgress on_progress, FetchOptions options = {});
+  /// `share_by` null: what comes is given to nobody. Else it gives what lies on the shelf, also after the end, unless
+  /// that is a failure; chunks come in an order of chance.
+  Fetch(Context context, wire::AskIndex ask, Acceptable acceptable, OnProgress on_progress, FetchOptions options = {},
+        Store* share_by = nullptr);
 
   /// The index whose chunks are all on `shelf`, which outlives the call.
   /// Errors: `stale` (number: the epoch that most such donors have) when that epoch is over; `busy` when all donors
@@ -70,10 +80,14 @@ class Fetch {
     std::optional<Refusal> left;  // why it is not asked any more
     std::uint64_t chunks = 0;
     bool lied = false;
+    std::optional<std::vector<bool>> has = {};  // of a sharer: which chunks
+    const std::vector<bool>* chunks_of() const noexcept { return has ? &*has : nullptr; }
   };
 
   Task<> manage(TaskGroup& tasks);
   Task<> talk(TaskGroup& tasks, std::size_t donor);
+  Task<> share_with(TaskGroup& tasks, std::size_t donor);
+  Task<> meet_sharers(TaskGroup& tasks);
   Task<> fetch_chunks(std::size_t donor);
   Task<boost::system::result<Index, Refusal>> ask_index(PeerId peer);
   /// Whether the donor may be asked for more.
@@ -82,6 +96,8 @@ class Fetch {
 
   void choose_donors(std::vector<PeerId> donors);
   void start_donors(TaskGroup& tasks);
+  void start_sharers(TaskGroup& tasks);
+  void know_sharers(const std::vector<PeerId>& peers);
   bool somebody_left() const noexcept;
   const Donor* choose_index() const;
   Task<> open_shelf(Index index);
@@ -94,11 +110,14 @@ class Fetch {
   Acceptable acceptable_;
   OnProgress on_progress_;
   FetchOptions options_;
+  Store* share_by_;
 
   Shelf* shelf_ = nullptr;
   TimePoint deadline_{};
   std::vector<Donor> donors_;
-  std::size_t started_ = 0;  // donors_[0..started_) have been asked
+  std::size_t started_ = 0;       // donors_[0..started_) have been asked
+  std::size_t first_sharer_ = 0;  // donors_[first_sharer_..) are sharers,
+  std::size_t next_sharer_ = 0;   // of whom those before this one have been asked
   TimePoint first_shown_ = TimePoint::max();
   std::optional<Index> index_;  // the chosen one
   Digest root_{};

@@ -10,13 +10,15 @@
 
 namespace collab::state {
 
-/// Immutable, so it is served while training goes on; whoever holds the pointer keeps the bytes.
+/// What is there never changes, so it is served while training goes on; whoever holds the pointer keeps the bytes.
 struct Offer {
   Index index;
   Digest root{};
   std::vector<std::span<const std::byte>> sections;  ///< as in `index`; views into `owner`
   std::shared_ptr<const void> owner;
+  std::vector<bool> here;  ///< which chunks there are, while it is being fetched; empty: all
 
+  bool has(std::size_t chunk) const noexcept { return here.empty() || here[chunk]; }
   std::span<const std::byte> chunk(const ChunkPlace& place) const noexcept {
     return sections[place.section].subspan(static_cast<std::size_t>(place.offset), place.bytes);
   }

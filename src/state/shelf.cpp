@@ -21,13 +21,13 @@ void remove_other_parts(const std::filesystem::path& folder, const std::filesyst
 }  // namespace
 
 std::vector<bool> Shelf::open(const Index& index) {
-  snapshot_.epoch = index.epoch;
+  snapshot_->epoch = index.epoch;
   std::uint64_t offset = 0;
   for (const SectionIndex& section : index.sections) {
     section_offset_.push_back(offset);
     offset += section.bytes;
     Bytes bytes(options_.memory ? static_cast<std::size_t>(section.bytes) : 0);
-    snapshot_.sections.push_back({section.name, std::move(bytes)});
+    snapshot_->sections.push_back({section.name, std::move(bytes)});
     const Section* have = options_.have ? options_.have->find(section.name) : nullptr;
     have_.push_back(have != nullptr && have->bytes.size() == section.bytes ? have : nullptr);
   }
@@ -70,12 +70,27 @@ bool Shelf::put(const ChunkPlace& place, std::span<const std::byte> bytes) {
 void Shelf::keep_in_memory(const ChunkPlace& place, std::span<const std::byte> bytes) {
   if (!options_.memory) return;
   const auto at = static_cast<std::ptrdiff_t>(place.offset);
-  std::copy(bytes.begin(), bytes.end(), snapshot_.sections[place.section].bytes.begin() + at);
+  std::copy(bytes.begin(), bytes.end(), snapshot_->sections[place.section].bytes.begin() + at);
 }
 
 Snapshot Shelf::take() {
   remove_file();
-  return std::move(snapshot_);
+  return std::move(*snapshot_);
+}
+
+std::shared_ptr<const Snapshot> Shelf::take_shared() {
+  remove_file();
+  return snapshot_;
+}
+
+Offer Shelf::offer(const Index& index, std::vector<bool> here) const {
+  Offer offer;
+  offer.index = index;
+  offer.root = index.root();
+  for (const Section& section : snapshot_->sections) offer.sections.emplace_back(section.bytes);
+  offer.owner = snapshot_;
+  offer.here = std::move(here);
+  return offer;
 }
 
 void Shelf::name_file(const std::filesystem::path& target) {

@@ -1,6 +1,7 @@
 #pragma once
 // Where the chunks of one download are put: memory, a file, or both.
 
+#include "state/offer.hpp"
 #include "state/part_file.hpp"
 #include "state/snapshot.hpp"
 
@@ -33,6 +34,10 @@ class Shelf {
 
   /// Everything, moved out; the file is removed. Only with `memory`, once all chunks were put.
   Snapshot take();
+  /// The same, shared with whoever holds `offer()`.
+  std::shared_ptr<const Snapshot> take_shared();
+  /// What others may fetch of it while it comes. Only with `memory`, after `open`; `take` is none of its ways to end.
+  Offer offer(const Index& index, std::vector<bool> here) const;
   /// The complete file gets this name, on disk for good. Only with `folder`.
   void name_file(const std::filesystem::path& target);
   void remove_file();
@@ -44,9 +49,9 @@ class Shelf {
   void keep_in_memory(const ChunkPlace& place, std::span<const std::byte> bytes);
 
   ShelfOptions options_;
-  Snapshot snapshot_;                          // with `memory`
-  std::vector<const Section*> have_;           // per section: ours of that name and size
-  std::vector<std::uint64_t> section_offset_;  // in the file
+  std::shared_ptr<Snapshot> snapshot_ = std::make_shared<Snapshot>();  // with `memory`
+  std::vector<const Section*> have_;                                   // per section: ours of that name and size
+  std::vector<std::uint64_t> section_offset_;                          // in the file
   std::filesystem::path file_;
   std::optional<PartFile> part_;
 };

@@ -35,6 +35,20 @@ net::Method chunk_method() {
   return method;
 }
 
+constexpr std::size_t kSharersKept = 64;  // of one snapshot
+constexpr std::size_t kSharedMax = 4;     // snapshots of which sharers are known
+
+net::Method have_method() {
+  net::Method method;
+  method.name = wire::kHaveMethod;
+  method.request_bytes_max = 1024;
+  method.answer_bytes_max = kIndexedBytesMax / kChunkBytes / 8 + 1024;
+  method.requests_per_s = 100;
+  method.requests_burst = 100;
+  method.idempotent = true;
+  return method;
+}
+
 }  // namespace
 
 Store::Store(net::Endpoint& net, Clock& clock, asio::any_io_executor loop, asio::any_io_executor workers, Log& log,
@@ -51,6 +65,9 @@ Store::Store(net::Endpoint& net, Clock& clock, asio::any_io_executor loop, asio:
   });
   net.handle(chunk_method(),
              [this](PeerId from, Frame request, TimePoint) { return give_chunk(from, std::move(request)); });
+  net.handle(have_method(), [this](PeerId from, Frame request, TimePoint deadline) {
+    return give_have(from, std::move(request), deadline);
+  });
 }
 
 // ---- what the owner tells ----
@@ -88,33 +105,84 @@ std::size_t Store::snapshots_kept() const noexcept {
       std::count_if(kept_.begin(), kept_.end(), [](const auto& entry) { return entry.first.kind == Kind::snapshot; }));
 }
 
+// ---- what it fetches itself ----
+
+void Store::share(Offer offer) {
+  fetched_ = std::move(offer);
+  fetched_used_ = clock_.now();
+  changed_.notify();
+}
+
+void Store::share_chunk(const Digest& root, std::size_t chunk) {
+  if (!fetched_ || fetched_->root != root) return;
+  fetched_->here[chunk] = true;
+  fetched_used_ = clock_.now();
+  changed_.notify();
+}
+
+void Store::share_no_more(const Digest& root) {
+  if (fetched_ && fetched_->root == root) fetched_.reset();
+}
+
+void Store::note_sharer(const Digest& root, const PeerId& peer) {
+  const TimePoint now = clock_.now();
+  if (!sharers_.contains(root) && sharers_.size() >= kSharedMax) {
+    const auto newest = [](const auto& of) {
+      TimePoint at{};
+      for (const auto& [id, asked] : of.second) at = std::max(at, asked);
+      return at;
+    };
+    sharers_.erase(std::min_element(sharers_.begin(), sharers_.end(),
+                                    [&](const auto& a, const auto& b) { return newest(a) < newest(b); }));
+  }
+  auto& known = sharers_[root];
+  std::erase_if(known, [&](const auto& one) { return now - one.second > options_.lease; });
+  if (known.size() < kSharersKept || known.contains(peer)) known[peer] = now;
+}
+
+std::vector<PeerId> Store::sharers(const Digest& root) const {
+  std::vector<PeerId> peers;
+  const auto found = sharers_.find(root);
+  if (found == sharers_.end()) return peers;
+  for (const auto& [peer, asked] : found->second)
+    if (clock_.now() - asked <= options_.lease) peers.push_back(peer);
+  return peers;
+}
+
+/// Those behind the asker in the order of ids, so that each hears of others.
+std::vector<PeerId> Store::sharers_but(const Digest& root, const PeerId& asker) const {
+  std::vector<PeerId> peers = sharers(root);
+  std::erase(peers, asker);
+  const auto behind = std::upper_bound(peers.begin(), peers.end(), asker);
+  std::rotate(peers.begin(), behind, peers.end());
+  if (peers.size() > wire::kSharersMax) peers.resize(wire::kSharersMax);
+  return peers;
+}
+
 // ---- what others ask ----
 
 Task<net::Answer> Store::give_index(PeerId from, Frame request, TimePoint deadline) {
   const auto message = frame::decode<wire::Message>(*request);
-  const auto* ask = message ? std::get_if<wire::AskIndex>(&message->header) : nullptr;
-  if (ask == nullptr || ask->kind > static_cast<std::uint8_t>(Kind::file)) co_return Refusal(Errc::bad_request);
-  const auto kind = static_cast<Kind>(ask->kind);
-  const Key key{kind, kind == Kind::file ? 0 : ask->epoch, kind == Kind::file ? ask->name : Digest()};
-  if (auto refused = take_place(from, kind)) co_return *refused;
-  const Duration patience = std::min<Duration>(std::chrono::milliseconds(ask->wait_ms), options_.wait_max);
-  net::Answer answer = co_await wait_for(key, std::min(deadline, clock_.now() + patience), deadline);
-  // a long wait is no reason to lose the place; a refusal is one to free it
-  Places& places = kind == Kind::result ? catch_ups_ : downloads_;
-  if (answer) {
-    places[from] = clock_.now();
-  } else {
-    places.erase(from);
-  }
-  co_return answer;
+  const auto* asked = message ? std::get_if<wire::AskIndex>(&message->header) : nullptr;
+  if (asked == nullptr || asked->kind > static_cast<std::uint8_t>(Kind::file)) co_return Refusal(Errc::bad_request);
+  const wire::AskIndex ask = *asked;
+  const auto kind = static_cast<Kind>(ask.kind);
+  const Key key{kind, kind == Kind::file ? 0 : ask.epoch, kind == Kind::file ? ask.name : Digest()};
+  const Duration patience = std::min<Duration>(std::chrono::milliseconds(ask.wait_ms), options_.wait_max);
+  const auto offer = co_await wait_for(key, std::min(deadline, clock_.now() + patience), deadline);
+  if (!offer) co_return offer.error();
+  const auto sharers = sharers_but((*offer)->root, from);
+  if (ask.shares && kind == Kind::snapshot) note_sharer((*offer)->root, from);
+  co_return wire::show((*offer)->index, sharers);
 }
 
-Task<net::Answer> Store::wait_for(Key key, TimePoint until, TimePoint deadline) {
+/// The offer is good until the next suspension.
+Task<boost::system::result<const Offer*, Refusal>> Store::wait_for(Key key, TimePoint until, TimePoint deadline) {
   std::shared_ptr<Wish> mine;
   for (;;) {
     if (const auto found = kept_.find(key); found != kept_.end()) {
       found->second.used = clock_.now();
-      co_return wire::show(found->second.offer->index);
+      co_return found->second.offer.get();
     }
     if (mine && mine->refusal) co_return *mine->refusal;
     if (auto refused = cannot_have(key)) co_return *refused;
@@ -131,13 +199,35 @@ Task<net::Answer> Store::give_chunk(PeerId from, Frame request) {
   const auto* ask = message ? std::get_if<wire::AskChunk>(&message->header) : nullptr;
   if (ask == nullptr) co_return Refusal(Errc::bad_request);
   const auto found = by_root_.find(ask->root);
-  if (found == by_root_.end()) co_return Refusal(Errc::stale, "not kept any more", epoch_);
-  if (auto refused = take_place(from, found->second.kind)) co_return *refused;
-  Kept& kept = kept_.at(found->second);
-  if (ask->chunk >= kept.offer->index.chunks()) co_return Refusal(Errc::bad_request, "no such chunk");
-  kept.used = clock_.now();
+  const bool own = found != by_root_.end();
+  if (!own && (!fetched_ || fetched_->root != ask->root)) co_return Refusal(Errc::stale, "not kept any more", epoch_);
+  const Kind kind = own ? found->second.kind : Kind::snapshot;
+  const Offer& offer = own ? *kept_.at(found->second).offer : *fetched_;
+  if (ask->chunk >= offer.index.chunks()) co_return Refusal(Errc::bad_request, "no such chunk");
+  const auto pause_ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.busy_pause).count();
+  if (!offer.has(ask->chunk)) co_return Refusal(Errc::busy, "not here yet", static_cast<std::uint64_t>(pause_ms));
+  if (auto refused = take_place(from, kind)) co_return *refused;
+  (own ? kept_.at(found->second).used : fetched_used_) = clock_.now();
   const wire::Message answer(wire::Chunk{ask->chunk});
-  co_return frame::encode(answer, kept.offer->chunk(kept.offer->index.place(ask->chunk)));
+  co_return send_in_place(from, kind, frame::encode(answer, offer.chunk(offer.index.place(ask->chunk))));
+}
+
+Task<net::Answer> Store::give_have(PeerId from, Frame request, TimePoint deadline) {
+  const auto message = frame::decode<wire::Message>(*request);
+  const auto* asked = message ? std::get_if<wire::AskHave>(&message->header) : nullptr;
+  if (asked == nullptr) co_return Refusal(Errc::bad_request);
+  const wire::AskHave ask = *asked;
+  const Duration patience = std::min<Duration>(std::chrono::milliseconds(ask.wait_ms), options_.wait_max);
+  const TimePoint until = std::min(deadline, clock_.now() + patience);
+  for (;;) {
+    if (const auto found = by_root_.find(ask.root); found != by_root_.end())
+      co_return wire::tell(std::vector<bool>(kept_.at(found->second).offer->index.chunks(), true));
+    if (!fetched_ || fetched_->root != ask.root) co_return Refusal(Errc::stale, "not kept any more", epoch_);
+    note_sharer(ask.root, from);
+    const auto have = std::count(fetched_->here.begin(), fetched_->here.end(), true);
+    if (static_cast<std::uint64_t>(have) > ask.known || clock_.now() >= until) co_return wire::tell(fetched_->here);
+    (void)co_await changed_.wait_until(clock_, until);  // either way it is looked at again
+  }
 }
 
 /// Whether `peer` is among those who are served; what it is told if not.
@@ -145,16 +235,25 @@ Store::Refused Store::take_place(const PeerId& peer, Kind kind) {
   Places& places = kind == Kind::result ? catch_ups_ : downloads_;
   const std::size_t places_max = kind == Kind::result ? options_.catch_ups_max : options_.downloads_max;
   const TimePoint now = clock_.now();
-  std::erase_if(places, [&](const auto& place) { return now - place.second > options_.idle; });
+  std::erase_if(places, [&](const auto& place) {
+    return place.second.sending.expired() && now - place.second.asked > options_.place_idle;
+  });
   if (places.size() >= places_max && !places.contains(peer)) {
-    const auto oldest = std::min_element(places.begin(), places.end(),
-                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    const Duration free_in = oldest->second + options_.idle - now;
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(free_in).count();
-    return Refusal(Errc::busy, "others are being served", static_cast<std::uint64_t>(std::max<std::int64_t>(ms, 200)));
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.busy_pause).count();
+    return Refusal(Errc::busy, "others are being served", static_cast<std::uint64_t>(ms));
   }
-  places[peer] = now;
+  places[peer].asked = now;
   return std::nullopt;
+}
+
+/// The place is held until the last copy of the frame is gone, which is when it has been sent.
+Frame Store::send_in_place(const PeerId& peer, Kind kind, Frame frame) {
+  Place& place = (kind == Kind::result ? catch_ups_ : downloads_)[peer];
+  std::shared_ptr<const void> sending = place.sending.lock();
+  if (!sending) sending = std::make_shared<char>();
+  place.sending = sending;
+  const Bytes* bytes = frame.get();
+  return Frame(bytes, [frame = std::move(frame), sending = std::move(sending)](const Bytes*) {});
 }
 
 Refusal Store::not_reached(const Key& key) const {
@@ -270,9 +369,11 @@ Store::Refused Store::make_room() {
   return std::nullopt;
 }
 
-/// Drops snapshots whose lease is over. Returns when there will be something to drop.
+/// Drops snapshots whose lease is over, and what was fetched. Returns when there will be something to drop.
 TimePoint Store::tidy() {
   TimePoint next = TimePoint::max();
+  if (fetched_ && fetched_used_ + options_.lease <= clock_.now()) fetched_.reset();
+  if (fetched_) next = fetched_used_ + options_.lease;
   for (auto at = kept_.begin(); at != kept_.end();) {
     const bool leased = at->first.kind == Kind::snapshot;
     const TimePoint end = at->second.used + options_.lease;

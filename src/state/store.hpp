@@ -1,5 +1,6 @@
 #pragma once
-// What this node gives to joiners: snapshots of its state, results of the last rounds, files of the run.
+// What this node gives to joiners: snapshots of its state, results of the last rounds, files of the run; and what it
+// has so far of a snapshot that it fetches itself.
 
 #include "base/log.hpp"
 #include "base/signal.hpp"
@@ -17,9 +18,11 @@
 namespace collab::state {
 
 struct StoreOptions {
-  std::size_t downloads_max = 4;                 ///< peers that fetch snapshots or files at a time; more are `busy`
-  std::size_t catch_ups_max = 8;                 ///< the same for results, so that joiners never delay who is 1 behind
-  Duration idle = std::chrono::seconds(5);       ///< a peer that asked for nothing so long gives its place away
+  std::size_t downloads_max = 4;  ///< peers that fetch snapshots or files at a time; more are `busy`
+  std::size_t catch_ups_max = 8;  ///< the same for results, so that joiners never delay who is 1 behind
+  Duration place_idle = std::chrono::milliseconds(100);  ///< who asks for nothing so long, and is sent nothing, goes
+  Duration busy_pause = std::chrono::milliseconds(200);  ///< until who was `busy` may ask again
+  Duration idle = std::chrono::seconds(5);       ///< what nobody asked for so long may go, when there is too much
   Duration lease = std::chrono::seconds(30);     ///< a snapshot is kept so long after its last chunk was fetched
   std::size_t snapshots_max = 2;                 ///< kept at a time; then the oldest goes, unless it is being fetched
   std::size_t snapshot_bytes_max = 64U << 20U;   ///< more snapshots may be kept while all of them have fewer bytes
@@ -29,9 +32,10 @@ struct StoreOptions {
   std::size_t wishes_max = 16;                   ///< things not ready yet that somebody waits for
 };
 
-/// Registers `state.index` and `state.chunk`. A snapshot is taken only when somebody asks, once per epoch, and hashed
-/// on `workers`. Memory: `snapshots_max` states or `snapshot_bytes_max`, and the results, twice those that were asked
-/// for. Thread safety: none; belongs to the node's loop. Outlives the endpoint's service of its two methods.
+/// Registers `state.index`, `state.chunk` and `state.have`. A snapshot is taken only when somebody asks, once per
+/// epoch, and hashed on `workers`. Memory: `snapshots_max` states or `snapshot_bytes_max`, one that it fetched, and the
+/// results, twice those that were asked for. Thread safety: none; belongs to the node's loop. Outlives the endpoint's
+/// service of its two methods.
 class Store {
  public:
   /// A copy of the state at the begin of `epoch`; another epoch or a refusal when training has moved on. Called from
@@ -60,6 +64,15 @@ class Store {
 
   std::size_t snapshots_kept() const noexcept;
 
+  /// What this node fetches: given to others from now on, chunk by chunk, and for `lease` after its end. One at a time:
+  /// the one before goes.
+  void share(Offer offer);
+  /// Chunk `chunk` of it is there.
+  void share_chunk(const Digest& root, std::size_t chunk);
+  void share_no_more(const Digest& root);
+  /// Who fetches the same, as far as they asked this node.
+  std::vector<PeerId> sharers(const Digest& root) const;
+
  private:
   struct Key {
     wire::Kind kind = wire::Kind::snapshot;
@@ -75,13 +88,22 @@ class Store {
     Key key;
     std::optional<Refusal> refusal;  // set by run()
   };
-  using Places = std::map<PeerId, TimePoint>;
+  /// Of one who is served: as long as something is on its way to it, and some time after its last question.
+  struct Place {
+    TimePoint asked{};
+    std::weak_ptr<const void> sending;
+  };
+  using Places = std::map<PeerId, Place>;
   using Refused = std::optional<Refusal>;
 
   Task<net::Answer> give_index(PeerId from, Frame request, TimePoint deadline);
   Task<net::Answer> give_chunk(PeerId from, Frame request);
-  Task<net::Answer> wait_for(Key key, TimePoint until, TimePoint deadline);
+  Task<net::Answer> give_have(PeerId from, Frame request, TimePoint deadline);
+  Task<boost::system::result<const Offer*, Refusal>> wait_for(Key key, TimePoint until, TimePoint deadline);
   Refused take_place(const PeerId& peer, wire::Kind kind);
+  Frame send_in_place(const PeerId& peer, wire::Kind kind, Frame frame);
+  void note_sharer(const Digest& root, const PeerId& peer);
+  std::vector<PeerId> sharers_but(const Digest& root, const PeerId& asker) const;
   Refused cannot_have(const Key& key) const;
   Refusal not_reached(const Key& key) const;
   std::shared_ptr<Wish> wish(const Key& key);
@@ -102,6 +124,9 @@ class Store {
   std::map<Digest, Key> by_root_;
   std::vector<std::weak_ptr<Wish>> wishes_;  // each is kept alive by those who wait for it
   std::optional<Key> making_;
+  std::optional<Offer> fetched_;  // what this node fetches, or has fetched lately
+  TimePoint fetched_used_{};
+  std::map<Digest, std::map<PeerId, TimePoint>> sharers_;  // by root, when they asked last
   Places downloads_;
   Places catch_ups_;
   Signal changed_;

@@ -29,9 +29,10 @@ bool within_bounds(const std::vector<SectionHead>& sections) {
 
 }  // namespace
 
-Frame show(const Index& index) {
+Frame show(const Index& index, const std::vector<PeerId>& sharers) {
   ShowIndex message;
   message.epoch = index.epoch;
+  for (const PeerId& sharer : sharers) message.sharers.push_back(sharer.key);
   Bytes hashes;
   hashes.reserve(index.chunks() * sizeof(Digest));
   for (const SectionIndex& section : index.sections) {
@@ -43,11 +44,12 @@ Frame show(const Index& index) {
   return frame::encode(Message(std::move(message)), hashes);
 }
 
-Result<Index> read_index(std::span<const std::byte> frame) {
+Result<Shown> read_index(std::span<const std::byte> frame) {
   auto message = frame::decode<Message>(frame);
   if (!message) return message.error();
   auto* shown = std::get_if<ShowIndex>(&message->header);
   if (shown == nullptr || !within_bounds(shown->sections)) return Errc::bad_request;
+  if (shown->sharers.size() > kSharersMax) return Errc::bad_request;
   Index index{shown->epoch, {}};
   auto hashes = message->payload;
   for (SectionHead& head : shown->sections) {
@@ -59,7 +61,30 @@ Result<Index> read_index(std::span<const std::byte> frame) {
     hashes = hashes.subspan(chunks * sizeof(Digest));
   }
   if (!hashes.empty()) return Errc::bad_request;
-  return index;
+  Shown out{std::move(index), {}};
+  for (const auto& key : shown->sharers) out.sharers.push_back(PeerId{key});
+  return out;
+}
+
+Frame tell(const std::vector<bool>& have) {
+  Bytes bits((have.size() + 7) / 8);
+  for (std::size_t i = 0; i < have.size(); ++i)
+    if (have[i]) bits[i / 8] |= std::byte(1U << (i % 8));
+  Have message;
+  message.chunks = static_cast<std::uint32_t>(have.size());
+  return frame::encode(Message(message), bits);
+}
+
+Result<std::vector<bool>> read_have(std::span<const std::byte> frame, std::size_t chunks) {
+  const auto message = frame::decode<Message>(frame);
+  if (!message) return message.error();
+  const auto* told = std::get_if<Have>(&message->header);
+  if (told == nullptr || told->chunks != chunks || message->payload.size() != (chunks + 7) / 8)
+    return Errc::bad_request;
+  std::vector<bool> have(chunks);
+  for (std::size_t i = 0; i < chunks; ++i)
+    have[i] = (message->payload[i / 8] & std::byte(1U << (i % 8))) != std::byte(0);
+  return have;
 }
 
 }  // namespace collab::state::wire

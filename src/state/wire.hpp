@@ -3,14 +3,17 @@
 // frame around it and the rules of evolution.
 //
 // Two calls serve everything that is fetched: `state.index` tells which bytes there are and the hash of each chunk,
-// `state.chunk` gives one chunk. Chunks are numbered through all sections of an index (snapshot.hpp).
+// `state.chunk` gives one chunk. Chunks are numbered through all sections of an index (snapshot.hpp). Who fetches a
+// snapshot gives on what it has: `state.have` tells which chunks these are.
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/message.hpp"
 #include "crypto/hash.hpp"
+#include "crypto/peer_id.hpp"
 #include "state/snapshot.hpp"
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,6 +26,8 @@ namespace collab::state::wire {
 inline constexpr std::uint16_t kVersion = 1;
 inline constexpr std::string_view kIndexMethod = "state.index";
 inline constexpr std::string_view kChunkMethod = "state.chunk";
+inline constexpr std::string_view kHaveMethod = "state.have";
+inline constexpr std::size_t kSharersMax = 16;  ///< named in one answer
 
 /// What is asked for, as a number on the wire. Answered `bad_request` when the number is none of these.
 enum class Kind : std::uint8_t {
@@ -32,15 +37,16 @@ enum class Kind : std::uint8_t {
 };
 
 /// Joiner -> donor. Refused: `stale` (number: the donor's epoch) when that epoch is over and not kept; `late` (number:
-/// the donor's epoch) when it was not reached in time; `busy` (number: milliseconds) when others are being served;
-/// `gone` when the donor has no such thing.
+/// the donor's epoch) when it was not reached in time; `busy` (number: milliseconds) when too much is asked for; `gone`
+/// when the donor has no such thing.
 struct AskIndex {
   std::uint8_t kind = 0;    ///< a Kind
   std::uint64_t epoch = 0;  ///< of a snapshot or a result
   Digest name{};            ///< of a file
   /// How long the donor may wait until it reaches the epoch, or has the result; the call's deadline bounds it.
   std::uint32_t wait_ms = 0;
-  MESSAGE_MAP(kind, epoch, name, wait_ms)
+  bool shares = false;  ///< of a snapshot: the asker gives others what it has of it
+  MESSAGE_MAP(kind, epoch, name, wait_ms, shares)
 };
 
 struct SectionHead {
@@ -53,11 +59,14 @@ struct SectionHead {
 struct ShowIndex {
   std::uint64_t epoch = 0;            ///< 0 for a file
   std::vector<SectionHead> sections;  ///< 1..kSectionsMax
-  MESSAGE_MAP(epoch, sections)
+  std::vector<std::array<unsigned char, 32>> sharers =
+      {};  ///< peers that fetch the same and share; at most kSharersMax
+  MESSAGE_MAP(epoch, sections, sharers)
 };
 
-/// Joiner -> donor. Refused: `stale` (number: the donor's epoch) when it keeps nothing with this root any more; `busy`
-/// as above; `bad_request` when there is no such chunk.
+/// Joiner -> who has it. Refused: `stale` (number: the donor's epoch) when it keeps nothing with this root any more;
+/// `busy` (number: milliseconds) when others are being served, or it does not have this chunk yet; `bad_request` when
+/// there is no such chunk.
 struct AskChunk {
   Digest root{};            ///< Index::root() of what was shown
   std::uint32_t chunk = 0;  ///< < Index::chunks()
@@ -70,11 +79,34 @@ struct Chunk {
   MESSAGE_MAP(chunk)
 };
 
-using Message = std::variant<AskIndex, ShowIndex, AskChunk, Chunk>;
+/// Joiner -> joiner: which chunks of it do you have? Answered when there are more than `known`, or after `wait_ms`.
+/// Refused: `stale` as above. Whoever asks shares too.
+struct AskHave {
+  Digest root{};
+  std::uint32_t known = 0;    ///< chunks that the asker knows of
+  std::uint32_t wait_ms = 0;  ///< the call's deadline bounds it
+  MESSAGE_MAP(root, known, wait_ms)
+};
 
-/// `index`: within the bounds of snapshot.hpp.
-Frame show(const Index& index);
+/// The answer. Payload: a bit for each chunk, the first in the lowest bit of the first byte.
+struct Have {
+  std::uint32_t chunks = 0;  ///< of the index
+  MESSAGE_MAP(chunks)
+};
+
+using Message = std::variant<AskIndex, ShowIndex, AskChunk, Chunk, AskHave, Have>;
+
+/// `index`: within the bounds of snapshot.hpp. `sharers`: at most kSharersMax.
+Frame show(const Index& index, const std::vector<PeerId>& sharers = {});
+struct Shown {
+  Index index;
+  std::vector<PeerId> sharers;
+};
 /// An index within those bounds, with as many hashes as its sizes say. Errors: `bad_request` for any other bytes.
-Result<Index> read_index(std::span<const std::byte> frame);
+Result<Shown> read_index(std::span<const std::byte> frame);
+
+Frame tell(const std::vector<bool>& have);
+/// Errors: `bad_request` for anything but `chunks` bits.
+Result<std::vector<bool>> read_have(std::span<const std::byte> frame, std::size_t chunks);
 
 }  // namespace collab::state::wire

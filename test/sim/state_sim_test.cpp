@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "support/doctest.hpp"
 
@@ -104,6 +105,16 @@ class Swarm {
   Task<Got> join(unsigned number, WantedState wanted) {
     return download(context(number), std::move(wanted), donors_, watch());
   }
+  /// The same by one who gives on what it has.
+  Task<boost::system::result<std::shared_ptr<const Snapshot>, Refusal>> join_and_share(unsigned number,
+                                                                                       WantedState wanted) {
+    const Context with = context(number);
+    const auto nothing = [](std::uint64_t) -> Task<Result<std::shared_ptr<const Snapshot>>> { co_return Errc::gone; };
+    if (!sharing_.contains(number))
+      sharing_[number] =
+          std::make_unique<Store>(with.net, clock(), world_.executor(), world_.executor(), log_, nothing);
+    return download_and_share(with, *sharing_.at(number), std::move(wanted), donors_, {});
+  }
   const std::vector<PeerId>& donors() const { return donors_; }
 
   /// `scenario()` while every donor serves.
@@ -128,6 +139,7 @@ class Swarm {
   Log log_;
   std::map<unsigned, std::unique_ptr<Store>> stores_;
   std::map<unsigned, net::Endpoint*> joiners_;
+  std::map<unsigned, std::unique_ptr<Store>> sharing_;
   std::vector<PeerId> donors_;
 };
 
@@ -304,6 +316,36 @@ TEST_CASE("sim: six joiners share donors that serve four at a time") {
     CHECK(to_seconds(swarm.clock().now().time_since_epoch()) < 20);
   });
   CHECK(swarm.snapshots_taken == 2);
+}
+
+TEST_CASE("sim: when all donors die, joiners go on with what they have together, or are told at once that it is gone") {
+  std::map<bool, int> fates;
+  for (const std::uint64_t seed : test::seeds(3)) {
+    for (const Duration dies_after : {milliseconds(400), milliseconds(1800)}) {
+      CAPTURE(seed);
+      Swarm swarm(seed);
+      for (unsigned i = 0; i < 2; ++i) swarm.add_donor(i, 7);
+      std::set<bool> whole;
+      std::size_t ended = 0;
+      const auto joiner = [&](unsigned number) -> Task<> {
+        const auto got = co_await swarm.join_and_share(number, wanted(swarm, 7));
+        whole.insert(got.has_value());
+        if (!got) CHECK(got.error().code == Errc::gone);
+        ++ended;
+      };
+      swarm.run([&](TaskGroup& tasks) -> Task<> {
+        for (unsigned i = 0; i < 4; ++i) tasks.spawn("joiner", joiner(100 + i));
+        co_await swarm.clock().sleep_until(swarm.in(dies_after));
+        for (unsigned i = 0; i < 2; ++i) swarm.network().kill(peer(i));
+        while (ended < 4) co_await swarm.clock().sleep_until(swarm.in(milliseconds(100)));
+        CHECK(to_seconds(swarm.clock().now().time_since_epoch()) < 30);
+      });
+      CHECK(whole.size() == 1);
+      ++fates[*whole.begin()];
+    }
+  }
+  CHECK(fates[true] > 0);
+  CHECK(fates[false] > 0);
 }
 
 TEST_CASE("sim: a donor keeps two large snapshots, drops the older one, and both when nobody fetches") {

@@ -1,5 +1,7 @@
 #include "state/chunk_plan.hpp"
 
+#include <set>
+
 #include "support/doctest.hpp"
 
 namespace collab::state {
@@ -34,6 +36,35 @@ TEST_CASE("chunk plan: what a donor gives back or spoils goes to the next") {
   CHECK(plan.arrived(1, 0, at(2)));
   plan.checked(1, false);
   CHECK(plan.take(1, at(2)) == 1);
+}
+
+TEST_CASE("chunk plan: who has some chunks is asked for those only, and peers begin at different ones") {
+  const std::vector<bool> some{false, true, false, true};
+  ChunkPlan plan(std::vector<bool>(4));
+  CHECK(plan.take(0, at(0), &some) == 1);
+  CHECK(plan.take(0, at(0), &some) == 3);
+  CHECK_FALSE(plan.take(0, at(0), &some));
+  CHECK(plan.take(1, at(0)) == 0);
+  CHECK(plan.take(1, at(0)) == 2);
+  CHECK(plan.take(2, at(2000), &some) == 1);  // nobody else has given it so far
+  CHECK(plan.lacks_any(some));
+  for (const std::size_t chunk : {1U, 3U}) {
+    CHECK(plan.arrived(chunk, 0, at(2100)));
+    plan.checked(chunk, true);
+  }
+  CHECK_FALSE(plan.lacks_any(some));
+  std::set<std::size_t> firsts;
+  for (const std::uint64_t seed : test::seeds(16)) {
+    Random random(seed);
+    ChunkPlan shuffled(std::vector<bool>(8), &random);
+    std::set<std::size_t> all;
+    while (const auto chunk = shuffled.take(0, at(0))) {
+      if (all.empty()) firsts.insert(*chunk);
+      all.insert(*chunk);
+    }
+    CHECK(all.size() == 8);
+  }
+  CHECK(firsts.size() >= 4);
 }
 
 TEST_CASE("chunk plan: a slow chunk is asked of one more donor, and the first bytes count") {

@@ -8,7 +8,8 @@
 namespace collab::directory {
 
 /// Follows the key "peer" and introduces everyone but this node to `net`, again whenever the addresses change. Until
-/// cancelled. A member whose record expired stays introduced: he may be back, and dialling has its own back-off.
+/// cancelled. A member whose record expired stays introduced: he may be back, and dialling has its own back-off. A node
+/// that can only dial takes addresses that others have dialled, no guesses: two of its kind never meet.
 Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log);
 
 }  // namespace collab::directory

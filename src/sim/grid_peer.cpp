@@ -12,8 +12,11 @@ namespace {
 
 matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roster, std::size_t values) {
   std::vector<averaging::MemberLoad> loads(roster.size());
-  for (std::size_t rank = 0; rank < roster.size(); ++rank)
+  for (std::size_t rank = 0; rank < roster.size(); ++rank) {
+    loads[rank].up_bytes_per_s = static_cast<double>(roster[rank].up_bytes_per_s);
+    loads[rank].down_bytes_per_s = static_cast<double>(roster[rank].down_bytes_per_s);
     loads[rank].reachable = roster[rank].role != matchmaking::Role::client;
+  }
   averaging::LoadOptions options;
   options.segment_units_min = 1;
   const auto solved = averaging::plan_load(loads, values, options);

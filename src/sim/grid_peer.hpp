@@ -40,6 +40,10 @@ class GridPeer {
   void listen() { endpoint_->listen(); }
   net::Address address() const { return endpoint_->listening().front(); }
   void knows(const GridPeer& other);
+  /// How fast its line is, as if it had measured it. Before start().
+  void measured(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s) {
+    moshpit_->bandwidth(up_bytes_per_s, down_bytes_per_s);
+  }
   void claim(Work units) { own_.work = std::move(units); }
   void start();
   /// One pass: begin, hand over, finish.

@@ -43,11 +43,15 @@ GridSwarm::GridSwarm(GridOptions options)
   at.port = kPort;
   std::vector<PeerId> ids;
   for (std::size_t number = 0; number < options_.peers; ++number) {
-    hosts_.push_back(&network_.add_host(fmt::format("peer{}", number), options_.line));
+    const LineOptions& line = number < options_.lines.size() ? options_.lines[number] : options_.line;
+    hosts_.push_back(&network_.add_host(fmt::format("peer{}", number), line));
     at.host = hosts_.back()->address();
     const GridPeer::Needs needs{world_.executor(), hosts_.back()->clock(), *hosts_.back(), codecs_, at};
     peers_.push_back(std::make_unique<GridPeer>(needs, identity_of(root, number, scheme), options_.seed + number,
                                                 draw(root, number, options_), options_.group_size_max));
+    if (number < options_.lines.size() && !options_.equal_split)
+      peers_.back()->measured(static_cast<std::uint64_t>(line.up_bytes_per_s),
+                              static_cast<std::uint64_t>(line.down_bytes_per_s));
     ids.push_back(peers_.back()->id());
     numbers_.emplace(ids.back(), number);
     const auto seen = [this, number](LogLevel, std::string_view event, Log::Fields fields) {
@@ -100,6 +104,11 @@ Task<> GridSwarm::thaw_later(std::size_t number, Duration how_long) {
   network_.thaw(*hosts_[number]);
 }
 
+Task<> GridSwarm::kill_later(std::size_t number, Duration when) {
+  co_await world_.clock().sleep_until(world_.clock().now() + when);
+  kill(number);
+}
+
 Task<> GridSwarm::live_all() {
   introduce();
   for (auto& peer : peers_) peer->start();
@@ -107,6 +116,8 @@ Task<> GridSwarm::live_all() {
     network_.freeze(*hosts_.at(number));
     passes_[number]->spawn("thaw", thaw_later(number, how_long));
   }
+  for (const auto& [number, when] : dies_)  // another one's task: its own end with it
+    passes_[(number + 1) % size()]->spawn("kill", kill_later(number, when));
   for (std::size_t number = 0; number < size(); ++number) passes_[number]->spawn("pass", live(number));
   for (std::size_t number = 0; number < size(); ++number)
     if (hosts_[number]->alive()) co_await passes_[number]->join();

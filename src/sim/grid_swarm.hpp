@@ -24,6 +24,8 @@ struct GridOptions {
   CodecId codec = CodecId::float32;
   LinkOptions links;
   LineOptions line;
+  std::vector<LineOptions> lines;  ///< by peer, instead; of these everybody knows its own. Empty: nobody does
+  bool equal_split = false;        ///< nobody tells it, so all own segments of one size
   Crypto crypto = Crypto::fake;
 };
 
@@ -61,6 +63,8 @@ class GridSwarm {
   void kill(std::size_t peer);
   /// It stands still for `how_long` from the start of the pass on. Before run().
   void freeze_first(std::size_t peer, Duration how_long) { frozen_[peer] = how_long; }
+  /// It is killed so long after the start of the pass, whatever it does then. Before run().
+  void kill_at(std::size_t peer, Duration when) { dies_[peer] = when; }
   /// It says that its samples were these units, whatever they were. Before run().
   void claim(std::size_t peer, Work units) { peers_.at(peer)->claim(std::move(units)); }
   /// One pass of everybody, until the last live peer has ended it.
@@ -78,6 +82,8 @@ class GridSwarm {
   GridResult result() const;
   /// Virtual, until the last live peer had ended its pass.
   Duration length() const noexcept { return length_; }
+  /// Virtual, since the start.
+  Duration now() const { return world_.clock().now().time_since_epoch(); }
   std::uint64_t bytes_delivered() const noexcept { return network_.bytes_delivered(); }
   std::uint64_t fingerprint() const { return network_.fingerprint(); }
 
@@ -88,6 +94,7 @@ class GridSwarm {
   Task<> meet_all(std::vector<std::vector<Meeting>>& windows, Duration length);
   averaging::Pass pass_of(std::uint64_t epoch, TimePoint deadline) const;
   Task<> thaw_later(std::size_t number, Duration how_long);
+  Task<> kill_later(std::size_t number, Duration when);
   Task<> live_all();
 
   GridOptions options_;
@@ -103,6 +110,7 @@ class GridSwarm {
   std::shared_ptr<const matchmaking::Schedule> schedule_;
   std::vector<std::unique_ptr<TaskGroup>> passes_;  // by peer
   std::map<std::size_t, Duration> frozen_;
+  std::map<std::size_t, Duration> dies_;
   Duration length_{};
   OnEvent on_event_;
 };

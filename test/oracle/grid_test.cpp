@@ -1,4 +1,5 @@
 #include "matchmaking/group_key.hpp"
+#include "sim/gossip_model.hpp"
 #include "sim/grid_model.hpp"
 
 #include <algorithm>
@@ -143,6 +144,30 @@ TEST_CASE("grid: rounds to consensus are those of the paper's grid, or fewer") {
   // order leave the same columns empty in all rows, so nothing is missing anywhere
   CHECK(rounds_to(768, 32, 0, 1e-9) == 2.0);
   CHECK(rounds_to(768, 32, 0.01, 1e-9) <= 6.4);
+}
+
+TEST_CASE("grid: what it is measured against needs more rounds, or a round in which nobody is absent") {
+  const auto rounds = [](sim::Gossip how, double absent) {
+    double sum = 0;
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      sim::GossipOptions options;
+      options.seed = seed;
+      options.how = how;
+      options.absent = absent;
+      sim::GossipModel model(options);
+      std::uint32_t count = 0;
+      for (; count < 100 && model.variance() >= 1e-9; ++count) model.round();
+      sum += count;
+    }
+    return sum / 10;
+  };
+  CHECK(rounds(sim::Gossip::ring, 0) == 100);  // far from it
+  CHECK(rounds(sim::Gossip::push_sum, 0) == doctest::Approx(32).epsilon(0.05));
+  CHECK(rounds(sim::Gossip::restart, 0) == 1);
+  CHECK(rounds(sim::Gossip::restart, 0.001) > 1.5);  // exp(1.024) = 2.8 on average
+  CHECK(rounds(sim::Gossip::restart, 0.01) > 50);
+  for (const sim::Gossip how : {sim::Gossip::ring, sim::Gossip::push_sum, sim::Gossip::restart})
+    CHECK(sim::gossip_named(sim::name(how)) == how);
 }
 
 TEST_CASE("grid: everybody foresees the same pass, and no two groupmates meet twice") {

@@ -1,3 +1,4 @@
+#include "sim/grid_deaths.hpp"
 #include "sim/grid_swarm.hpp"
 
 #include <algorithm>
@@ -188,71 +189,25 @@ TEST_CASE(
   }
 }
 
-namespace {
-
-/// Seconds of each live peer's rounds, by (round, peer).
-using Seconds = std::map<std::pair<std::uint64_t, std::size_t>, double>;
-
-/// A pass in which victims[i] dies when all of its group of round i + 1 know that it has begun.
-Seconds pass_with_deaths(GridSwarm& swarm, const std::vector<std::size_t>& victims) {
-  Seconds seconds;
-  std::vector<std::set<PeerId>> waiting;
-  for (std::size_t i = 0; i < victims.size(); ++i) {
-    const auto group = swarm.schedule().group(swarm.peer(victims[i]).id(), static_cast<std::uint32_t>(i + 1));
-    std::set<PeerId> all(group.begin(), group.end());
-    for (std::size_t before = 0; before < i; ++before) all.erase(swarm.peer(victims[before]).id());
-    waiting.push_back(std::move(all));
-  }
-  const auto seen = [&](std::size_t peer, std::string_view event, Log::Fields fields) {
-    for (std::size_t i = 0; i < victims.size(); ++i) {
-      if (round_in(event, "matchmaking.begun", fields) != i + 1) continue;
-      if (waiting[i].erase(swarm.peer(peer).id()) > 0 && waiting[i].empty()) swarm.kill(victims[i]);
-    }
-    const auto round = round_in(event, "averaging.round", fields);
-    for (const LogField& field : fields)
-      if (round && field.name == "seconds") seconds[{*round, peer}] = std::get<double>(field.value);
-  };
-  swarm.on_event(seen);
-  swarm.run();
-  for (const auto& left : waiting) CHECK(left.empty());
-  return seconds;
-}
-
-}  // namespace
-
 TEST_CASE("moshpit: a death in each round costs its own group seconds, and the rounds of the others nothing") {
   for (const std::uint64_t seed : {1, 2, 3}) {
     CAPTURE(seed);
-    GridSwarm calm(grid_of(16, {4, 4}, 4, seed));
-    const Seconds before = pass_with_deaths(calm, {});
-    const PeerId first_dead = calm.peer(0).id();
-    std::size_t second = 1;  // of another row and another column
-    const auto meets = [&](std::uint32_t round) {
-      const auto group = calm.schedule().group(first_dead, round);
-      return std::find(group.begin(), group.end(), calm.peer(second).id()) != group.end();
-    };
-    while (meets(1) || meets(2)) ++second;
-    const std::vector<std::size_t> victims = {0, second};
-    GridSwarm swarm(grid_of(16, {4, 4}, 4, seed));
-    const Seconds after = pass_with_deaths(swarm, victims);
-    check_whole_or_nothing(swarm);
-    double others_before = 0;
-    double others_after = 0;
-    for (const auto& [key, took] : after) {
-      const auto& [round, peer] = key;
-      if (peer == 0 || peer == second) continue;
-      const auto group = swarm.schedule().group(swarm.peer(peer).id(), static_cast<std::uint32_t>(round));
-      const PeerId& dead = swarm.peer(victims[round - 1]).id();
-      if (std::find(group.begin(), group.end(), dead) != group.end()) {
-        CHECK(took <= before.at(key) + 5);
-      } else {
-        others_before += before.at(key);
-        others_after += took;
-      }
-    }
-    CHECK(others_before > 0);
-    CHECK(others_after <= 1.1 * others_before);
-    MESSAGE("rounds of other groups take ", others_after / others_before, " of the time without deaths");
+    const DeathsFacts facts = measure_deaths(grid_of(16, {4, 4}, 4, seed));
+    CHECK(facts.struck);
+    CHECK(facts.whole_or_nothing);
+    CHECK(facts.more_s_max <= 5);
+    CHECK(facts.others > 0);
+    CHECK(facts.others <= 1.1);
+  }
+}
+
+TEST_CASE("moshpit: whoever is killed at whatever byte of a round, all or nothing, and a live quorum commits") {
+  for (const std::uint64_t seed : test::seeds(12)) {
+    CAPTURE(seed);
+    GridOptions options = grid_of(2 + seed % 15, {}, 16, seed);
+    const KilledFacts facts = kill_anywhere(options);
+    for (const std::string& broken : facts.broken) FAIL_CHECK(broken);
+    if (options.peers > 2) CHECK(facts.committed == options.peers - 1);
   }
 }
 

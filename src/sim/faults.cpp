@@ -14,7 +14,7 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<FaultKind, std::string_view>, 19> kKinds = {{{FaultKind::kill, "kill"},
+constexpr std::array<std::pair<FaultKind, std::string_view>, 20> kKinds = {{{FaultKind::kill, "kill"},
                                                                             {FaultKind::leave, "leave"},
                                                                             {FaultKind::freeze, "freeze"},
                                                                             {FaultKind::partition, "partition"},
@@ -32,7 +32,8 @@ constexpr std::array<std::pair<FaultKind, std::string_view>, 19> kKinds = {{{Fau
                                                                             {FaultKind::lie, "lie"},
                                                                             {FaultKind::split, "split"},
                                                                             {FaultKind::disk_full, "disk_full"},
-                                                                            {FaultKind::slow_disk, "slow_disk"}}};
+                                                                            {FaultKind::slow_disk, "slow_disk"},
+                                                                            {FaultKind::reboot, "reboot"}}};
 constexpr std::array<std::pair<Phase, std::string_view>, 8> kPhases = {{{Phase::begin, "begin"},
                                                                         {Phase::scatter, "scatter"},
                                                                         {Phase::reduce, "reduce"},
@@ -254,7 +255,7 @@ FaultPlan load_faults(const std::string& preset_or_file) {
   auto& rates = plan.mixture.rates;
   if (preset_or_file == "calm") return plan;
   if (preset_or_file == "home") {
-    rates = {{kill, 1}, {leave, 2}, {freeze, 1}, {slow, 4}, {flap, 1}, {drift, 0.5}, {corrupt, 0.5}};
+    rates = {{kill, 1}, {leave, 2}, {freeze, 1}, {slow, 4}, {flap, 1}, {drift, 0.5}, {corrupt, 0.5}, {reboot, 1}};
   } else if (preset_or_file == "churn") {
     rates = {{kill, 6}, {leave, 3}, {freeze, 6}, {partition, 6}};
   } else if (preset_or_file == "storm") {

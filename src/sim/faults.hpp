@@ -35,6 +35,7 @@ enum class FaultKind : std::uint8_t {
   split,        ///< the last `amount` of all peers, a share, are cut off from the others for `length`: two swarms
   disk_full,    ///< its disk takes no checkpoint for `length`
   slow_disk,    ///< a checkpoint is on its disk only `amount` seconds after it was written, for `length`
+  reboot,       ///< of its box: nothing passes for `length`, then it has another address and no mappings
 };
 std::string_view name(FaultKind kind) noexcept;
 std::string_view name(Phase phase) noexcept;
@@ -76,7 +77,7 @@ struct Mixture {
   bool close = false;                 ///< half cuts follow other cuts of a peer at once: `Fault::close`
   // seconds that it lasts, drawn evenly between the two
   Range down{5, 10};     ///< killed or left, until it is back
-  Range away{2, 8};      ///< frozen, cut off, mute, deaf, flapping, clogged
+  Range away{2, 8};      ///< frozen, cut off, mute, deaf, flapping, clogged, its box rebooting
   Range adverse{5, 30};  ///< slow, adrift
   // amounts
   Range slowness{2, 10};

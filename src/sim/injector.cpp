@@ -16,7 +16,7 @@ constexpr Duration kRest = std::chrono::seconds(15);         // between two faul
 
 /// Whether a peer is gone for others, whole and at once.
 bool cuts_off(FaultKind kind) {
-  return kind == FaultKind::partition || kind == FaultKind::freeze;
+  return kind == FaultKind::partition || kind == FaultKind::freeze || kind == FaultKind::reboot;
 }
 
 /// Whether only some of what it sends or is sent is lost.
@@ -93,6 +93,7 @@ std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   const auto& peers = stage_.all_peers();
   if (victim >= peers.size()) return fmt::format("there is no peer {}", victim);
   if (away_.contains(victim) || !peers[victim]->running()) return "its victim was away already";
+  if (fault.kind == FaultKind::reboot && peers[victim]->host().box() == nullptr) return "it is behind no box";
   if (!rested(victim, fault)) return "it has only just been cut off";
   // two that agree are not one liar: of two voters who say the same an honest peer must believe them
   if (fault.kind == FaultKind::lie && lies_) return "another one lies already";
@@ -204,6 +205,9 @@ void Injector::impose(const Fault& fault, Peer& peer, bool on) {
       network.slow(host, on ? fault.amount : 1);
       peer.slow(on ? fault.amount : 1);
       break;
+    case FaultKind::reboot:
+      if (!on) network.reboot(*host.box());
+      [[fallthrough]];
     case FaultKind::partition:  // peers that are cut off at the same time share a side
       if (on)
         isolated_.insert(host.name());

@@ -51,8 +51,8 @@ void Liveness::decided(std::size_t peer, const std::string& group) {
     if (strike->peer == peer && kind == FaultKind::freeze) return;  // its own clock stood still
     if (kind == FaultKind::slow) slowness = std::max(slowness, strike->fault.amount);
     // who is cut off alone comes back in the middle of a round, with a view of its own
-    const bool half_there =
-        kind == FaultKind::slow || kind == FaultKind::flap || kind == FaultKind::deaf || kind == FaultKind::partition;
+    const bool half_there = kind == FaultKind::slow || kind == FaultKind::flap || kind == FaultKind::deaf ||
+                            kind == FaultKind::partition || kind == FaultKind::reboot;
     unsteady = unsteady || half_there || strike->peer == peer;
   }
   const auto violated = [&](std::string text) {

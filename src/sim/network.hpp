@@ -54,7 +54,7 @@ class Host final : public net::Network {
   const std::string& address() const noexcept { return address_; }  ///< numeric
   bool alive() const noexcept { return alive_; }
   /// What it is behind; null: nothing.
-  const NatBox* box() const noexcept { return box_; }
+  NatBox* box() const noexcept { return box_; }
 
   Task<Result<std::unique_ptr<net::ByteStream>>> dial(net::Address to, TimePoint deadline) override;
   Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override;

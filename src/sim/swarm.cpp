@@ -222,6 +222,7 @@ Swarm::World::World(SwarmOptions given)
     });
   }
   const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
+  if (!options.boxes) options.faults.mixture.rates.erase(FaultKind::reboot);
   const double aborted_s = 30 * static_cast<double>(options.aborted_rounds);
   const double promised_s = static_cast<double>(options.epochs * options.target_batch) / all;
   length = options.length;

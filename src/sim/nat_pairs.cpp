@@ -1,0 +1,235 @@
+#include "sim/nat_pairs.hpp"
+
+#include "base/frame.hpp"
+#include "base/task_group.hpp"
+#include "nat/wire.hpp"
+#include "node/node.hpp"
+#include "sim/network.hpp"
+#include "sim/peer.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+namespace collab::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr const char* kNatRun = "nat";
+constexpr std::uint16_t kNatPort = 443;  // where even those get out to whom nothing else is open
+constexpr Duration kMeetTime = seconds(20);
+constexpr Duration kStartsApart = milliseconds(50);  // between two that start
+constexpr std::size_t kPeersOfKind = 2;
+
+node::Manifest manifest_of(const PeerId& authority) {
+  node::Manifest manifest;
+  manifest.run_id = kNatRun;
+  manifest.authority = authority;
+  manifest.sequence = 1;
+  manifest.recipe = "{}";
+  manifest.target_batch = 1;
+  manifest.codec = "float32";
+  return manifest;
+}
+
+/// One node on one host.
+struct Resident {
+  Resident(Simulation& world, Host& where, Identity key, node::NodeOptions options, VerifiedStatements& verified)
+      : host(where), tasks(world.executor(), rethrow) {
+    const node::NodeNeeds needs{world.executor(),
+                                world.executor(),
+                                host.clock(),
+                                host,
+                                Random(key.id().key[0]).derive("nat." + host.name()),
+                                log,
+                                metrics,
+                                &verified};
+    node = std::make_unique<node::Node>(needs, std::move(key), std::move(options));
+  }
+  Task<> live() {
+    const auto joined = co_await node->join(host.clock().now() + kMeetTime);
+    if (!joined) throw node->join_failure(joined.error());
+    co_await node->run();
+  }
+
+  Host& host;
+  Log log;
+  Metrics metrics;
+  std::unique_ptr<node::Node> node;
+  TaskGroup tasks;
+};
+
+class Street {
+ public:
+  explicit Street(const NatPairsOptions& options);
+  NatFacts run();
+
+ private:
+  node::NodeOptions node_options(const Host& host, bool coordinator) const;
+  Resident& settle(const std::string& name, NatBox* box);
+  Task<> scenario();
+  Task<bool> reaches(Resident& from, Resident& to);
+  Task<> meet(std::size_t a, std::size_t b);
+  Identity next_identity() { return Peer::identity_of(options_.seed, residents_.size(), scheme()); }
+  const SignatureScheme& scheme() const { return options_.crypto == Crypto::fake ? signatures_ : ed25519(); }
+
+  const NatPairsOptions& options_;
+  Simulation world_;
+  SimNetwork net_;
+  FakeChannels channels_;
+  FakeSignatures signatures_;
+  VerifiedStatements verified_;
+  std::vector<std::unique_ptr<Resident>> residents_;  // the coordinator first
+  std::vector<std::array<Resident*, kPeersOfKind>> of_kind_;
+  NatFacts facts_;
+};
+
+Street::Street(const NatPairsOptions& options) : options_(options), net_(world_, options.seed), verified_(1, scheme()) {
+  if (options_.crypto == Crypto::fake) net_.secure_by(channels_);
+  net_.on_hidden_dial([this](const Host&, const Host&) { ++facts_.hidden_dials; });
+  facts_.kinds = options_.kinds;
+}
+
+node::NodeOptions Street::node_options(const Host& host, bool coordinator) const {
+  node::NodeOptions options;
+  options.run.run_id = kNatRun;
+  options.loopback_port = 0;
+  options.listen = net::Address{host.address(), kNatPort};
+  options.name = host.name();
+  options.serve_directory = coordinator;
+  options.role = coordinator ? "coordinator" : "full";
+  if (!coordinator) options.bootstrap.push_back(node::parse_peer_address(fmt::format("coordinator:{}", kNatPort)));
+  return options;
+}
+
+Resident& Street::settle(const std::string& name, NatBox* box) {
+  Host& host = net_.add_host(name);
+  if (box != nullptr) net_.put_behind(host, *box);
+  const bool coordinator = residents_.empty();
+  Identity key = next_identity();
+  residents_.push_back(
+      std::make_unique<Resident>(world_, host, std::move(key), node_options(host, coordinator), verified_));
+  Resident& resident = *residents_.back();
+  if (coordinator) {
+    const Identity authority = Peer::identity_of(options_.seed, 0);
+    resident.node->found(node::sign_manifest(authority, manifest_of(authority.id())));
+  }
+  return resident;
+}
+
+/// Whether a call comes through, over a connection that `from` dialled now or before.
+Task<bool> Street::reaches(Resident& from, Resident& to) {
+  nat::wire::DialBack question;
+  question.port = kNatPort;
+  const Frame request = frame::encode(nat::wire::Header(question));
+  net::PeerEndpoint& endpoint = from.node->endpoint();
+  (void)co_await endpoint.call(to.node->self(), "nat.dial_back", request, from.host.clock().now() + kMeetTime);
+  const net::LinkState link = endpoint.link(to.node->self());  // whatever the answer was
+  co_return link.connected&& link.dialled;
+}
+
+Task<> Street::meet(std::size_t a, std::size_t b) {
+  NatPair pair;
+  pair.a = a;
+  pair.b = b;
+  pair.a_dials = co_await reaches(*of_kind_[a][0], *of_kind_[b][1]);
+  if (!pair.a_dials) pair.b_dials = co_await reaches(*of_kind_[b][1], *of_kind_[a][0]);
+  facts_.pairs.push_back(pair);
+}
+
+Task<> Street::scenario() {
+  Resident& coordinator = settle("coordinator", nullptr);
+  coordinator.tasks.spawn("node", coordinator.node->run());
+  for (std::size_t i = 0; i < options_.judges; ++i) settle(fmt::format("judge{}", i), nullptr);
+  for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
+    const NatKind& of = options_.kinds[kind];
+    NatBox* box = nullptr;
+    of_kind_.emplace_back();
+    for (std::size_t i = 0; i < kPeersOfKind; ++i) {
+      if (of.box && (box == nullptr || !of.shared)) box = &net_.add_box(*of.box);
+      of_kind_.back()[i] = &settle(fmt::format("kind{}-{}", kind, i), box);
+    }
+  }
+  for (std::size_t i = 1; i < residents_.size(); ++i) {
+    co_await world_.clock().sleep_until(world_.clock().now() + kStartsApart);
+    residents_[i]->tasks.spawn("node", residents_[i]->live());
+  }
+  co_await world_.clock().sleep_until(world_.clock().now() + options_.settle);
+  for (const auto& peers : of_kind_) {
+    facts_.states.push_back(peers[0]->node->reachability().state());
+    facts_.sure.push_back(!peers[0]->node->reachability().weak());
+  }
+  for (std::size_t a = 0; a < of_kind_.size(); ++a)
+    for (std::size_t b = a; b < of_kind_.size(); ++b) co_await meet(a, b);
+  facts_.length = world_.clock().now().time_since_epoch();
+  for (auto& resident : residents_) co_await resident->tasks.stop();
+  net_.stop();
+}
+
+NatFacts Street::run() {
+  world_.run(scenario());
+  facts_.fingerprint = net_.fingerprint();
+  return std::move(facts_);
+}
+
+}  // namespace
+
+std::vector<NatKind> nat_kinds() {
+  std::vector<NatKind> kinds(1);
+  kinds.front().name = "public";
+  for (const NatMapping mapping :
+       {NatMapping::endpoint_independent, NatMapping::address_dependent, NatMapping::symmetric}) {
+    for (const NatFilter filter : {NatFilter::none, NatFilter::address, NatFilter::address_and_port}) {
+      NatKind kind;
+      kind.name = fmt::format("{}, filters {}", name(mapping), filter == NatFilter::none ? "nothing" : name(filter));
+      kind.box.emplace();
+      kind.box->mapping = mapping;
+      kind.box->filter = filter;
+      kinds.push_back(std::move(kind));
+    }
+  }
+  NatKind kind;
+  kind.name = "only out to port 443";
+  kind.box.emplace();
+  kind.box->mapping = NatMapping::symmetric;
+  kind.box->only_443 = true;
+  kinds.push_back(kind);
+  kind.shared = true;
+  kind.box = NatOptions();
+  kind.name = "in one home";
+  kinds.push_back(kind);
+  kind.box->hairpin = true;
+  kind.name = "in one home, hairpin";
+  kinds.push_back(kind);
+  return kinds;
+}
+
+NatFacts run_nat_pairs(const NatPairsOptions& options) {
+  Street street(options);
+  return street.run();
+}
+
+std::vector<std::string> nat_lies(const NatFacts& facts) {
+  std::vector<std::string> lies;
+  const auto open = [&](std::size_t kind) { return facts.states[kind] == nat::State::open; };
+  for (std::size_t kind = 0; kind < facts.kinds.size(); ++kind) {
+    if (facts.states[kind] == nat::State::unknown) lies.push_back(facts.kinds[kind].name + ": never judged");
+    if (facts.kinds[kind].box && open(kind)) lies.push_back(facts.kinds[kind].name + ": taken for open");
+    if (!facts.kinds[kind].box && !open(kind)) lies.push_back(facts.kinds[kind].name + ": not taken for open");
+  }
+  for (const NatPair& pair : facts.pairs) {
+    const std::string who = fmt::format("{} and {}", facts.kinds[pair.a].name, facts.kinds[pair.b].name);
+    const bool may = open(pair.a) || open(pair.b);
+    if (may && !pair.a_dials && !pair.b_dials) lies.push_back(who + ": one is open, and they do not meet");
+    if (open(pair.b) && !pair.a_dials) lies.push_back(who + ": the second is open, and the first cannot dial it");
+  }
+  if (facts.hidden_dials > 0)
+    lies.push_back(fmt::format("{} dials from one box to another, where nobody can answer", facts.hidden_dials));
+  return lies;
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,56 @@
+#pragma once
+// Who reaches whom from behind which kinds of box, as today's nodes find out and dial.
+
+#include "nat/reachability.hpp"
+#include "sim/fake_crypto.hpp"
+#include "sim/nat_box.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collab::sim {
+
+/// What a peer of a pair is behind.
+struct NatKind {
+  std::string name;
+  std::optional<NatOptions> box;  ///< none: public
+  bool shared = false;            ///< both peers of a pair of this kind are behind one box
+};
+/// Public; each mapping with each filter; port 443 only; and pairs in one home, whose box sends them back or does not.
+std::vector<NatKind> nat_kinds();
+
+struct NatPairsOptions {
+  std::uint64_t seed = 1;
+  std::vector<NatKind> kinds = nat_kinds();
+  std::size_t judges = 3;                     ///< public nodes beside the coordinator, so that verdicts are sure
+  Duration settle = std::chrono::minutes(1);  ///< until everybody's reachability is judged and known
+  Crypto crypto = Crypto::fake;
+};
+
+/// Two peers, `a` of one kind and `b` of another or the same one, that have never met.
+struct NatPair {
+  std::size_t a = 0;  ///< index of its kind
+  std::size_t b = 0;
+  bool a_dials = false;  ///< a's call came through, over a connection that a dialled
+  bool b_dials = false;  ///< the same of b, when a could not
+};
+
+struct NatFacts {
+  std::vector<NatKind> kinds;
+  std::vector<nat::State> states;  ///< of the first peer of each kind
+  std::vector<bool> sure;          ///< three judged
+  std::vector<NatPair> pairs;      ///< a <= b
+  std::uint64_t hidden_dials = 0;  ///< from one that is behind a box to one behind another: never any use
+  std::uint64_t fingerprint = 0;
+  Duration length{};
+};
+
+/// Every pair of kinds once, each peer a whole node that has joined one run.
+NatFacts run_nat_pairs(const NatPairsOptions& options);
+
+/// What is wrong with them, as sentences: who is open and not reached, or says that it is open and nobody dialled it.
+std::vector<std::string> nat_lies(const NatFacts& facts);
+
+}  // namespace collab::sim

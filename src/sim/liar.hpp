@@ -35,8 +35,9 @@ std::optional<Lie> lie_named(std::string_view name) noexcept;
 /// An endpoint whose conversations and answers say what `lie` says while there is one.
 class LyingEndpoint final : public net::Endpoint {
  public:
-  /// Both outlive it.
-  LyingEndpoint(net::Endpoint& honest, const std::optional<Lie>& lie) : honest_(honest), lie_(lie) {}
+  /// Both outlive it. `blind`: it knows nothing of how fast links are.
+  LyingEndpoint(net::Endpoint& honest, const std::optional<Lie>& lie, bool blind)
+      : honest_(honest), lie_(lie), blind_(blind) {}
 
   const PeerId& self() const override { return honest_.self(); }
   void handle(net::Method method, net::Handler handler) override;
@@ -46,7 +47,11 @@ class LyingEndpoint final : public net::Endpoint {
   }
   std::unique_ptr<net::Conversation> converse(std::string_view protocol, const Digest& topic,
                                               std::vector<PeerId> members) override;
-  net::LinkState link(const PeerId& peer) const override { return honest_.link(peer); }
+  net::LinkState link(const PeerId& peer) const override {
+    net::LinkState state = honest_.link(peer);
+    if (blind_) state.up_bytes_per_s = state.down_bytes_per_s = 0;
+    return state;
+  }
   void introduce(const PeerId& peer, std::vector<net::Address> addresses) override {
     honest_.introduce(peer, std::move(addresses));
   }
@@ -55,6 +60,7 @@ class LyingEndpoint final : public net::Endpoint {
  private:
   net::Endpoint& honest_;
   const std::optional<Lie>& lie_;
+  bool blind_;
 };
 
 /// What a liar publishes under `key` instead of `value`.

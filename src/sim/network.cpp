@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kPieceBytes = 64 * 1024;  // streams of one line take turns at this size
 constexpr std::size_t kPacketBytes = 1400;
+constexpr std::size_t kBulkBytes = 2048;  // what is written at once and has more is of a tensor
 constexpr Duration kLossDelayMin = std::chrono::milliseconds(200);
 constexpr std::size_t kBacklogMax = 128;
 
@@ -525,11 +526,15 @@ std::size_t SimNetwork::streams() const {
   return static_cast<std::size_t>(std::count_if(pipes_.begin(), pipes_.end(), alive));
 }
 
+double SimNetwork::charged(std::size_t bytes) const {
+  return static_cast<double>(bytes) * (bytes > kBulkBytes ? options_.bulk_charge : 1);
+}
+
 void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
   if (stopping_ || (pipe.through && !pipe.through->passes(world_.clock().now()))) return;
   Host& from = pipe.from;
   Host& to = pipe.to;
-  const auto size = static_cast<double>(bytes.size());
+  const double size = charged(bytes.size());
   Duration way = pipe.latency;
   way += Duration(static_cast<Duration::rep>(static_cast<double>(way.count()) * options_.jitter *
                                              (static_cast<double>(random_.below(1U << 20U)) * 0x1p-20)));
@@ -565,7 +570,7 @@ void SimNetwork::arrive(Pipe& pipe) {
   mix(pipe.stream);
   mix(piece.size());
   mix(static_cast<std::uint64_t>(world_.clock().now().time_since_epoch().count()));
-  bytes_delivered_ += piece.size();
+  bytes_delivered_ += static_cast<std::uint64_t>(charged(piece.size()));
   if (piece.empty()) {
     pipe.ended = true;
   } else if (!pipe.ended) {

@@ -27,8 +27,9 @@ struct LineOptions {
 struct LinkOptions {
   Duration latency_min = std::chrono::milliseconds(5);  ///< one way; drawn once for each pair
   Duration latency_max = std::chrono::milliseconds(40);
-  double jitter = 0.1;                  ///< of the latency, drawn for each piece; order is kept
-  double loss = 0;                      ///< of a packet of 1,400 bytes: on a stream it is delay
+  double jitter = 0.1;     ///< of the latency, drawn for each piece; order is kept
+  double loss = 0;         ///< of a packet of 1,400 bytes: on a stream it is delay
+  double bulk_charge = 1;  ///< a line carries each byte of a tensor as so many: a small model stands for a large one
   std::size_t queue_bytes = 1U << 20U;  ///< on the way and unread, per direction; then writers wait
 };
 
@@ -168,6 +169,7 @@ class SimNetwork {
   std::shared_ptr<Pipe> make_pipe(Host& from, Host& to, std::uint64_t stream);
   void send(Pipe& pipe, std::span<const std::byte> bytes);
   void end(Pipe& pipe);
+  double charged(std::size_t bytes) const;
   void arrive(Pipe& pipe);
   void opened();
   NatBox* box_at(const std::string& address) const;

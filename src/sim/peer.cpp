@@ -208,7 +208,7 @@ void Peer::happened(Life& life, const epoch::MemberEvent& event) {
 Task<> Peer::live(Life& life) {
   const auto joined = co_await life.node->join(host_.clock().now() + kJoinPatience);
   if (!joined) throw life.node->join_failure(joined.error());
-  life.endpoint = std::make_unique<LyingEndpoint>(life.node->endpoint(), lie_);
+  life.endpoint = std::make_unique<LyingEndpoint>(life.node->endpoint(), lie_, needs_.equal_split);
   auto& endpoint = *life.endpoint;
   endpoint.allow_conversation(matchmaking::row());
   endpoint.allow_conversation(averaging::round_protocol());

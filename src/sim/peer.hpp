@@ -39,6 +39,7 @@ struct PeerNeeds {
   std::uint64_t units_per_pass = 0;  ///< of the data that all lease units of; 0: each has samples of its own
   bool boxes = false;  ///< some peers are behind one: all listen at 443, and who is not dialled back is a client
   std::uint64_t checkpoint_every = 0;  ///< epochs, and when it leaves; 0: what it has is on its disk at once
+  bool equal_split = false;            ///< no peer knows how fast its line is
 };
 
 /// The production node, tracker, store and member on one host. Thread safety: none.

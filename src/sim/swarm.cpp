@@ -126,7 +126,9 @@ InvariantOptions invariant_options(const SwarmOptions& options, const CodecMap& 
   out.target_batch = options.target_batch;
   out.units_per_pass = options.units_per_pass;
   const auto vector = static_cast<double>(codecs.encoded_bytes({0, codecs.length()}));
-  const double line = std::min(options.line.up_bytes_per_s, options.line.down_bytes_per_s);
+  double line = std::min(options.line.up_bytes_per_s, options.line.down_bytes_per_s);
+  for (const LineOptions& one : options.lines) line = std::min({line, one.up_bytes_per_s, one.down_bytes_per_s});
+  line /= options.links.bulk_charge;
   const double slowest_s = 2 * vector * static_cast<double>(options.peers) / std::min(line, 12.5e6);
   out.live.round_max += from_seconds(3 * slowest_s) + seconds(1);  // 3 x predicted + slack, and the last messages
   out.live.after_one_fault += from_seconds(slowest_s);
@@ -213,7 +215,8 @@ Swarm::World::World(SwarmOptions given)
             options.leave_at_end,
             options.units_per_pass,
             options.boxes,
-            options.checkpoint_every},
+            options.checkpoint_every,
+            options.equal_split},
       coordinator_host(net.add_host("coordinator")) {
   if (options.crypto == Crypto::fake) net.secure_by(channels);
   if (options.boxes) {
@@ -237,7 +240,8 @@ Swarm::World::World(SwarmOptions given)
 
 Peer& Swarm::World::add_peer() {
   const std::size_t number = peers.size();
-  Host& host = net.add_host(fmt::format("peer{}", number), options.line);
+  const LineOptions line = number < options.lines.size() ? options.lines[number] : options.line;
+  Host& host = net.add_host(fmt::format("peer{}", number), line);
   net.set_clock(host, draw_clock(options, number));
   const bool client = number < options.peers && number + options.clients >= options.peers;
   peers.push_back(

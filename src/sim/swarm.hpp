@@ -20,6 +20,8 @@ struct SwarmOptions {
   std::size_t contacts = 0;  ///< of them, the first: everybody was told their address beside the coordinator's
   LinkOptions links;
   LineOptions line;
+  std::vector<LineOptions> lines;  ///< by peer, instead; who has none has `line`
+  bool equal_split = false;        ///< nobody tells how fast its line is, so all own segments of one size
   std::size_t values = 32'768;
   CodecId codec = CodecId::float16;
   std::uint64_t target_batch = 1024;

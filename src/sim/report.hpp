@@ -86,6 +86,12 @@ struct Outcome {
   std::size_t violations_total = 0;
   std::vector<std::string> last_events;  ///< of the peers in the first violation
   bool interrupted = false;
+  bool out_of_budget = false;  ///< stuck: nobody's timer was set, or too many events
+
+  /// It was to have faults, and none struck: it shows nothing.
+  bool fault_missed() const;
+  /// From the begin of an epoch's group until its first step, the median; 0 when there was none.
+  double median_round_s() const;
 };
 
 /// Minutes as lines, then one line of totals and what broke.

@@ -13,6 +13,7 @@
 #include <malloc.h>
 #include <numbers>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 namespace collab::sim {
@@ -148,6 +149,7 @@ struct Swarm::World final : Stage {
   bool over() const;
   void judge_end();
   Outcome outcome();
+  void tell_stuck(const std::string& what);
 
   // Stage: what faults do to the world
   Simulation& simulation() override { return world; }
@@ -186,6 +188,7 @@ struct Swarm::World final : Stage {
   std::unique_ptr<Coordinator> coordinator;
   std::function<bool(Duration)> asked_to_stop;
   bool interrupted = false;
+  bool stuck = false;
   std::vector<Holdings> holdings;
 };
 
@@ -219,13 +222,14 @@ Swarm::World::World(SwarmOptions given)
             options.equal_split},
       coordinator_host(net.add_host("coordinator")) {
   if (options.crypto == Crypto::fake) net.secure_by(channels);
+  world.events_max = options.events_max;
+  if (!options.boxes) options.faults.mixture.rates.erase(FaultKind::reboot);
   if (options.boxes) {
     net.on_hidden_dial([this](const Host& from, const Host& to) {
       invariants.add("owners", {}, fmt::format("{} dials {}, and both are behind boxes", from.name(), to.name()));
     });
   }
   const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
-  if (!options.boxes) options.faults.mixture.rates.erase(FaultKind::reboot);
   const double aborted_s = 30 * static_cast<double>(options.aborted_rounds);
   const double promised_s = static_cast<double>(options.epochs * options.target_batch) / all;
   length = options.length;
@@ -332,10 +336,10 @@ void Swarm::World::look() {
   interrupted = !options.stop_at.empty() && invariants.violations().has(options.stop_at);
   interrupted = interrupted || (asked_to_stop && asked_to_stop(now));
   recorder.look(net.bytes_delivered());
-  const bool stuck = invariants.live().calm_for(kStuck) && recorder.since_commit() > kStuck + kGather &&
-                     recorder.since_commit() > 4 * recorder.epoch_length();
+  const bool no_epoch = invariants.live().calm_for(kStuck) && recorder.since_commit() > kStuck + kGather &&
+                        recorder.since_commit() > 4 * recorder.epoch_length();
   const bool all_done = std::all_of(peers.begin(), peers.end(), [](const auto& peer) { return peer->finished(); });
-  if (!stuck || all_done || !options.trains || options.aborted_rounds > 0) return;
+  if (!no_epoch || all_done || !options.trains || options.aborted_rounds > 0) return;
   invariants.add("live", {}, fmt::format("calm, and no epoch for {:.0f} s", to_seconds(recorder.since_commit())));
   recorder.touch();
 }
@@ -389,6 +393,22 @@ void Swarm::World::judge_end() {
   invariants.close();
 }
 
+void Swarm::World::tell_stuck(const std::string& what) {
+  stuck = true;
+  std::string waiting;
+  std::vector<std::size_t> who;
+  for (const auto& peer : peers) {
+    if (!peer->running()) continue;
+    who.push_back(peer->number());
+    waiting += fmt::format("; peer {}: {} tasks, epoch {}{}", peer->number(), peer->tasks(), peer->trainer().epoch(),
+                           injector.away(peer->number()) ? ", struck"
+                           : peer->in_step()             ? ""
+                                                         : ", not in step");
+  }
+  invariants.add(world.timers() == 0 ? "hang" : "livelock", std::move(who), what + waiting);
+  net.stop();
+}
+
 Outcome Swarm::World::outcome() {
   Outcome out = recorder.take();
   out.seed = options.seed;
@@ -404,7 +424,8 @@ Outcome Swarm::World::outcome() {
     out.checkpoints_damaged += peer->disk().damaged();
   }
   for (const auto& peer : peers) out.epochs = std::max(out.epochs, peer->trainer().epoch());
-  if (world.timers() > 0)
+  out.out_of_budget = stuck;
+  if (world.timers() > 0 && !stuck)
     invariants.add("clean", {}, fmt::format("{} timers are set after everybody has stopped", world.timers()));
   out.violations = invariants.violations().kept();
   out.violations_total = invariants.violations().count();
@@ -414,7 +435,12 @@ Outcome Swarm::World::outcome() {
 }
 
 Swarm::Swarm(SwarmOptions options) : world_(std::make_unique<World>(std::move(options))) {}
-Swarm::~Swarm() = default;
+
+/// What is stuck cannot be unwound: it is kept until the process ends.
+Swarm::~Swarm() {
+  static auto& kept = *new std::vector<std::unique_ptr<World>>();
+  if (world_ && world_->stuck) kept.push_back(std::move(world_));
+}
 
 void Swarm::trace(std::function<void(const TraceLine&)> see) {
   world_->recorder.trace(std::move(see));
@@ -425,7 +451,11 @@ void Swarm::stop_when(std::function<bool(Duration)> asked) {
 }
 
 Outcome Swarm::run() {
-  world_->world.run(world_->scenario());
+  try {
+    world_->world.run(world_->scenario());
+  } catch (const std::logic_error& what) {
+    world_->tell_stuck(what.what());
+  }
   return world_->outcome();
 }
 

@@ -49,8 +49,9 @@ struct SwarmOptions {
   double drift_ppm_max = 0;    ///< of a peer's clock, either way
   FaultPlan faults;
   Plant plant = Plant::none;
-  std::string stop_at;               ///< ends as soon as this invariant is violated; empty: none
-  std::uint64_t aborted_rounds = 0;  ///< the first so many rounds are kept from being decided, at every peer
+  std::string stop_at;                    ///< ends as soon as this invariant is violated; empty: none
+  std::uint64_t events_max = 50'000'000;  ///< wake-ups; then the run is a livelock
+  std::uint64_t aborted_rounds = 0;       ///< the first so many rounds are kept from being decided, at every peer
 };
 
 /// One log event, for who follows a run.
@@ -61,8 +62,8 @@ struct TraceLine {
   std::string text;  ///< event and fields
 };
 
-/// A run's world. Use once. Throws std::logic_error on a hang or livelock of the simulation itself, and whatever a
-/// peer's task let out.
+/// A run's world. Use once. A hang or livelock of the simulation itself is a violation of that name, that says who
+/// waits; what a peer's task let out is thrown.
 class Swarm {
  public:
   explicit Swarm(SwarmOptions options);

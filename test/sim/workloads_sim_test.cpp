@@ -1,5 +1,7 @@
 // What the workloads of collab-sim measure, on swarms small enough for every change.
+#include "sim/grid_deaths.hpp"
 #include "sim/grid_swarm.hpp"
+#include "sim/nat_pairs.hpp"
 #include "sim/state_swarm.hpp"
 #include "sim/swarm.hpp"
 
@@ -120,6 +122,115 @@ TEST_CASE("workload idle: a swarm that does not train has no epoch, and is looke
     CHECK(held.timers > 0);
     CHECK(held.tasks >= 3);
   }
+}
+
+TEST_CASE("workload nat: who is behind a box only dials, whatever the box, and meets whoever is public") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    NatPairsOptions options;
+    options.seed = seed;
+    const NatFacts facts = run_nat_pairs(options);
+    for (const std::string& lie : nat_lies(facts)) FAIL_CHECK(lie);
+    REQUIRE(facts.kinds.size() == 13);
+    CHECK(facts.pairs.size() == 13 * 14 / 2);
+    for (const NatPair& pair : facts.pairs) {
+      CAPTURE(facts.kinds[pair.a].name);
+      CAPTURE(facts.kinds[pair.b].name);
+      const bool is_public = !facts.kinds[pair.a].box || !facts.kinds[pair.b].box;
+      CHECK((pair.a_dials || pair.b_dials) == is_public);
+    }
+    for (const bool sure : facts.sure) CHECK(sure);
+    CHECK(run_nat_pairs(options).fingerprint == facts.fingerprint);
+  }
+}
+
+TEST_CASE("workload nat: facts that cannot be are told") {
+  NatFacts facts;
+  facts.kinds.resize(2);
+  facts.kinds[1].box.emplace();
+  facts.states = {nat::State::open, nat::State::outbound_only};
+  facts.pairs = {{0, 0, true, false}, {0, 1, false, true}, {1, 1, false, false}};
+  CHECK(nat_lies(facts).empty());
+  NatFacts unmet = facts;
+  unmet.pairs[1].b_dials = false;
+  CHECK(nat_lies(unmet).size() == 1);
+  NatFacts open = facts;
+  open.states[1] = nat::State::open;
+  CHECK(!nat_lies(open).empty());
+  NatFacts unknown = facts;
+  unknown.states[1] = nat::State::unknown;
+  CHECK(nat_lies(unknown).size() == 1);
+  facts.hidden_dials = 1;
+  CHECK(nat_lies(facts).size() == 1);
+}
+
+TEST_CASE("sim: a run that wakes up too often is a livelock, and says who waits") {
+  SwarmOptions options;
+  options.peers = 3;
+  options.epochs = 50;
+  options.events_max = 20'000;
+  Swarm swarm(options);
+  const Outcome outcome = swarm.run();
+  CHECK(outcome.out_of_budget);
+  REQUIRE(outcome.violations.size() == 1);
+  CHECK(outcome.violations.front().invariant == "livelock");
+  CHECK(outcome.violations.front().text.find("peer 2: ") != std::string::npos);
+}
+
+TEST_CASE("sim: a run none of whose faults struck shows nothing, and one without faults does") {
+  SwarmOptions options;
+  options.peers = 3;
+  options.epochs = 2;
+  options.values = 4096;
+  options.target_batch = 96;
+  Swarm calm(options);
+  CHECK(!calm.run().fault_missed());
+  Fault reboot;
+  reboot.kind = FaultKind::reboot;
+  reboot.at = 1s;
+  reboot.length = 2s;
+  options.faults.events.push_back(reboot);
+  Swarm missed(options);
+  const Outcome outcome = missed.run();
+  CHECK(outcome.fault_missed());
+  CHECK(outcome.faults.front().why_not == "it is behind no box");
+}
+
+TEST_CASE("sim: a box that reboots costs its peer a round at most, and it comes back by another address") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options;
+    options.seed = seed;
+    options.peers = 10;
+    options.values = 4096;
+    options.target_batch = 320;
+    options.length = 2min;
+    options.boxes = true;
+    Fault reboot;
+    reboot.kind = FaultKind::reboot;
+    reboot.aim = Aim::peer;
+    reboot.at = 30s;
+    reboot.length = 3s;
+    for (reboot.peer = 1; reboot.peer < 10; ++reboot.peer) options.faults.events.push_back(reboot);
+    Swarm swarm(options);
+    const Outcome outcome = swarm.run();
+    for (const Violation& broken : outcome.violations) FAIL_CHECK(broken.invariant << ": " << broken.text);
+    std::size_t struck = 0;
+    for (const FaultFact& fact : outcome.faults) struck += fact.struck ? 1 : 0;
+    CHECK(struck > 0);  // at once, as after a power cut, as long as more than half are left
+    CHECK(outcome.epochs > 20);
+  }
+}
+
+TEST_CASE("sim: lines that differ are worth segments that differ") {
+  GridOptions options;
+  options.peers = 8;
+  options.values = 400'000;
+  for (std::size_t i = 0; i < options.peers; ++i)
+    options.lines.push_back(i < 2 ? LineOptions{125e6, 125e6} : LineOptions{2.5e6, 12.5e6});
+  const double best = one_round(options);
+  options.equal_split = true;
+  CHECK(one_round(options) > 1.3 * best);
 }
 
 }  // namespace collab::sim

@@ -3,11 +3,14 @@
 #include "base/file.hpp"
 #include "cli/program.hpp"
 #include "directory.hpp"
+#include "estimate.hpp"
 #include "idle.hpp"
 #include "matchmaking.hpp"
 #include "memory.hpp"
 #include "moshpit.hpp"
+#include "nat.hpp"
 #include "options.hpp"
+#include "papers.hpp"
 #include "sim/shrink.hpp"
 #include "state.hpp"
 
@@ -92,6 +95,8 @@ nlohmann::json whole_json(const Job& job, const Outcome& outcome) {
                           {"microbatch", job.options.microbatch},
                           {"values", job.options.values},
                           {"codec", codec(job.options.codec).name()},
+                          {"split", job.options.equal_split ? "equal" : "best"},
+                          {"bulk_charge", job.options.links.bulk_charge},
                           {"crypto", name(job.options.crypto)},
                           {"clock_ahead_max_s", to_seconds(job.options.clock_ahead_max)},
                           {"drift_ppm_max", job.options.drift_ppm_max},
@@ -147,6 +152,8 @@ int run(const Job& job) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<Outcome> outcomes;
   std::size_t broken = 0;
+  std::size_t not_run = 0;
+  bool budget = false;
   double virtual_s = 0;
   for (std::uint64_t i = 0; i < job.seeds && !interrupt.asked(); ++i) {
     SwarmOptions options = job.options;
@@ -154,6 +161,12 @@ int run(const Job& job) {
     Outcome outcome = run_seed(job, options, interrupt);
     if (!job.quiet && job.json != "-") fmt::print("{}", text_table(outcome));
     virtual_s += to_seconds(outcome.length);
+    budget = budget || outcome.out_of_budget;
+    if (!outcome.interrupted && outcome.violations.empty() && outcome.fault_missed()) {
+      ++not_run;
+      fmt::print(stderr, "seed {} counts as not run: none of its {} faults struck\n", outcome.seed,
+                 outcome.faults.size());
+    }
     if (!outcome.violations.empty()) {
       ++broken;
       tell_broken(job, outcome);
@@ -170,8 +183,9 @@ int run(const Job& job) {
   if (on_terminal && job.seeds > 1) fmt::print(stderr, "\n");
   fmt::print(stderr, "{:.1f} s; {:.0f} simulated peer-seconds per second\n", took, peer_seconds / took);
   if (!outcomes.empty()) write_results(job, outcomes);
+  if (budget) return kBudget;
   if (broken > 0) return kBroken;
-  return interrupt.asked() ? kBudget : 0;
+  return interrupt.asked() || not_run == job.seeds ? kBudget : 0;
 }
 
 Job job_of(const std::string& workload, const node::Config& config, const std::vector<std::string>& arguments) {
@@ -210,6 +224,12 @@ int dispatch(const std::vector<std::string>& arguments) {
       fmt::format("{} --crypto {}", command_without(kOfTheCall, arguments), name(crypto_of(config)));
   if (parsed.command == "moshpit") return run_moshpit(config, command);
   if (parsed.command == "matchmaking") return run_matchmaking(config, command);
+  if (parsed.command == "estimate") return run_estimate(config, command);
+  if (parsed.command == "sweep") return run_sweep(config, command);
+  if (parsed.command == "deaths") return run_deaths(config, command);
+  if (parsed.command == "split") return run_split(config, command);
+  if (parsed.command == "killed") return run_killed(config, command);
+  if (parsed.command == "nat") return run_nat(config, command);
   if (parsed.command == "state") return run_state(config, command);
   if (parsed.command == "idle") return run_idle(config, command);
   return run(job_of(parsed.command, config, arguments));

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "cli/program.hpp"
 #include "options.hpp"
+#include "sim/gossip_model.hpp"
 #include "sim/grid_model.hpp"
 #include "sim/grid_swarm.hpp"
 
@@ -27,7 +28,11 @@ struct Setup {
   std::uint64_t seeds = 1;
   std::size_t peers = 0;
   std::vector<std::uint32_t> radices;
+  std::string groups;  ///< grid, random, or the name of a Gossip
   bool random_groups = false;
+  std::optional<Gossip> gossip;
+  bool plain = true;   ///< rounds to consensus, everybody weighs one
+  bool summed = true;  ///< one pass over the grid, weights summed
   double failure = 0;
   bool network = false;
   Crypto crypto = Crypto::fake;
@@ -40,14 +45,21 @@ Setup read_setup(const node::Config& config) {
   setup.peers = static_cast<std::size_t>(config.number("peers"));
   if (setup.peers < 2) refuse("one peer is no swarm", "--peers 64");
   setup.radices = read_grid(config, setup.peers);
-  const std::string groups = config.text("groups");
-  if (groups != "grid" && groups != "random") refuse(fmt::format("--groups \"{}\"", groups), "grid or random");
-  setup.random_groups = groups == "random";
+  setup.groups = config.text("groups");
+  setup.random_groups = setup.groups == "random";
+  setup.gossip = gossip_named(setup.groups);
+  if (setup.groups != "grid" && !setup.random_groups && !setup.gossip)
+    refuse(fmt::format("--groups \"{}\"", setup.groups), "grid, random, ring, push_sum or restart");
+  const std::string weights = config.text("weights");
+  if (weights != "both" && weights != "plain" && weights != "summed")
+    refuse(fmt::format("--weights \"{}\"", weights), "plain, summed or both");
+  setup.plain = weights != "summed";
+  setup.summed = weights != "plain" && setup.groups == "grid";
   setup.failure = config.real("failure");
   setup.network = config.toggle("network");
   setup.crypto = crypto_of(config);
   if (!setup.network) return setup;
-  if (setup.random_groups) refuse("random groups need each other's lists: not through the protocol", "no --network");
+  if (setup.groups != "grid") refuse("only the grid is a protocol; the others are for comparison", "no --network");
   if (setup.peers > kNetworkPeersMax)
     refuse(fmt::format("--network makes real connections, of at most {} peers", kNetworkPeersMax), "no --network");
   std::uint64_t cells = 1;
@@ -80,10 +92,9 @@ struct Totals {
   double virtual_s = 0;
 };
 
-/// Averaging of parameters: everybody weighs one, absent peers keep their values, pass after pass.
-void run_plain(const Setup& setup, GridModelOptions options, Totals& totals) {
-  options.weight_max = 0;
-  GridModel model(options);
+/// Averaging of parameters: everybody weighs one, absent peers keep their values, round after round.
+template <class Model>
+void count_rounds(Model& model, Totals& totals) {
   totals.variance_before += model.variance();
   std::optional<std::uint32_t> to_1e4;
   std::optional<std::uint32_t> to_1e9;
@@ -96,7 +107,13 @@ void run_plain(const Setup& setup, GridModelOptions options, Totals& totals) {
   }
   totals.rounds_to_1e4.add(to_1e4);
   totals.rounds_to_1e9.add(to_1e9);
-  if (setup.random_groups) totals.largest_group = std::max(totals.largest_group, model.largest_group());
+}
+
+void run_plain(GridModelOptions options, Totals& totals) {
+  options.weight_max = 0;
+  GridModel model(options);
+  count_rounds(model, totals);
+  totals.largest_group = std::max(totals.largest_group, model.largest_group());
 }
 
 /// A gradient pass: weights summed, one voice for each previous group.
@@ -112,14 +129,19 @@ void run_summed(GridModelOptions options, Totals& totals) {
 }
 
 void run_model(const Setup& setup, std::uint64_t seed, Totals& totals) {
+  if (setup.gossip) {
+    GossipOptions gossip{seed, setup.peers, *setup.gossip, setup.failure};
+    GossipModel model(gossip);
+    return count_rounds(model, totals);
+  }
   GridModelOptions options;
   options.seed = seed;
   options.peers = setup.peers;
   options.radices = setup.radices;
   options.random_groups = setup.random_groups;
   options.absent = setup.failure;
-  run_plain(setup, options, totals);
-  if (!setup.random_groups) run_summed(options, totals);
+  if (setup.plain) run_plain(options, totals);
+  if (setup.summed) run_summed(options, totals);
 }
 
 /// One pass of production peers; after each round but the last a peer dies with the chance of `--failure`.
@@ -165,16 +187,16 @@ nlohmann::json to_json(const Setup& setup, const Totals& totals, const std::stri
   out["command"] = fmt::format("{} --seed {} --seeds {}", command, setup.seed, setup.seeds);
   out["network"] = setup.network;
   out["configuration"] = {{"peers", setup.peers},         {"grid", fmt::format("{}", fmt::join(setup.radices, "x"))},
-                          {"failure", setup.failure},     {"groups", setup.random_groups ? "random" : "grid"},
+                          {"failure", setup.failure},     {"groups", setup.groups},
                           {"crypto", name(setup.crypto)}, {"seed", setup.seed},
                           {"seeds", setup.seeds}};
-  out["largest_group"] = totals.largest_group;
-  if (!setup.network) {
+  if (!setup.gossip) out["largest_group"] = totals.largest_group;
+  if (!setup.network && setup.plain) {
     out["rounds_to_1e-9_mean"] = mean_of(totals.rounds_to_1e9, seeds);
     out["rounds_to_1e-4_mean"] = mean_of(totals.rounds_to_1e4, seeds);
     out["variance_factor_first_round"] = totals.variance_after_one / totals.variance_before;
   }
-  if (!setup.random_groups) {
+  if (setup.summed) {
     out["rounds_per_pass"] = totals.rounds_per_pass;
     out["max_relative_error_after_d"] = totals.max_relative_error;
     out["equal_bytes"] = totals.equal_bytes;
@@ -216,7 +238,7 @@ int run_moshpit(const node::Config& config, const std::string& command) {
   if (!config.toggle("quiet") && !to_stdout) fmt::print("{}", text_of(result));
   write_json(config, result);
   // who dies or is absent is missed by the mean of those who are left; calm passes must be exact
-  const bool exact = setup.failure > 0 || setup.random_groups || totals.max_relative_error <= kErrorMax;
+  const bool exact = setup.failure > 0 || !setup.summed || totals.max_relative_error <= kErrorMax;
   return totals.equal_bytes && exact ? 0 : 1;
 }
 

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <charconv>
+#include <utility>
 
 namespace collab::sim {
 namespace {
@@ -33,6 +35,19 @@ void read_latency(const std::string& text, LinkOptions& links) {
   links.latency_min = number(dots == std::string::npos ? all : all.substr(0, dots));
   links.latency_max = dots == std::string::npos ? links.latency_min : number(all.substr(dots + 2));
   if (links.latency_max < links.latency_min) refuse("--latency: the longest is shorter than the shortest", "5..40");
+}
+
+/// Lines carry a gradient as if it had so many bytes.
+void charge_lines(double model_bytes, SwarmOptions& options) {
+  constexpr double kChargeMax = 64;                              // a piece of a stream is then as long as 4 MB
+  const double own = 2.0 * static_cast<double>(options.values);  // of float16
+  const double charge = model_bytes / own;
+  if (charge < 1 || charge > kChargeMax)
+    refuse(fmt::format("{:.0f} bytes are {:.2f} times what {} values have", model_bytes, charge, options.values),
+           fmt::format("--values between {:.0f} and {:.0f}", model_bytes / 2 / kChargeMax, model_bytes / 2));
+  options.links.bulk_charge = charge;
+  options.links.queue_bytes = std::max(
+      std::size_t(1) << 16U, static_cast<std::size_t>(static_cast<double>(options.links.queue_bytes) / charge));
 }
 
 /// Rounds back to back: everybody has a batch at once.
@@ -65,6 +80,11 @@ node::OptionTable sim_options() {
       {"spread", OptionKind::real, swarm, "SIGMA", "0.7", "of the logarithm of speeds; 0: all alike", 0, 3},
       {"values", OptionKind::number, swarm, "N", "32768", "of the flat gradient", 1, 1e8},
       {"codec", OptionKind::text, swarm, "NAME", "float16", "float32, float16, bfloat16, linear8, dynamic8"},
+      {"links", OptionKind::text, links, "KIND", "",
+       "lan, dsl, hybrid, mobile, or a table: 1x1000/1000,2x20/100 (shares x Mbit/s up/down)"},
+      {"model-bytes", OptionKind::real, links, "N", "", "of a gradient, that lines carry instead of --values", 1, 1e12},
+      {"split", OptionKind::text, links, "HOW", "best",
+       "of a vector among its averagers: best by their lines, or equal"},
       {"latency", OptionKind::text, links, "MS..MS", "5..40", "one way; drawn for each pair"},
       {"up", OptionKind::real, links, "BYTES/S", "12.5e6", "of each peer's line", 1e3, 1e12},
       {"down", OptionKind::real, links, "BYTES/S", "12.5e6", "of each peer's line", 1e3, 1e12},
@@ -72,7 +92,10 @@ node::OptionTable sim_options() {
       {"jitter", OptionKind::real, links, "SHARE", "0.1", "of the latency, drawn for each piece", 0, 1},
       {"grid", OptionKind::text, grid, "AxB[xC]", "auto", "what groups follow from"},
       {"group-size", OptionKind::number, grid, "N", "64", "of --grid auto: at most", 2, 64},
-      {"groups", OptionKind::text, grid, "HOW", "grid", "or random: A peers each, drawn in every round"},
+      {"groups", OptionKind::text, grid, "HOW", "grid",
+       "random: A each, drawn anew; without a grid: ring, push_sum, restart"},
+      {"weights", OptionKind::text, grid, "WHICH", "both", "plain: rounds to consensus; summed: one pass; both"},
+      {"sizes", OptionKind::text, grid, "N..N", "8..2000", "of sweep: numbers of peers"},
       {"failure", OptionKind::real, grid, "P", "0", "of a peer in a round: absent; on a network: dies", 0, 0.9},
       {"window", OptionKind::real, grid, "SECONDS", "5", "of matchmaking: in which all look for a group", 0.5, 600},
       {"joiners", OptionKind::number, swarm, "N", "50", "of state: who fetches it, from --peers donors", 1, 1000},
@@ -124,21 +147,30 @@ cli::Synopsis sim_synopsis() {
   synopsis.sentence =
       "a whole swarm in one thread on virtual time, with the real protocols.\n"
       "The same seed gives the same run, so a failure is a seed. Exit 0: all invariants held, 1: one broke,\n"
-      "2: wrong options, 3: stopped before the end";
+      "2: wrong options, 3: stopped before the end, stuck for ever, or no fault of any seed struck";
   synopsis.commands = {{"training", "peers train a formula, epoch after epoch"},
                        {"averaging", "rounds back to back"},
                        {"moshpit", "one pass over a grid: weighted mean; without network also rounds to consensus"},
+                       {"estimate", "at once: what so many volunteers on such --links give, without a run"},
+                       {"sweep", "moshpit for every number of peers of --sizes, as arithmetic"},
+                       {"deaths", "one pass over a grid with a death in each round: what it costs the others"},
+                       {"killed", "groups of 2 to 16, one killed at a random byte of the round"},
+                       {"split", "one round on --links: segments by lines against segments of one size"},
+                       {"nat", "who reaches whom from behind which boxes"},
                        {"directory", "what storing and finding records costs among --nodes"},
                        {"matchmaking", "how soon everybody is in a full group"},
                        {"state", "how soon many joiners have the state of a run"},
                        {"idle", "hours without training: nothing may grow"}};
-  synopsis.examples = {"collab-sim --peers 8 --epochs 20",
+  synopsis.examples = {"collab-sim estimate --peers 200 --links dsl --values 18000000 --target-batch 65536",
+                       "collab-sim --peers 24 --links dsl --faults home --minutes 10 --svg run.svg",
                        "collab-sim --faults churn --minutes 10 --seeds 50",
                        "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",
+                       "collab-sim --boxes --peers 10 --faults home --minutes 10",
                        "collab-sim --faults churn --minutes 10 --plant sum_twice --shrink schedule.toml",
                        "collab-sim directory --nodes 1024 --records 16384 --gone 0.3 --json",
                        "collab-sim moshpit --peers 1024 --grid 32x32 --failure 0.01 --seeds 30 --json"};
-  synopsis.read_on = "doc/operating.md has the format of fault files; doc/architecture.md the invariants";
+  synopsis.read_on =
+      "doc/operating.md has the format of fault files; doc/architecture.md the invariants; doc/papers.md figures";
   return synopsis;
 }
 
@@ -148,6 +180,68 @@ void read_links(const node::Config& config, LinkOptions& links, LineOptions& lin
   line.down_bytes_per_s = config.real("down");
   links.loss = config.real("loss");
   links.jitter = config.real("jitter");
+}
+
+namespace {
+
+struct LinkPreset {
+  std::string_view name;
+  std::string_view table;
+  double latency_min_ms, latency_max_ms;
+  double loss;
+};
+constexpr std::array<LinkPreset, 4> kPresets = {{{"lan", "1x1000/1000", 0.2, 1, 0},
+                                                 {"dsl", "1x20/100", 5, 40, 0},
+                                                 {"hybrid", "1x1000/1000,2x100/200", 5, 40, 0},  // DeDLOC, setup C
+                                                 {"mobile", "1x10/40", 20, 60, 0.002}}};
+constexpr double kMbit = 1e6 / 8;
+constexpr double kSharesMax = 1e6;
+
+/// The number at the start of `text`, which loses it and `after`.
+double cut_number(std::string_view& text, char after, const std::string& all) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  const bool follows = after == '\0' ? text.empty() : text.starts_with(after);
+  if (error != std::errc() || !follows || !(value > 0 && value <= kSharesMax))
+    refuse(fmt::format("--links \"{}\" is none of lan, dsl, hybrid, mobile, and no table", all),
+           "--links 1x1000/1000,2x20/100: of three peers one has 1000 Mbit/s, two 20 up and 100 down");
+  if (after != '\0') text.remove_prefix(1);
+  return value;
+}
+
+}  // namespace
+
+std::vector<LineOptions> read_lines(const node::Config& config, std::size_t peers, LinkOptions& links) {
+  if (!config.has("links")) return {};
+  std::string table = config.text("links");
+  for (const LinkPreset& preset : kPresets) {
+    if (preset.name != table) continue;
+    table = preset.table;
+    links.latency_min = from_seconds(preset.latency_min_ms / 1000);
+    links.latency_max = from_seconds(preset.latency_max_ms / 1000);
+    links.loss = preset.loss;
+    break;
+  }
+  std::vector<std::pair<double, LineOptions>> rows;
+  double shares = 0;
+  std::string_view rest = table;
+  for (bool more = true; more;) {
+    const auto comma = rest.find(',');
+    more = comma != std::string_view::npos;
+    std::string_view row = rest.substr(0, comma);
+    if (more) rest.remove_prefix(comma + 1);
+    shares += cut_number(row, 'x', table);
+    const double up = kMbit * cut_number(row, '/', table);
+    rows.push_back({shares, LineOptions{up, kMbit * cut_number(row, '\0', table)}});
+  }
+  std::vector<LineOptions> lines;
+  for (std::size_t i = 0, row = 0; i < peers; ++i) {
+    const double place = shares * (static_cast<double>(i) + 0.5) / static_cast<double>(peers);
+    while (row + 1 < rows.size() && place > rows[row].first) ++row;
+    lines.push_back(rows[row].second);
+  }
+  return lines;
 }
 
 std::vector<std::uint32_t> read_grid(const node::Config& config, std::size_t peers) {
@@ -193,6 +287,11 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   if (!codec) refuse(fmt::format("there is no codec {}", config.text("codec")), "see --help");
   options.codec = *codec;
   read_links(config, options.links, options.line);
+  options.lines = read_lines(config, options.peers, options.links);
+  if (config.text("split") != "best" && config.text("split") != "equal")
+    refuse(fmt::format("--split \"{}\"", config.text("split")), "best or equal");
+  options.equal_split = config.text("split") == "equal";
+  if (config.has("model-bytes")) charge_lines(config.real("model-bytes"), options);
   if (config.has("minutes")) options.length = from_seconds(60 * config.real("minutes"));
   if (config.has("epochs")) options.epochs = whole(config, "epochs");
   if (options.epochs == 0 && options.length == Duration()) options.epochs = 20;

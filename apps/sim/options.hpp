@@ -22,6 +22,8 @@ inline constexpr std::size_t kNetworkPeersMax = 1024;  ///< with real connection
 
 /// `--latency`, `--up`, `--down`, `--loss` and `--jitter`. Throws `Failure(usage)`.
 void read_links(const node::Config& config, LinkOptions& links, LineOptions& line);
+/// `--links` of so many peers, which replaces the above; empty when it is not given. Throws `Failure(usage)`.
+std::vector<LineOptions> read_lines(const node::Config& config, std::size_t peers, LinkOptions& links);
 /// `--grid` of so many peers. Throws `Failure(usage)`.
 std::vector<std::uint32_t> read_grid(const node::Config& config, std::size_t peers);
 /// To the file of `--json`, or stdout; nowhere when it was not asked for.

@@ -47,7 +47,9 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
   }
   CodecOptions codecs;
   codecs.gradient = *known;
-  epoch::MemberOptions out(CodecMap(schema, codecs));
+  Schema carried = schema;  // of parameters, whose gradients and moves travel
+  for (TensorInfo& tensor : carried.tensors) tensor.role = TensorRole::gradient;
+  epoch::MemberOptions out(CodecMap(carried, codecs));
   out.run_id = manifest.run_id;
   out.target_batch = manifest.target_batch;
   out.commit_fraction = manifest.commit_fraction;

@@ -152,4 +152,21 @@ TEST_CASE("equivalence: with every codec peers are equal to the bit, and near on
   }
 }
 
+TEST_CASE("equivalence: what a round costs is what the run's codec says") {
+  torch::set_num_threads(1);
+  std::vector<double> bytes_of_round;
+  for (const std::string codec : {"float32", "float16"}) {
+    ToySwarm swarm;
+    swarm.codec = codec;
+    swarm.width = 4096;  // so that what a round costs anyway is little beside the values
+    double bytes = 0;
+    for (const Trace& trace : together(swarm)) {
+      REQUIRE(trace.rounds > 0);
+      bytes += static_cast<double>(trace.bytes) / static_cast<double>(trace.rounds);
+    }
+    bytes_of_round.push_back(bytes);
+  }
+  CHECK(bytes_of_round[0] == doctest::Approx(2 * bytes_of_round[1]).epsilon(0.05));
+}
+
 }  // namespace collab::optim

@@ -32,8 +32,8 @@ inline constexpr std::uint64_t kBatch = 32;  // units of an epoch, whoever compu
 class Toy {
  public:
   /// `noise`: of the targets, up to so much either way; nothing can learn it.
-  explicit Toy(double noise = 0)
-      : noise_(noise), model_(torch::nn::Linear(12, 24), torch::nn::Tanh(), torch::nn::Linear(24, 1)) {
+  explicit Toy(double noise = 0, std::int64_t width = 24)
+      : noise_(noise), model_(torch::nn::Linear(12, width), torch::nn::Tanh(), torch::nn::Linear(width, 1)) {
     Random random(7);
     const torch::NoGradGuard guard;
     for (auto& parameter : model_->parameters()) {
@@ -153,6 +153,7 @@ struct ToySwarm {
   std::uint64_t peers = 2;
   std::uint64_t epochs = 10;
   double noise = 0;  ///< of Toy
+  std::int64_t width = 24;
   Duration pause{};  ///< of every peer, each epoch
   OptimizerFactory optimizer = lamb(lamb_options());
   std::function<OptimizerOptions(std::uint64_t number)> options = {};  ///< of each peer
@@ -172,7 +173,7 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
                        std::uint64_t number) {
   const std::uint64_t share = kBatch / swarm.peers;
   Collaboration run(run_options(home, address));
-  Toy toy(swarm.noise);
+  Toy toy(swarm.noise, swarm.width);
   OptimizerOptions optimizer_options = swarm.options ? swarm.options(number) : OptimizerOptions();
   optimizer_options.epochs_max = swarm.epochs;
   // the same whether one has a module or only its tensors

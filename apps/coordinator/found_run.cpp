@@ -79,12 +79,13 @@ node::Mode chosen_mode(const node::Config& config) {
   const auto mode = node::parse_mode(config.text("mode"));
   if (mode) return *mode;
   throw Failure(ExitCode::usage, fmt::format("no mode \"{}\"", config.text("mode")),
-                "synchronous, local, or diloco, perhaps with ,inner_steps=100 ,rate=0.7 ,momentum=0.9");
+                "synchronous, local, or diloco, perhaps with ,inner_steps=100 ,rate=0.7 ,momentum=0.9 ,fragments=4 "
+                ",overlap=5 ,mix=0.5: fragments divide inner_steps, and overlap is less than a part of them");
 }
 
 /// An epoch with inner steps does the work of so many of the preset's: numbers of epochs shrink to as many.
-void shrink_schedule(recipes::Recipe& recipe, std::uint64_t inner_steps) {
-  const auto shrunk = [inner_steps](std::uint64_t epochs) { return (epochs + inner_steps - 1) / inner_steps; };
+void shrink_schedule(recipes::Recipe& recipe, std::uint64_t epoch_steps) {
+  const auto shrunk = [epoch_steps](std::uint64_t epochs) { return (epochs + epoch_steps - 1) / epoch_steps; };
   recipe.schedule.warmup_epochs = shrunk(recipe.schedule.warmup_epochs);
   recipe.schedule.total_epochs = std::max(shrunk(recipe.schedule.total_epochs), recipe.schedule.warmup_epochs + 1);
   recipe.data.evaluate_every = shrunk(recipe.data.evaluate_every);
@@ -92,7 +93,7 @@ void shrink_schedule(recipes::Recipe& recipe, std::uint64_t inner_steps) {
 
 recipes::Recipe chosen_recipe(const node::Config& config) {
   recipes::Recipe recipe = own_job(config) ? recipe_of_own_job(config) : recipe_of_preset(config);
-  if (!own_job(config)) shrink_schedule(recipe, chosen_mode(config).inner_steps);
+  if (!own_job(config)) shrink_schedule(recipe, chosen_mode(config).epoch_steps());
   if (config.has("target-batch")) recipe.target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
   if (config.has("epochs")) recipe.schedule.total_epochs = static_cast<std::uint64_t>(config.number("epochs"));
   if (config.has("seed")) recipe.seed = static_cast<std::uint64_t>(config.number("seed"));
@@ -195,7 +196,7 @@ void check_founding(const node::Config& config) {
                   "smaller numbers, or a greater --group-size-max");
   }
   const double samples =
-      static_cast<double>(recipe.target_batch) * static_cast<double>(chosen_mode(config).inner_steps);
+      static_cast<double>(recipe.target_batch) * static_cast<double>(chosen_mode(config).epoch_steps());
   if (samples > static_cast<double>(node::kTargetBatchMax)) {
     throw Failure(ExitCode::usage, fmt::format("an epoch of {:.0f} samples is too long", samples),
                   "a smaller --target-batch, or fewer inner_steps in --mode");
@@ -236,7 +237,7 @@ Signed found_run(const node::Config& config, const std::string& run_id, const Id
   }
   manifest.recipe = recipes::to_json(recipe);
   const node::Mode mode = chosen_mode(config);
-  manifest.target_batch = recipe.target_batch * mode.inner_steps;
+  manifest.target_batch = recipe.target_batch * mode.epoch_steps();
   manifest.codec = config.text("codec");
   manifest.group_size_max = static_cast<std::uint32_t>(config.number("group-size-max"));
   manifest.grid = config.text("grid");

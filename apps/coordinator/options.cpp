@@ -32,7 +32,7 @@ node::OptionTable coordinator_options() {
       {"group-size-max", OptionKind::number, founding, "N", "64", "peers that average together", 2, 64},
       {"grid", OptionKind::text, founding, "AxB[xC]", "auto", "of groups, when there are more peers; follows them"},
       {"mode", OptionKind::text, founding, "MODE", "synchronous",
-       "local or diloco[,inner_steps=100]: steps of one's own"},
+       "local or diloco[,inner_steps=100,fragments=4]: steps of one's own"},
       {"commit-fraction", OptionKind::real, founding, "X", "0.5", "of the target batch; a round with less fails", 0.01,
        1},
       {"admission", OptionKind::text, founding, "MODE", "", "open, list or token; must be given, but on loopback"},

@@ -295,7 +295,7 @@ std::optional<node::Mode> mode_of(const node::Config& config) {
   const auto mode = node::parse_mode(config.text("mode"));
   if (mode) return *mode;
   throw Failure(ExitCode::usage, fmt::format("no mode \"{}\"", config.text("mode")),
-                "synchronous, local or diloco[,inner_steps=100]");
+                "synchronous, local or diloco[,inner_steps=100,fragments=4]");
 }
 
 optim::Device device_of(const node::Config& config) {

@@ -19,11 +19,6 @@ Result<> GradientTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
   return Result<>();
 }
 
-void GradientTrainer::adopt() {
-  const auto alone = still();
-  stepper_.adopt();
-}
-
 Digest GradientTrainer::parameter_hash() const {
   return state::parameter_hash(stepper_.parameters());
 }

@@ -11,8 +11,8 @@ class GradientTrainer final : public ModelTrainer {
  public:
   explicit GradientTrainer(Stepper& stepper) : ModelTrainer(stepper), gathered_(stepper.schema().values()) {}
 
+  std::size_t values() const override { return stepper_.schema().values(); }
   Result<> step(std::span<float> averaged, std::uint64_t epoch) override;
-  void adopt() override;
   Digest parameter_hash() const override;
 
  private:
@@ -23,6 +23,7 @@ class GradientTrainer final : public ModelTrainer {
     return gathered_.give_back(values, behind);
   }
   Gathered forget() override { return gathered_.drop(); }
+  void adopt_model() override { stepper_.adopt(); }
   state::Snapshot copy_state(std::uint64_t epoch) const override;
   Result<> load_state(const state::Snapshot& snapshot) override;
 

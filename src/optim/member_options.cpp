@@ -1,8 +1,12 @@
 #include "optim/member_options.hpp"
 
+#include "epoch/turns.hpp"
+#include "optim/statistics.hpp"
+
 #include <fmt/format.h>
 
 #include <span>
+#include <utility>
 
 namespace collab::optim {
 
@@ -35,6 +39,19 @@ Digest schema_in_mode(const Digest& schema, const node::Mode& mode) {
   return Hasher("collab mode").add(schema).add(raw(node::to_string(mode))).finish();
 }
 
+Schema round_schema(const Schema& parameters, const node::Mode& mode) {
+  const auto part = [](const char* name, std::size_t values, TensorRole role) {
+    return TensorInfo{name, DType::float32, {static_cast<std::int64_t>(values)}, role};
+  };
+  Schema carried = parameters;
+  for (TensorInfo& tensor : carried.tensors) tensor.role = TensorRole::gradient;
+  const std::size_t fragment = epoch::Turns(parameters.values(), mode.fragments).length();
+  if (mode.fragments > 1) carried.tensors = {part("fragment", fragment, TensorRole::gradient)};
+  const std::size_t statistics = statistics_carried(parameters.values(), mode);
+  if (statistics > 0) carried.tensors.push_back(part("statistics", statistics, TensorRole::statistic));
+  return carried;
+}
+
 epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Schema& schema,
                                     const std::optional<std::string>& codec) {
   const node::Manifest& manifest = *parts.manifest;
@@ -47,9 +64,9 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
   }
   CodecOptions codecs;
   codecs.gradient = *known;
-  Schema carried = schema;  // of parameters, whose gradients and moves travel
-  for (TensorInfo& tensor : carried.tensors) tensor.role = TensorRole::gradient;
-  epoch::MemberOptions out(CodecMap(carried, codecs));
+  codecs.statistic = *known == CodecId::float32 ? CodecId::float32 : CodecId::bfloat16;
+  const node::Mode mode = mode_of(manifest);
+  epoch::MemberOptions out(CodecMap(round_schema(schema, mode), codecs));
   out.run_id = manifest.run_id;
   out.target_batch = manifest.target_batch;
   out.commit_fraction = manifest.commit_fraction;
@@ -68,7 +85,7 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
                               schema.tensors.size(), schema.values(), schema.tensors.front().name),
                   "the model that the run was founded with: same names, order and shapes");
   }
-  out.schema = schema_in_mode(out.schema, mode_of(manifest));
+  out.schema = schema_in_mode(out.schema, mode);
   return out;
 }
 

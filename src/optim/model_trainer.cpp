@@ -35,13 +35,16 @@ std::unique_ptr<ModelTrainer> make_trainer(Stepper& stepper, const node::Mode& m
 }
 
 Microbatch ModelTrainer::add_microbatch(const Gathered& behind, double loss, double scale) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const Microbatch added = add(behind, scale);
   stepper_.clear_gradients();
   if (added != Microbatch::dropped && std::isfinite(loss)) {
     loss_.sum += loss * static_cast<double>(behind.samples);
     loss_.samples += behind.samples;
   }
+  const bool adopts = adopts_now();
+  lock.unlock();
+  if (adopts) adopt();
   return added;
 }
 
@@ -68,6 +71,12 @@ Gathered ModelTrainer::drop() {
   const std::lock_guard lock(mutex_);
   loss_ = {};
   return forget();
+}
+
+void ModelTrainer::adopt() {
+  const auto alone = still();
+  const std::lock_guard lock(mutex_);
+  adopt_model();
 }
 
 double ModelTrainer::loss() const {

@@ -37,12 +37,12 @@ class ModelTrainer : public epoch::Trainer {
   std::uint64_t epoch() const noexcept override { return epoch_; }  ///< any thread
   void begin_at(std::uint64_t epoch) noexcept { epoch_ = epoch; }
 
-  std::size_t values() const override { return stepper_.schema().values(); }
   std::uint64_t samples() const override;
   Gathered hand_over(std::vector<float>& values) override;
   std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override;
   Gathered drop() override;
   double loss() const override;
+  void adopt() override;
 
   /// What nobody else has and a later process of this peer wants, beside `snapshot`; empty: nothing.
   virtual Bytes own_state() const { return {}; }
@@ -54,6 +54,9 @@ class ModelTrainer : public epoch::Trainer {
   std::atomic<std::uint64_t> epoch_ = 0;
 
  private:
+  virtual void adopt_model() = 0;                    // with mutex_ held
+  virtual bool adopts_now() const { return false; }  // after a microbatch; with mutex_ held
+
   // With mutex_ held: what is summed or moved so far.
   virtual Microbatch add(const Gathered& behind, double scale) = 0;
   virtual std::uint64_t gathered() const = 0;

@@ -246,6 +246,7 @@ Optimizer::Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const
   if (!run.started()) run.start();
   const node::Mode mode = mode_of(*run.parts().manifest, options.mode);
   const bool averages_gradients = mode.average == node::Mode::Average::gradients;
+  if (mode.overlap > 0) options.delay = epoch::Delay::gradients;
   options.stepper.offload |= averages_gradients && options.delay != epoch::Delay::none;
   auto stepper = std::make_unique<Stepper>(std::move(tensors), factory, options.stepper);
   check_size(stepper->state_schema());

@@ -43,7 +43,8 @@ struct OptimizerOptions {
   std::uint64_t first_epoch = 0;          ///< of the parameters that the module has now
   std::optional<std::string> codec = {};  ///< of gradients; empty: the manifest's
   /// What of an epoch's end step() does not wait for; any but `none` makes `stepper.offload` true. The module's
-  /// parameters are then behind `epoch()`, up to a step, until the last step() of the run or finish().
+  /// parameters are then behind `epoch()`, up to a step, until the last step() of the run or finish(). In a mode with
+  /// an overlap it is `gradients`.
   epoch::Delay delay = epoch::Delay::none;
   /// What an epoch averages; empty: what the manifest says. Any other is refused.
   std::optional<node::Mode> mode = {};

@@ -98,6 +98,28 @@ std::vector<std::span<const float>> Stepper::moments() const {
   return {moments_->values().begin(), moments_->values().end()};
 }
 
+std::vector<std::span<float>> Stepper::moments_named(const std::vector<std::string>& kinds) {
+  std::vector<std::span<float>> named;
+  const auto& tensors = moments_->schema().tensors;
+  for (const std::string& kind : kinds) {
+    std::size_t values = 0;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!tensors[i].name.starts_with(kind + "/")) continue;
+      named.push_back(moments_->values()[i]);
+      values += named.back().size();
+    }
+    if (values == schema().values()) continue;
+    throw Failure(ExitCode::usage, "the run averages the statistic \"" + kind + "\", which this optimizer has not",
+                  "the optimizer that the run was founded for");
+  }
+  return named;
+}
+
+void Stepper::begin_moments_at(std::uint64_t steps) {
+  moments_->set_steps(steps);
+  take_snapshot();
+}
+
 Result<void> Stepper::load_state(std::span<const float> values, std::uint64_t steps) {
   if (values.size() != state_schema_.values() || !all_finite(values)) return Errc::bad_request;
   for (const auto tensor : mutable_state()) {

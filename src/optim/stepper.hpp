@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace collab::optim {
@@ -71,6 +72,11 @@ class Stepper {
   std::vector<std::span<const float>> state() const;
   /// The second part of it.
   std::vector<std::span<const float>> moments() const;
+  /// The moments of these kinds ("exp_avg_sq"), kind after kind, each as long as the parameters; what is written to
+  /// them is what the next step begins with. Throws `Failure(usage)` when the optimizer has none of a kind.
+  std::vector<std::span<float>> moments_named(const std::vector<std::string>& kinds);
+  /// As if they had so many steps behind them.
+  void begin_moments_at(std::uint64_t steps);
   std::uint64_t steps() const { return moments_->steps(); }
 
   /// Replaces parameters and moments by `values`: the tensors of `state_schema`, one after the other. The snapshot of

@@ -15,6 +15,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <future>
 #include <memory>
@@ -32,8 +33,9 @@ inline constexpr std::uint64_t kBatch = 32;  // units of an epoch, whoever compu
 class Toy {
  public:
   /// `noise`: of the targets, up to so much either way; nothing can learn it.
-  explicit Toy(double noise = 0, std::int64_t width = 24)
-      : noise_(noise), model_(torch::nn::Linear(12, width), torch::nn::Tanh(), torch::nn::Linear(width, 1)) {
+  explicit Toy(double noise = 0, std::int64_t width = 24) : noise_(noise), model_(torch::nn::Linear(12, width)) {
+    model_->push_back(torch::nn::Tanh());
+    model_->push_back(torch::nn::Linear(width, 1));
     Random random(7);
     const torch::NoGradGuard guard;
     for (auto& parameter : model_->parameters()) {
@@ -163,9 +165,10 @@ struct Trace {
   std::vector<double> losses;  // before each step
   std::vector<Digest> hashes;  // after each step
   std::vector<float> parameters;
-  std::vector<float> model;  // what the module holds at the end
-  std::uint64_t rounds = 0;  // with others: neither alone, before anybody came, nor fetched afterwards
-  std::uint64_t bytes = 0;   // of these, both ways
+  std::vector<float> agreed;  // what the swarm holds at the end: in modes with fragments the model is apart from it
+  std::vector<float> model;   // what the module holds at the end
+  std::uint64_t rounds = 0;   // with others: neither alone, before anybody came, nor fetched afterwards
+  std::uint64_t bytes = 0;    // of these, both ways
 };
 
 /// One peer of the swarm: its share of each epoch, then it waits for the others.
@@ -212,6 +215,9 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
   CHECK_THROWS_AS(optimizer.wait(std::chrono::seconds(1)), Stopped);  // the run is over
   const auto parameters = optimizer.stepper().parameters();
   trace.parameters.assign(parameters.begin(), parameters.end());
+  const Bytes agreed = optimizer.snapshot().find("parameters")->bytes;
+  trace.agreed.resize(agreed.size() / sizeof(float));
+  std::memcpy(trace.agreed.data(), agreed.data(), agreed.size());
   for (const auto& parameter : toy.module().parameters()) {
     const auto flat = parameter.detach().flatten();
     trace.model.insert(trace.model.end(), flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel());

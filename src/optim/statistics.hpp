@@ -1,0 +1,56 @@
+#pragma once
+// Moments of each peer's own optimizer that the run averages along.
+
+#include "epoch/turns.hpp"
+#include "node/mode.hpp"
+#include "optim/stepper.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace collab::optim {
+
+/// Everybody's become their mean, weighted by samples: the part of an epoch, whose turn comes every
+/// `Mode::statistics_every` epochs. What own steps changed while a round ran is lost. Where the mode names none,
+/// nothing is here. Memory: one vector for each name. Thread safety: `step` may run beside `hand_over` of another
+/// epoch's; else none.
+class Statistics {
+ public:
+  /// `stepper` outlives it. Throws `Failure(usage)` when its optimizer has no moment of that name.
+  Statistics(Stepper& stepper, const node::Mode& mode);
+
+  std::span<const float> agreed() const noexcept { return agreed_; }
+  std::size_t carried() const noexcept { return turns_.length(); }
+
+  void hand_over(std::uint64_t epoch, std::span<float> out) const;
+  void step(std::uint64_t epoch, std::span<const float> averaged);
+  void adopt();
+  /// Begins anew with those of the others, and with what they have behind them.
+  void load(std::span<const float> agreed, std::uint64_t steps);
+
+ private:
+  /// Calls visit(where in the vector, values of the optimizer) for each piece of `range`.
+  template <class Visit>
+  void for_each_piece(Range range, Visit visit) const;
+
+  Stepper* stepper_;
+  std::vector<std::span<float>> live_;
+  std::vector<float> agreed_;
+  epoch::Turns turns_;
+  std::optional<Range> stepped_;  // agreed, and not adopted yet
+};
+
+/// Values that they are of, for a model of so many parameters.
+inline std::size_t statistic_values(std::size_t parameters, const node::Mode& mode) {
+  return parameters * mode.statistics.size();
+}
+/// Values of them that a round carries.
+inline std::size_t statistics_carried(std::size_t parameters, const node::Mode& mode) {
+  return epoch::Turns(statistic_values(parameters, mode), std::max<std::uint64_t>(1, mode.statistics_every)).length();
+}
+
+}  // namespace collab::optim

@@ -4,6 +4,7 @@
 #include "jobs/peer_run.hpp"
 #include "jobs/presence.hpp"
 #include "optim/auxiliary.hpp"
+#include "optim/extras.hpp"
 #include "optim/flatten.hpp"
 #include "optim/parts.hpp"
 
@@ -39,7 +40,11 @@ Schema schema_of(const Registry& jobs, Presence& presence) {
                                          [&](const std::string& text) { presence.output().done(text); });
   const optim::Device cpu = optim::set_up_device(optim::DeviceWish::cpu, 1);
   const RunnableJob runnable = jobs.make({presence.recipe(), files.tokenizer, files.prepared, cpu});
-  return optim::FlatParameters(optim::named_parameters(runnable.job->module())).schema();
+  Schema schema = optim::FlatParameters(optim::named_parameters(runnable.job->module())).schema();
+  optim::Extras extras;
+  for (const auto& [name, buffer] : optim::named_buffers(runnable.job->module())) extras.track(name, buffer);
+  schema.tensors.insert(schema.tensors.end(), extras.tensors().begin(), extras.tensors().end());
+  return schema;
 }
 
 /// An epoch is over, as the others' records tell.

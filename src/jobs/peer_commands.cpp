@@ -153,6 +153,7 @@ int evaluate_checkpoint(const Registry& jobs, const node::Config& config) {
                   "train on from an older one: collab-peer run sets damaged ones aside");
   optim::Stepper stepper(runnable.job->module(), runnable.optimizer, runnable.stepper);
   const auto trainer = optim::make_trainer(stepper, optim::mode_of(manifest));
+  for (const auto& [name, buffer] : optim::named_buffers(runnable.job->module())) trainer->track(name, buffer);
   if (!trainer->restore(snapshot_of(*checkpoint))) {
     throw Failure(ExitCode::incompatible, "the checkpoint is of another model than the run's", "another --home");
   }

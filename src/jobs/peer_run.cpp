@@ -6,6 +6,7 @@
 #include "jobs/presence.hpp"
 #include "monitor/metrics_csv.hpp"
 #include "node/run_name.hpp"
+#include "optim/extras.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/parts.hpp"
 #include "optim/tell_dashboards.hpp"
@@ -94,6 +95,7 @@ void Stay::make_job() {
   options.units_per_pass = runnable_.job->units_per_pass();
   optimizer_ =
       std::make_unique<optim::Optimizer>(collaboration_, runnable_.job->module(), runnable_.optimizer, options);
+  for (const auto& [name, buffer] : optim::named_buffers(runnable_.job->module())) optimizer_->track(name, buffer);
   output_.done(fmt::format("{} parameters, computing on {}; {} samples at once",
                            optimizer_->stepper().schema().values(), device_.words, recipe_.microbatch));
 }

@@ -12,7 +12,7 @@ Microbatch GradientTrainer::add(const Gathered& behind, double scale) {
   return gathered_.add(stepper_.gradient_pieces(), behind, scale) ? Microbatch::counted : Microbatch::dropped;
 }
 
-Result<> GradientTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
+Result<> GradientTrainer::step_model(std::span<float> averaged, std::uint64_t epoch) {
   const StepReport report = stepper_.step(averaged, epoch);
   epoch_ = epoch + 1;
   if (report.outcome != StepOutcome::stepped) return Errc::bad_request;
@@ -23,7 +23,7 @@ Digest GradientTrainer::parameter_hash() const {
   return state::parameter_hash(stepper_.parameters());
 }
 
-state::Snapshot GradientTrainer::copy_state(std::uint64_t epoch) const {
+state::Snapshot GradientTrainer::copy_model(std::uint64_t epoch) const {
   state::Section optimizer{kOptimizer, {}};
   for (const auto moment : stepper_.moments()) append(optimizer.bytes, moment);
   FieldWriter schedule;
@@ -37,7 +37,7 @@ state::Snapshot GradientTrainer::copy_state(std::uint64_t epoch) const {
   return snapshot;
 }
 
-Result<> GradientTrainer::load_state(const state::Snapshot& snapshot) {
+Result<> GradientTrainer::load_model(const state::Snapshot& snapshot) {
   const auto* parameters = snapshot.find(kParameters);
   const auto* optimizer = snapshot.find(kOptimizer);
   const auto* schedule = snapshot.find(kSchedule);

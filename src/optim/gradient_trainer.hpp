@@ -11,8 +11,6 @@ class GradientTrainer final : public ModelTrainer {
  public:
   explicit GradientTrainer(Stepper& stepper) : ModelTrainer(stepper), gathered_(stepper.schema().values()) {}
 
-  std::size_t values() const override { return stepper_.schema().values(); }
-  Result<> step(std::span<float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
 
  private:
@@ -23,9 +21,12 @@ class GradientTrainer final : public ModelTrainer {
     return gathered_.give_back(values, behind);
   }
   Gathered forget() override { return gathered_.drop(); }
+  std::size_t carried() const override { return stepper_.schema().values(); }
+  void make_room() override { gathered_ = epoch::GradientAccumulator(values()); }
+  Result<> step_model(std::span<float> averaged, std::uint64_t epoch) override;
   void adopt_model() override { stepper_.adopt(); }
-  state::Snapshot copy_state(std::uint64_t epoch) const override;
-  Result<> load_state(const state::Snapshot& snapshot) override;
+  state::Snapshot copy_model(std::uint64_t epoch) const override;
+  Result<> load_model(const state::Snapshot& snapshot) override;
 
   epoch::GradientAccumulator gathered_;
 };

@@ -43,7 +43,7 @@ Gathered LocalTrainer::give(std::vector<float>& values) {
   statistics_.hand_over(epoch_, all.subspan(local_.carried(), statistics_.carried()));
   moved_ = false;
   steps_beside_ = 0;
-  if (gathered_.samples == 0) std::ranges::fill(all.first(this->values()), 0.0F);
+  if (gathered_.samples == 0) std::ranges::fill(all.first(carried()), 0.0F);
   return std::exchange(gathered_, {});
 }
 
@@ -61,7 +61,7 @@ Gathered LocalTrainer::forget() {
   return std::exchange(gathered_, {});
 }
 
-Result<> LocalTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
+Result<> LocalTrainer::step_model(std::span<float> averaged, std::uint64_t epoch) {
   const auto stepped = local_.step(epoch, averaged.first(local_.carried()));
   statistics_.step(epoch, averaged.subspan(local_.carried()));
   epoch_ = epoch + 1;
@@ -100,7 +100,7 @@ Digest LocalTrainer::parameter_hash() const {
   return state::parameter_hash(local_.agreed());
 }
 
-state::Snapshot LocalTrainer::copy_state(std::uint64_t epoch) const {
+state::Snapshot LocalTrainer::copy_model(std::uint64_t epoch) const {
   state::Snapshot snapshot;
   snapshot.epoch = epoch;
   snapshot.sections.push_back(section(kParameters, local_.agreed()));
@@ -109,7 +109,7 @@ state::Snapshot LocalTrainer::copy_state(std::uint64_t epoch) const {
   return snapshot;
 }
 
-Result<> LocalTrainer::load_state(const state::Snapshot& snapshot) {
+Result<> LocalTrainer::load_model(const state::Snapshot& snapshot) {
   const auto* parameters = snapshot.find(kParameters);
   const auto* optimizer = snapshot.find(kOptimizer);
   if (parameters == nullptr || optimizer == nullptr) return Errc::bad_request;

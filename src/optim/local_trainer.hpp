@@ -25,8 +25,6 @@ class LocalTrainer final : public ModelTrainer {
       : ModelTrainer(stepper), mode_(mode), local_(stepper.parameters(), mode), statistics_(stepper, mode) {}
 
   bool adopts_at_hand_over() const override { return mode_.overlap > 0; }
-  std::size_t values() const override { return local_.carried() + statistics_.carried(); }
-  Result<> step(std::span<float> averaged, std::uint64_t epoch) override;
   Digest parameter_hash() const override;
   /// The stepper's moments, and where the model is when it stays apart.
   Bytes own_state() const override;
@@ -38,10 +36,12 @@ class LocalTrainer final : public ModelTrainer {
   Gathered give(std::vector<float>& values) override;
   std::uint64_t take_back(std::span<const float> values, const Gathered& behind) override;
   Gathered forget() override;
+  std::size_t carried() const override { return local_.carried() + statistics_.carried(); }
+  Result<> step_model(std::span<float> averaged, std::uint64_t epoch) override;
   void adopt_model() override;
   bool adopts_now() const override;
-  state::Snapshot copy_state(std::uint64_t epoch) const override;
-  Result<> load_state(const state::Snapshot& snapshot) override;
+  state::Snapshot copy_model(std::uint64_t epoch) const override;
+  Result<> load_model(const state::Snapshot& snapshot) override;
   void count_bad_step();
 
   node::Mode mode_;

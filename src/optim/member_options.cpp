@@ -39,7 +39,13 @@ Digest schema_in_mode(const Digest& schema, const node::Mode& mode) {
   return Hasher("collab mode").add(schema).add(raw(node::to_string(mode))).finish();
 }
 
-Schema round_schema(const Schema& parameters, const node::Mode& mode) {
+Schema round_schema(const Schema& tensors, const node::Mode& mode) {
+  Schema parameters;
+  Schema extras;
+  for (const TensorInfo& tensor : tensors.tensors) {
+    const bool extra = tensor.role == TensorRole::extra;
+    (extra ? extras : parameters).tensors.push_back(tensor);
+  }
   const auto part = [](const char* name, std::size_t values, TensorRole role) {
     return TensorInfo{name, DType::float32, {static_cast<std::int64_t>(values)}, role};
   };
@@ -49,6 +55,7 @@ Schema round_schema(const Schema& parameters, const node::Mode& mode) {
   if (mode.fragments > 1) carried.tensors = {part("fragment", fragment, TensorRole::gradient)};
   const std::size_t statistics = statistics_carried(parameters.values(), mode);
   if (statistics > 0) carried.tensors.push_back(part("statistics", statistics, TensorRole::statistic));
+  carried.tensors.insert(carried.tensors.end(), extras.tensors.begin(), extras.tensors.end());
   return carried;
 }
 
@@ -65,6 +72,7 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
   CodecOptions codecs;
   codecs.gradient = *known;
   codecs.statistic = *known == CodecId::float32 ? CodecId::float32 : CodecId::bfloat16;
+  codecs.extra = CodecId::float32;
   const node::Mode mode = mode_of(manifest);
   epoch::MemberOptions out(CodecMap(round_schema(schema, mode), codecs));
   out.run_id = manifest.run_id;

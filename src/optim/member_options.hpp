@@ -17,12 +17,13 @@ node::Mode mode_of(const node::Manifest& manifest, const std::optional<node::Mod
 /// What groups compare: an average of gradients is of no use to who averages moves, so those never meet in one.
 Digest schema_in_mode(const Digest& schema, const node::Mode& mode);
 
-/// The vector that a round carries, for whoever writes it down: one epoch's part of the parameters, and of the
-/// statistics that the mode averages along.
-Schema round_schema(const Schema& parameters, const node::Mode& mode);
+/// The vector that a round carries, for whoever writes it down: one epoch's part of `tensors`, of the statistics that
+/// the mode averages along, and all tracked tensors (role `extra`, the last of `tensors`).
+Schema round_schema(const Schema& tensors, const node::Mode& mode);
 
-/// `codec`: empty: the manifest's. It is for gradients and moves; statistics travel as bfloat16, which has the range of
-/// their values. Throws `Failure(incompatible)` when the manifest asks for what is not here.
+/// `schema`: the parameters, then what is tracked. `codec`: empty: the manifest's. It is for gradients and moves;
+/// statistics travel as bfloat16, which has the range of their values, and tracked tensors as they are. Throws
+/// `Failure(incompatible)` when the manifest asks for what is not here.
 epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Schema& schema,
                                     const std::optional<std::string>& codec = {});
 

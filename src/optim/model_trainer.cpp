@@ -4,6 +4,7 @@
 #include "data/ledger.hpp"
 #include "optim/gradient_trainer.hpp"
 #include "optim/local_trainer.hpp"
+#include "optim/sections.hpp"
 
 #include <fmt/format.h>
 
@@ -34,10 +35,17 @@ std::unique_ptr<ModelTrainer> make_trainer(Stepper& stepper, const node::Mode& m
   return std::make_unique<LocalTrainer>(stepper, mode);
 }
 
+void ModelTrainer::track(std::string name, at::Tensor tensor) {
+  const std::lock_guard lock(mutex_);
+  extras_.track(std::move(name), std::move(tensor));
+  make_room();
+}
+
 Microbatch ModelTrainer::add_microbatch(const Gathered& behind, double loss, double scale) {
   std::unique_lock lock(mutex_);
   const Microbatch added = add(behind, scale);
   stepper_.clear_gradients();
+  extras_.collect();
   if (added != Microbatch::dropped && std::isfinite(loss)) {
     loss_.sum += loss * static_cast<double>(behind.samples);
     loss_.samples += behind.samples;
@@ -56,7 +64,9 @@ std::uint64_t ModelTrainer::samples() const {
 Gathered ModelTrainer::hand_over(std::vector<float>& values) {
   const std::lock_guard lock(mutex_);
   handed_over_ = std::exchange(loss_, {});
-  return give(values);
+  Gathered behind = give(values);
+  extras_.hand_over(std::span(values).subspan(carried()));
+  return behind;
 }
 
 std::uint64_t ModelTrainer::give_back(std::span<const float> values, const Gathered& behind) {
@@ -64,7 +74,7 @@ std::uint64_t ModelTrainer::give_back(std::span<const float> values, const Gathe
   loss_.sum += handed_over_.sum;
   loss_.samples += handed_over_.samples;
   handed_over_ = {};
-  return take_back(values, behind);
+  return take_back(values.first(carried()), behind);
 }
 
 Gathered ModelTrainer::drop() {
@@ -73,10 +83,34 @@ Gathered ModelTrainer::drop() {
   return forget();
 }
 
+Result<> ModelTrainer::step(std::span<float> averaged, std::uint64_t epoch) {
+  {
+    const std::lock_guard lock(mutex_);
+    extras_.step(averaged.subspan(carried()));
+  }
+  return step_model(averaged.first(carried()), epoch);
+}
+
 void ModelTrainer::adopt() {
   const auto alone = still();
   const std::lock_guard lock(mutex_);
+  extras_.adopt();
   adopt_model();
+}
+
+state::Snapshot ModelTrainer::copy_state(std::uint64_t epoch) const {
+  state::Snapshot snapshot = copy_model(epoch);
+  if (!tracked().empty()) snapshot.sections.push_back({kExtra, extras_.state()});
+  return snapshot;
+}
+
+Result<> ModelTrainer::load_state(const state::Snapshot& snapshot) {
+  const state::Section* extra = snapshot.find(kExtra);
+  if (extra == nullptr ? !tracked().empty() : !extras_.fits(extra->bytes)) return Errc::bad_request;
+  if (const auto loaded = load_model(snapshot); !loaded) return loaded;
+  const std::lock_guard lock(mutex_);
+  if (extra != nullptr) extras_.load(extra->bytes);
+  return {};
 }
 
 double ModelTrainer::loss() const {

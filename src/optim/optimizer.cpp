@@ -112,7 +112,9 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
 }
 
 epoch::MemberOptions Optimizer::Inner::member_options() const {
-  epoch::MemberOptions out = optim::member_options(parts, stepper->schema(), options.codec);
+  Schema schema = stepper->schema();
+  schema.tensors.insert(schema.tensors.end(), trainer.tracked().begin(), trainer.tracked().end());
+  epoch::MemberOptions out = optim::member_options(parts, schema, options.codec);
   out.epochs_max = options.epochs_max;
   out.delay = options.delay;
   return out;
@@ -257,6 +259,17 @@ Optimizer::Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const
 
 Optimizer::~Optimizer() {
   inner_->stop_member();
+}
+
+void Optimizer::track(std::string name, at::Tensor extra) {
+  if (inner_->bridge || inner_->trainer.samples() > 0) {
+    throw Failure(ExitCode::usage, "tensor " + name + " is tracked too late", "track() before join() and step()");
+  }
+  if (inner_->parts.manifest->schema != Digest()) {
+    throw Failure(ExitCode::incompatible, "this run's manifest names its tensors, and " + name + " is none of them",
+                  "a run of a job of your own");
+  }
+  inner_->trainer.track(std::move(name), std::move(extra));
 }
 
 bool Optimizer::join(const std::function<bool()>& waiting) {

@@ -68,6 +68,12 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
+  /// Before join(), load() and the first step(): a tensor that is no parameter is averaged along, see Extras; after a
+  /// step it holds what all have. The names, types and shapes of those tracked, and their order, are a part of what
+  /// peers compare. Throws `Failure(usage)` when it cannot be, or too late; `Failure(incompatible)` in a run whose
+  /// manifest names its tensors, which those are not.
+  void track(std::string name, at::Tensor extra);
+
   /// Waits until this peer holds the swarm's present parameters: before it, samples would be for nothing. The first
   /// step() does it when nobody has. `waiting` is called about once a second; returning false gives up (false then).
   /// Throws `Failure(incompatible)` when the swarm's state is of another model or another optimizer, as step() does.

@@ -14,6 +14,7 @@ inline constexpr const char* kParameters = "parameters";
 inline constexpr const char* kOptimizer = "optimizer";  ///< what the step of the run keeps beside them
 inline constexpr const char* kSchedule = "schedule";
 inline constexpr const char* kStatistics = "statistics";  ///< moments that the run averages along
+inline constexpr const char* kExtra = "extra";            ///< tracked tensors
 
 inline void append(Bytes& bytes, std::span<const float> values) {
   const auto raw = std::as_bytes(values);

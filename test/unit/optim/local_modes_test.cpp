@@ -522,10 +522,12 @@ TEST_CASE("modes: peers that average a statistic of their optimizers along stay 
   swarm.peers = 4;
   swarm.epochs = 60;
   swarm.steps = 2;
+  swarm.norm = true;
   const auto traces = together(swarm);
   for (const Trace& trace : traces) {
     CHECK(bool(trace.hashes == traces[0].hashes));
     CHECK(bool(trace.agreed == traces[0].agreed));
+    for (std::size_t b = 0; b < 3; ++b) CHECK(trace.tracked[b].equal(traces[0].tracked[b]));
   }
   CHECK(traces[0].losses.back() < 0.7 * traces[0].losses.front());
 }

@@ -3,6 +3,7 @@
 #include "toy_swarm.hpp"
 
 #include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
 #include <cmath>
@@ -143,6 +144,82 @@ TEST_CASE("modes: whose step alone is not finite takes what the others hold") {
   CHECK(traces[1].hashes[6] != traces[1].hashes[3]);  // they lose nothing
   for (std::size_t peer = 1; peer < 4; ++peer) CHECK(bool(traces[peer].hashes == traces[1].hashes));
   CHECK(traces[0].parameters == traces[1].parameters);
+}
+
+TEST_CASE("modes: statistics of a batch normalisation are averaged along, and what every peer has is the mean of all") {
+  torch::set_num_threads(1);
+  constexpr std::uint64_t kEpochs = 12;
+  ToySwarm swarm;
+  swarm.peers = 4;
+  swarm.epochs = kEpochs;
+  swarm.norm = true;
+  // LAMB would blow up the noise in the gradient of a bias before the normalisation, which is zero
+  swarm.optimizer = use<torch::optim::SGD>(torch::optim::SGDOptions(0.1));
+  const auto traces = together(swarm);
+
+  std::vector<std::unique_ptr<Toy>> reference;  // the same in one place
+  std::vector<std::unique_ptr<Stepper>> steppers;
+  for (std::uint64_t i = 0; i < swarm.peers; ++i) {
+    reference.push_back(std::make_unique<Toy>(0, true));
+    steppers.push_back(std::make_unique<Stepper>(reference[i]->module(), swarm.optimizer, StepperOptions()));
+  }
+  const torch::NoGradGuard no_grad;
+  for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    std::vector<float> mean(steppers[0]->schema().values());
+    for (std::uint64_t i = 0; i < swarm.peers; ++i) {
+      const torch::AutoGradMode with_gradients(true);
+      reference[i]->gradients(epoch * kBatch + i * kBatch / swarm.peers, kBatch / swarm.peers);
+      steppers[i]->collect_gradients();
+      for (std::size_t v = 0; v < mean.size(); ++v) mean[v] += steppers[i]->gradients()[v] / 4;
+    }
+    for (auto& stepper : steppers) {
+      std::vector<float> averaged = mean;
+      stepper->clear_gradients();
+      stepper->step(averaged, epoch);
+    }
+    for (std::size_t b = 0; b < 2; ++b) {  // running mean and variance
+      at::Tensor sum = torch::zeros({24});
+      for (const auto& toy : reference) sum += toy->module().buffers()[b] / 4;
+      for (const auto& toy : reference) toy->module().buffers()[b].copy_(sum);
+    }
+  }
+  const auto expected = reference[0]->module().buffers();
+  REQUIRE(expected.size() == 3);
+  CHECK(expected[1].max().item<double>() > 0.2);  // something was learnt of the data
+  for (const Trace& trace : traces) {
+    CHECK(bool(trace.hashes == traces[0].hashes));
+    REQUIRE(trace.tracked.size() == 3);
+    for (std::size_t b = 0; b < 3; ++b) CHECK(trace.tracked[b].equal(traces[0].tracked[b]));
+    for (std::size_t b = 0; b < 2; ++b) CHECK((trace.tracked[b] - expected[b]).abs().max().item<double>() <= 1e-4);
+    CHECK(trace.tracked[2].item<std::int64_t>() == static_cast<std::int64_t>(kEpochs));
+  }
+}
+
+TEST_CASE("modes: what is tracked is in the file that an optimizer saves, and is named before the first step") {
+  const test::TempFolder folder;
+  ::setenv("XDG_CONFIG_HOME", (folder.path() / "config").c_str(), 1);
+  const Founder founder(folder.path() / "founder", "float32");
+  Collaboration run(run_options(folder.path() / "peer", founder.address()));
+  OptimizerOptions options;
+  options.epochs_max = 1;
+  const auto file = folder.path() / "saved";
+  Toy toy(0, true), later(0, true), bare(0, true);
+  toy.module().buffers()[0].fill_(3);
+  toy.module().buffers()[2].fill_(7);
+  Optimizer optimizer(run, toy.module(), lamb(lamb_options()), options);
+  for (const auto& [name, buffer] : named_buffers(toy.module())) optimizer.track(name, buffer);
+  optimizer.save(file);
+
+  Optimizer next(run, later.module(), lamb(lamb_options()), options);
+  for (const auto& [name, buffer] : named_buffers(later.module())) next.track(name, buffer);
+  REQUIRE(next.load(file));
+  CHECK(later.module().buffers()[0].equal(torch::full({24}, 3.0F)));
+  CHECK(later.module().buffers()[2].item<std::int64_t>() == 7);
+  Optimizer without(run, bare.module(), lamb(lamb_options()), options);
+  CHECK_FALSE(without.load(file).has_value());
+
+  REQUIRE(next.join());
+  CHECK_THROWS_WITH_AS(next.track("late", torch::zeros({1})), doctest::Contains("too late"), Failure);
 }
 
 }  // namespace collab::optim

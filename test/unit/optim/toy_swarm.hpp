@@ -4,11 +4,13 @@
 #include "net/tcp.hpp"
 #include "node/node.hpp"
 #include "node/runtime.hpp"
+#include "optim/extras.hpp"
 #include "optim/optimizer.hpp"
 #include "support/temp_folder.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
@@ -32,8 +34,10 @@ inline constexpr std::uint64_t kBatch = 32;  // units of an epoch, whoever compu
 /// A small regression whose samples are pure functions of their index.
 class Toy {
  public:
-  /// `noise`: of the targets, up to so much either way; nothing can learn it.
-  explicit Toy(double noise = 0, std::int64_t width = 24) : noise_(noise), model_(torch::nn::Linear(12, width)) {
+  /// `noise`: of the targets, up to so much either way; nothing can learn it. `norm`: with a batch normalisation.
+  explicit Toy(double noise = 0, bool norm = false, std::int64_t width = 24)
+      : noise_(noise), model_(torch::nn::Linear(12, width)) {
+    if (norm) model_->push_back(torch::nn::BatchNorm1d(width));
     model_->push_back(torch::nn::Tanh());
     model_->push_back(torch::nn::Linear(width, 1));
     Random random(7);
@@ -154,7 +158,8 @@ struct ToySwarm {
   std::uint64_t steps = 1;  ///< of each peer in an epoch, each with its share of kBatch units
   std::uint64_t peers = 2;
   std::uint64_t epochs = 10;
-  double noise = 0;  ///< of Toy
+  double noise = 0;   ///< of Toy
+  bool norm = false;  ///< of Toy; its statistics are tracked
   std::int64_t width = 24;
   Duration pause{};  ///< of every peer, each epoch
   OptimizerFactory optimizer = lamb(lamb_options());
@@ -167,8 +172,9 @@ struct Trace {
   std::vector<float> parameters;
   std::vector<float> agreed;  // what the swarm holds at the end: in modes with fragments the model is apart from it
   std::vector<float> model;   // what the module holds at the end
-  std::uint64_t rounds = 0;   // with others: neither alone, before anybody came, nor fetched afterwards
-  std::uint64_t bytes = 0;    // of these, both ways
+  std::vector<at::Tensor> tracked;
+  std::uint64_t rounds = 0;  // with others: neither alone, before anybody came, nor fetched afterwards
+  std::uint64_t bytes = 0;   // of these, both ways
 };
 
 /// One peer of the swarm: its share of each epoch, then it waits for the others.
@@ -176,7 +182,7 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
                        std::uint64_t number) {
   const std::uint64_t share = kBatch / swarm.peers;
   Collaboration run(run_options(home, address));
-  Toy toy(swarm.noise, swarm.width);
+  Toy toy(swarm.noise, swarm.norm, swarm.width);
   OptimizerOptions optimizer_options = swarm.options ? swarm.options(number) : OptimizerOptions();
   optimizer_options.epochs_max = swarm.epochs;
   // the same whether one has a module or only its tensors
@@ -184,6 +190,7 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
                                     : std::make_unique<Optimizer>(run, named_parameters(toy.module()), swarm.optimizer,
                                                                   optimizer_options);
   Optimizer& optimizer = *made;
+  for (const auto& [name, buffer] : named_buffers(toy.module())) optimizer.track(name, buffer);
   optimizer.join();
   Trace trace;
   while (optimizer.epoch() < swarm.epochs) {
@@ -218,6 +225,7 @@ inline Trace take_part(const std::filesystem::path& home, const std::string& add
   const Bytes agreed = optimizer.snapshot().find("parameters")->bytes;
   trace.agreed.resize(agreed.size() / sizeof(float));
   std::memcpy(trace.agreed.data(), agreed.data(), agreed.size());
+  for (const at::Tensor& buffer : toy.module().buffers()) trace.tracked.push_back(buffer.clone());
   for (const auto& parameter : toy.module().parameters()) {
     const auto flat = parameter.detach().flatten();
     trace.model.insert(trace.model.end(), flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel());

@@ -168,10 +168,10 @@ Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoi
   const PeerId id = node.id;
   if (!message.serves) {
     table.remove(id);
-  } else if (table.find(id) == nullptr) {
+  } else if (!table.told(id, clock_.now())) {
     server_.admit(std::move(node));
+    table.told(id, clock_.now());
   }
-  table.told(id, clock_.now());
   co_return nearby;
 }
 

@@ -1,20 +1,21 @@
 #include "directory/lookup.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace collab::directory {
 
-Lookup::Lookup(const Place& place, const PeerId& self, const std::vector<RouteNode>& start, Options options)
+Lookup::Lookup(const Place& place, const PeerId& self, std::vector<RouteNode> start, Options options)
     : place_(place), self_(self), options_(options), candidates_(Nearer{place}) {
-  for (const RouteNode& node : start) learn(node, nullptr, 1);
+  for (RouteNode& node : start) learn(std::move(node), nullptr, 1);
 }
 
-void Lookup::learn(const RouteNode& node, const PeerId* teacher, unsigned hops) {
+void Lookup::learn(RouteNode node, const PeerId* teacher, unsigned hops) {
   if (node.id == self_) return;
   Candidate*& known = named_[node.id];
   if (known == nullptr) {
     known = &candidates_.try_emplace(place_of(node.id)).first->second;
-    known->node = node;
+    known->node = std::move(node);
     known->hops = hops;
   } else if (known->teachers.empty()) {
     return;  // known to this node itself
@@ -55,12 +56,12 @@ std::optional<RouteNode> Lookup::next() {
   return chosen->node;
 }
 
-void Lookup::answered(const PeerId& from, bool serves, const std::vector<RouteNode>& named) {
+void Lookup::answered(const PeerId& from, bool serves, std::vector<RouteNode> named) {
   Candidate& candidate = *named_.at(from);
   candidate.state = State::answered;
   candidate.serves = serves;
   --in_flight_;
-  for (const RouteNode& node : named) learn(node, &from, candidate.hops + 1);
+  for (RouteNode& node : named) learn(std::move(node), &from, candidate.hops + 1);
 }
 
 void Lookup::failed(const PeerId& id) {

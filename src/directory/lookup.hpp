@@ -24,13 +24,13 @@ class Lookup {
   };
 
   /// `start`: whom this node knows. `self` is never asked.
-  Lookup(const Place& place, const PeerId& self, const std::vector<RouteNode>& start, Options options);
+  Lookup(const Place& place, const PeerId& self, std::vector<RouteNode> start, Options options);
 
   /// Whom to ask now; each is given once, and `answered` or `failed` has to follow. Empty: wait for those who are
   /// asked, or `over`.
   std::optional<RouteNode> next();
   /// `serves`: else he is not one of those who are sought.
-  void answered(const PeerId& from, bool serves, const std::vector<RouteNode>& named);
+  void answered(const PeerId& from, bool serves, std::vector<RouteNode> named);
   void failed(const PeerId&);
   bool over() const;
   void stop() noexcept { stopped_ = true; }
@@ -58,7 +58,7 @@ class Lookup {
     bool operator()(const Place& a, const Place& b) const noexcept { return nearer(place, a, b); }
   };
 
-  void learn(const RouteNode&, const PeerId* teacher, unsigned hops);
+  void learn(RouteNode, const PeerId* teacher, unsigned hops);
   bool believed(const Candidate&) const;
   const Candidate* choose() const;
 

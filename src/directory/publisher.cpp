@@ -6,6 +6,11 @@
 #include <cassert>
 
 namespace collab::directory {
+namespace {
+
+constexpr Duration kLookAgain = std::chrono::seconds(5);
+
+}  // namespace
 
 Publisher::Publisher(Clock& clock, Random random, Log& log, asio::any_io_executor executor, const Identity& identity,
                      Server& server, Client& client, Router& router, PublisherOptions options)
@@ -148,6 +153,7 @@ void Publisher::sign(Publication& publication, Record draft) {
     draft.sequence = std::max(draft.sequence, here->record.sequence + 1);
   }
   publication.record = sign_record(identity_, server_.rules().run, std::move(draft));
+  ++changes_;
   publication.renew_at = publication.withdrawn ? TimePoint::max() : clock_.now() + publication.ttl / 3;
   const auto offered = server_.accept(publication.record, Storage::Source::own);
   if (offered.outcome == Storage::Outcome::refused) {
@@ -180,6 +186,7 @@ TimePoint Publisher::next_renewal() const {
 
 Task<> Publisher::run() {
   feeds_.clear();
+  ++changes_;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     for (;;) {
       renew_what_is_due();
@@ -210,6 +217,9 @@ std::vector<PeerId> Publisher::hungry() {
     }
   }
   if (form == Form::whole) return hungry;
+  // what a look-up has found stays so until the next one; what is guessed meanwhile is looked at now and then
+  const std::uint64_t changes = changes_ + router_.moves();
+  if (form == Form::routed && changes == looked_through_ && clock_.now() < look_again_) return hungry;
   std::set<PeerId> nodes;
   std::set<PeerId> lacking;
   for (const auto& [name, publication] : publications_) {
@@ -221,6 +231,8 @@ std::vector<PeerId> Publisher::hungry() {
   for (const PeerId& node : lacking) {
     if (std::find(hungry.begin(), hungry.end(), node) == hungry.end()) hungry.push_back(node);
   }
+  looked_through_ = changes;
+  look_again_ = clock_.now() + kLookAgain;
   // whoever keeps nothing of ours any more gets everything if he comes back
   std::erase_if(feeds_, [&](const auto& feed) { return !feed.second.running && !nodes.contains(feed.first); });
   return hungry;
@@ -263,6 +275,7 @@ Task<> Publisher::feed(PeerId server) {
     if (pause > Duration(0)) co_await clock_.sleep_until(clock_.now() + pause);
   }
   feeds_.at(server).running = false;
+  ++changes_;
   if (server_.form() == Form::whole) feeds_.erase(server);
 }
 

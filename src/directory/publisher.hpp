@@ -94,7 +94,10 @@ class Publisher {
   std::uint64_t first_sequence_;
   std::map<Name, Publication> publications_;
   std::map<PeerId, Feed> feeds_;
-  std::map<Name, Tally> tallies_;  ///< of claims that wait
+  std::map<Name, Tally> tallies_;                     ///< of claims that wait
+  std::uint64_t changes_ = 0;                         ///< of what there is to put, or is put
+  std::uint64_t looked_through_ = ~std::uint64_t(0);  ///< when there was nothing left to put: what had changed by then,
+  TimePoint look_again_{};                            ///< and until when that is believed
   std::vector<PeerId> seen_servers_;
   TimePoint servers_since_{};
   Signal wake_;

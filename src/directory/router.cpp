@@ -24,6 +24,7 @@ struct Router::Running {
   Lookup lookup;
   Question question;
   TimePoint deadline;
+  TimePoint heard_at{};  ///< when it began, or the last answer came
   Signal changed;
   std::vector<PeerId> gave;
   std::size_t keep = 0;                             ///< how many of them are among the nearest
@@ -139,13 +140,14 @@ Task<> Router::locate_spot(std::string key, TimePoint deadline) {
   const auto found = spots_.find(key);
   if (found == spots_.end()) co_return;
   Spot& spot = found->second;
-  spot.tried = true;
+  if (!std::exchange(spot.tried, true)) ++moves_;
   spot.looked_at = clock_.now();
   spot.due = clock_.now() + about(options_.spot_period);
   spot.followers = report.followers;
   if (report.nearest.empty()) co_return;  // cut off: what is known is better than nothing
   auto nearest = with_self(spot.place, report.nearest, server_.routing().replicas);
   if (nearest != nearest_to(spot)) spot.moved_at = clock_.now();
+  if (!spot.looked || nearest != spot.nearest) ++moves_;
   spot.nearest = std::move(nearest);
   spot.looked = true;
 }
@@ -160,12 +162,17 @@ Task<Router::Report> Router::look_up(Question question, TimePoint deadline) {
   Lookup::Options rules;
   rules.width = question.width;
   rules.alpha = options_.alpha;
-  Lookup lookup(question.place, net_.self(), start, rules);
+  Lookup lookup(question.place, net_.self(), std::move(start), rules);
   Running running(std::move(lookup), std::move(question), deadline, executor_);
-  const auto worker = [&]() -> Task<> { co_await ask(running); };
+  running.heard_at = clock_.now();
   const auto body = [&](TaskGroup& tasks) -> Task<> {
-    for (std::size_t i = 0; i < options_.alpha; ++i) tasks.spawn("directory.look_up", worker());
-    while (!running.lookup.over() && clock_.now() < deadline) co_await running.changed.wait_until(clock_, deadline);
+    while (!running.lookup.over() && clock_.now() < deadline) {
+      while (auto node = next_to_ask(running)) tasks.spawn("directory.look_up", ask(running, std::move(*node)));
+      // time passes too: who is slow or dead gets another beside him
+      const TimePoint late = running.heard_at + options_.ask_beside;
+      const TimePoint until = clock_.now() < late ? std::min(deadline, late) : deadline;
+      co_await running.changed.wait_until(clock_, until);
+    }
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
@@ -186,40 +193,43 @@ Task<Router::Report> Router::look_up(Question question, TimePoint deadline) {
   co_return report;
 }
 
-/// One of `alpha` workers of a look-up.
-Task<> Router::ask(Running& running) {
-  while (!running.lookup.over()) {
-    // one more question than answers that lack is on its way, so that one who is slow or dead delays nothing
-    const std::size_t copies = running.question.copies;
-    const bool enough = copies > 0 && running.keep > 0 && running.keep + running.lookup.in_flight() > copies;
-    const auto node = enough ? std::nullopt : running.lookup.next();
-    if (!node) {
-      co_await running.changed.wait();
-      continue;
-    }
-    Client::Search search;
-    search.key = running.question.key;
-    search.place = running.question.place;
-    search.values = running.question.values;
-    search.nodes = 2 * running.question.width;  // some may be dead
-    const TimePoint deadline = std::min(running.deadline, clock_.now() + options_.ask_timeout);
-    const auto nearby = co_await client_.find(*node, std::move(search), deadline);
-    if (!nearby) {
-      running.lookup.failed(node->id);
-      running.changed.notify();
-      continue;
-    }
-    ++running.report.answered;
-    if (nearby->more && running.question.values)
-      co_await read_rest(node->id, running.question.key, nearby->next, running.deadline);
-    running.lookup.answered(node->id, nearby->serves, nearby->nodes);
-    running.followers[node->id] = nearby->followers;
-    if (nearby->records > 0) running.gave.push_back(node->id);
-    // only those who are to keep it are believed to have all of it
-    running.keep = running.lookup.among_nearest(running.gave, server_.routing().replicas);
-    if (running.question.copies > 0 && running.keep >= running.question.copies) running.lookup.stop();
+/// The first answer tells better whom to ask than this node can guess, and who reads asks no more than he lacks.
+std::optional<RouteNode> Router::next_to_ask(Running& running) {
+  const std::size_t in_flight = running.lookup.in_flight();
+  const std::size_t copies = running.question.copies;
+  const bool knows_whom = running.report.answered > 0;
+  const bool lacks = copies == 0 || running.keep + in_flight < copies;
+  const bool silent = clock_.now() >= running.heard_at + options_.ask_beside;
+  if (in_flight > 0 && !silent && !(knows_whom && lacks)) return std::nullopt;
+  return running.lookup.next();
+}
+
+/// One question of a look-up.
+Task<> Router::ask(Running& running, RouteNode node) {
+  Client::Search search;
+  search.key = running.question.key;
+  search.place = running.question.place;
+  search.values = running.question.values;
+  search.nodes = 2 * running.question.width;  // some may be dead
+  const PeerId id = node.id;
+  const TimePoint deadline = std::min(running.deadline, clock_.now() + options_.ask_timeout);
+  auto nearby = co_await client_.find(std::move(node), std::move(search), deadline);
+  running.heard_at = clock_.now();
+  if (!nearby) {
+    running.lookup.failed(id);
     running.changed.notify();
+    co_return;
   }
+  ++running.report.answered;
+  if (nearby->more && running.question.values)
+    co_await read_rest(id, running.question.key, nearby->next, running.deadline);
+  running.lookup.answered(id, nearby->serves, std::move(nearby->nodes));
+  if (!nearby->followers.empty()) running.followers[id] = std::move(nearby->followers);
+  if (nearby->records > 0) running.gave.push_back(id);
+  // only those who are to keep it are believed to have all of it
+  running.keep = running.lookup.among_nearest(running.gave, server_.routing().replicas);
+  if (running.question.copies > 0 && running.keep >= running.question.copies) running.lookup.stop();
+  running.changed.notify();
 }
 
 Task<> Router::read_rest(PeerId node, std::string key, Cursor from, TimePoint deadline) {

@@ -11,28 +11,30 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace collab::directory {
 
 struct RouterOptions {
-  std::size_t alpha = 3;                               ///< questions of one look-up on their way at once
-  Duration ask_timeout = std::chrono::seconds(2);      ///< of one of them
-  Duration spot_period = std::chrono::seconds(30);     ///< after it a place in use is looked up again, +- 20 %
-  Duration spot_repair = std::chrono::seconds(2);      ///< the same when one of its nodes does not answer
-  Duration spot_unused = std::chrono::seconds(60);     ///< then it is forgotten
-  Duration refresh_period = std::chrono::seconds(30);  ///< of the own neighbourhood, and of one place farther away
-  Duration guide_period = std::chrono::seconds(3);     ///< the same, for one who has just come to a large swarm
-  Duration ping_after = std::chrono::seconds(20);      ///< a node of the table that is silent for so long is asked,
-  std::size_t pings = 3;                               ///< so many each second,
-  std::size_t new_pings = 8;                           ///< and so many who are new or were named
-  std::size_t strangers = 3;                           ///< of a refresh, who are asked for the own neighbourhood
-  std::size_t spots_at_once = 8;                       ///< look-ups in background
-  Duration misled_time = std::chrono::seconds(30);     ///< in which who names nodes that do not answer,
-  std::size_t misled_max = 4;                          ///< more than so many, is believed no more
-  std::size_t read_pages_max = 16;                     ///< of one key, from one node of a look-up
-  std::size_t followers_max = 24;                      ///< remembered of one key
+  std::size_t alpha = 3;                                 ///< questions of one look-up on their way at once
+  Duration ask_timeout = std::chrono::seconds(2);        ///< of one of them
+  Duration ask_beside = std::chrono::milliseconds(500);  ///< without an answer: then another is asked at the same time
+  Duration spot_period = std::chrono::seconds(30);       ///< after it a place in use is looked up again, +- 20 %
+  Duration spot_repair = std::chrono::seconds(2);        ///< the same when one of its nodes does not answer
+  Duration spot_unused = std::chrono::seconds(60);       ///< then it is forgotten
+  Duration refresh_period = std::chrono::seconds(30);    ///< of the own neighbourhood, and of one place farther away
+  Duration guide_period = std::chrono::seconds(3);       ///< the same, for one who has just come to a large swarm
+  Duration ping_after = std::chrono::seconds(20);        ///< a node of the table that is silent for so long is asked,
+  std::size_t pings = 3;                                 ///< so many each second,
+  std::size_t new_pings = 8;                             ///< and so many who are new or were named
+  std::size_t strangers = 3;                             ///< of a refresh, who are asked for the own neighbourhood
+  std::size_t spots_at_once = 8;                         ///< look-ups in background
+  Duration misled_time = std::chrono::seconds(30);       ///< in which who names nodes that do not answer,
+  std::size_t misled_max = 4;                            ///< more than so many, is believed no more
+  std::size_t read_pages_max = 16;                       ///< of one key, from one node of a look-up
+  std::size_t followers_max = 24;                        ///< remembered of one key
 };
 
 /// What is asked for is up to date as far as the routing table and the last look-up go; a key that is asked about is
@@ -60,6 +62,8 @@ class Router {
   std::vector<std::vector<PeerId>> quorums(const std::string& key);
   /// When the look-up of `key` last found other nodes than before.
   TimePoint moved_at(const std::string& key);
+  /// Grows whenever `targets` of some key may be others than before because of a look-up.
+  std::uint64_t moves() const noexcept { return moves_; }
   /// Looks now where `key` is; nothing in a small swarm.
   Task<> locate(std::string key, TimePoint deadline);
 
@@ -109,7 +113,8 @@ class Router {
   std::vector<PeerId> nearest_to(const Spot&) const;
   std::vector<PeerId> with_self(const Place&, std::vector<PeerId> nearest, std::size_t count) const;
   void shuffle(std::vector<PeerId>&);
-  Task<> ask(Running& running);
+  std::optional<RouteNode> next_to_ask(Running& running);
+  Task<> ask(Running& running, RouteNode node);
   Task<> read_rest(PeerId node, std::string key, Cursor from, TimePoint deadline);
   Task<bool> ping(RouteNode node);
   Task<> ping_and_forget(RouteNode node);
@@ -135,6 +140,7 @@ class Router {
   RouterOptions options_;
   std::map<std::string, Spot> spots_;
   std::size_t spots_busy_ = 0;
+  std::uint64_t moves_ = 0;
   TimePoint refresh_at_{};
   TimePoint refreshed_at_{};
   bool refreshing_ = false;

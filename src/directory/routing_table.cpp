@@ -10,11 +10,11 @@
 namespace collab::directory {
 namespace {
 
-/// The first 8 bytes of the distance: enough but for ties.
-std::uint64_t high_distance(const Place& a, const Place& b) noexcept {
-  std::uint64_t distance = 0;
-  for (std::size_t i = 0; i < 8; ++i) distance = distance << 8U | static_cast<unsigned char>(a[i] ^ b[i]);
-  return distance;
+/// The first 8 bytes, of which the distance is enough but for ties.
+std::uint64_t high_of(const Place& place) noexcept {
+  std::uint64_t high = 0;
+  for (std::size_t i = 0; i < 8; ++i) high = high << 8U | place[i];
+  return high;
 }
 
 Bytes packed(const RouteNode& node) {
@@ -57,14 +57,19 @@ std::size_t RoutingTable::bucket_of(const Place& place) const noexcept {
 RoutingTable::Entry* RoutingTable::replaceable(std::size_t bucket) const {
   const auto worth = [](const Entry* a) { return std::tuple(-static_cast<int>(a->failures), a->heard, a->place); };
   Entry* found = nullptr;
-  for (Entry* entry : buckets_[bucket]) {
-    if (entry->failures > 0 && (found == nullptr || worth(entry) < worth(found))) found = entry;
+  for (const Slot& slot : buckets_[bucket]) {
+    if (!slot.sound && (found == nullptr || worth(slot.entry) < worth(found))) found = slot.entry;
   }
   return found;
 }
 
+RoutingTable::Slot& RoutingTable::slot_of(const Entry& entry) {
+  auto& bucket = buckets_[bucket_of(entry.place)];
+  return *std::find_if(bucket.begin(), bucket.end(), [&](const Slot& slot) { return slot.entry == &entry; });
+}
+
 bool RoutingTable::is_crowded(std::size_t bucket, const std::string& network) const {
-  const auto neighbours = [&](const Entry* entry) { return entry->network == network; };
+  const auto neighbours = [&](const Slot& slot) { return slot.entry->network == network; };
   const auto count = std::count_if(buckets_[bucket].begin(), buckets_[bucket].end(), neighbours);
   return !network.empty() && static_cast<std::size_t>(count) >= options_.network_max;
 }
@@ -100,7 +105,8 @@ bool RoutingTable::add(RouteNode node, std::string network, TimePoint now) {
   entry.node = std::move(node);
   entry.packed = packed(entry.node);
   const PeerId id = entry.node.id;
-  buckets_[bucket].push_back(&entries_.emplace(id, std::move(entry)).first->second);
+  const std::uint64_t high = high_of(entry.place);
+  buckets_[bucket].push_back({high, true, &entries_.emplace(id, std::move(entry)).first->second});
   ++sound_;
   return true;
 }
@@ -117,22 +123,31 @@ RoutingTable::Suggested RoutingTable::take_suggested(std::size_t index) {
   return std::move(suggested_.extract(std::next(suggested_.begin(), static_cast<std::ptrdiff_t>(index))).mapped());
 }
 
-void RoutingTable::heard(const PeerId& id, TimePoint now) {
+bool RoutingTable::heard(const PeerId& id, TimePoint now) {
   const auto found = entries_.find(id);
-  if (found == entries_.end()) return;
+  if (found == entries_.end()) return false;
   found->second.heard = now;
-  if (std::exchange(found->second.failures, 0) > 0) ++sound_;
+  if (std::exchange(found->second.failures, 0) == 0) return true;
+  slot_of(found->second).sound = true;
+  ++sound_;
+  return true;
 }
 
 void RoutingTable::failed(const PeerId& id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
-  if (found->second.failures++ == 0) --sound_;
+  if (found->second.failures++ == 0) {
+    slot_of(found->second).sound = false;
+    --sound_;
+  }
   if (found->second.failures >= options_.failures_max) erase(found);
 }
 
-void RoutingTable::told(const PeerId& id, TimePoint now) {
-  if (const auto found = entries_.find(id); found != entries_.end()) found->second.told = now;
+bool RoutingTable::told(const PeerId& id, TimePoint now) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return false;
+  found->second.told = now;
+  return true;
 }
 
 void RoutingTable::remove(const PeerId& id) {
@@ -141,7 +156,8 @@ void RoutingTable::remove(const PeerId& id) {
 }
 
 void RoutingTable::erase(Entries::iterator entry) {
-  std::erase(buckets_[bucket_of(entry->second.place)], &entry->second);
+  std::erase_if(buckets_[bucket_of(entry->second.place)],
+                [&](const Slot& slot) { return slot.entry == &entry->second; });
   if (entry->second.failures == 0) --sound_;
   entries_.erase(entry);
 }
@@ -162,9 +178,11 @@ std::size_t RoutingTable::neighbourhood() const noexcept {
 
 std::vector<const RoutingTable::Entry*> RoutingTable::nearest(const Place& place, std::size_t count) const {
   std::vector<std::pair<std::uint64_t, const Entry*>> sound;
+  sound.reserve(std::min(sound_, 2 * options_.bucket_max));  // often one bucket, or the few behind it
+  const std::uint64_t high = high_of(place);
   const auto gather = [&](std::size_t bucket) {
-    for (const Entry* entry : buckets_[bucket]) {
-      if (entry->failures == 0) sound.emplace_back(high_distance(place, entry->place), entry);
+    for (const Slot& slot : buckets_[bucket]) {
+      if (slot.sound) sound.emplace_back(high ^ slot.high, slot.entry);
     }
   };
   // Nearest are those who begin to differ from this node where the place does; then all who share more with this node,

@@ -70,10 +70,12 @@ class RoutingTable {
   Suggested take_suggested(std::size_t index);
   std::size_t suggested() const noexcept { return suggested_.size(); }
 
-  void heard(const PeerId&, TimePoint now);
+  /// False: he is not here.
+  bool heard(const PeerId&, TimePoint now);
   /// A call got no answer.
   void failed(const PeerId&);
-  void told(const PeerId&, TimePoint now);
+  /// He has this node's own record. False: he is not here.
+  bool told(const PeerId&, TimePoint now);
   void remove(const PeerId&);
   const Entry* find(const PeerId&) const;
   /// Of those who have not failed lately; all are sorted by their distance from `place`.
@@ -95,6 +97,13 @@ class RoutingTable {
 
  private:
   using Entries = std::map<PeerId, Entry>;
+  /// What every search looks at of everybody, side by side: entries lie apart, and in a large swarm out of the cache.
+  struct Slot {
+    std::uint64_t high;  ///< the first 8 bytes of his place, as a number
+    bool sound;          ///< has not failed lately
+    Entry* entry;
+  };
+  Slot& slot_of(const Entry&);
   std::size_t bucket_of(const Place&) const noexcept;
   Entry* replaceable(std::size_t bucket) const;
   bool is_crowded(std::size_t bucket, const std::string& network) const;
@@ -104,7 +113,7 @@ class RoutingTable {
   Place place_;
   Options options_;
   Entries entries_;
-  std::array<std::vector<Entry*>, 257> buckets_;  ///< by how many leading bits of their place are this node's
+  std::array<std::vector<Slot>, 257> buckets_;  ///< by how many leading bits of their place are this node's
   std::map<PeerId, Suggested> suggested_;
   std::size_t sound_ = 0;
 };

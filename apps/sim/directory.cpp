@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr const char* kRun = "measured";
 constexpr std::size_t kKnownAtStart = 48;  // others whose records a node begins with: enough for the second form
-constexpr std::size_t kPerOwnerMax = 60;   // records; the quota is 64
+constexpr std::size_t kPerOwnerMax = 59;   // records, beside that of the node itself; a publisher has 60
 constexpr std::size_t kValueBytes = 200;
 constexpr Duration kTtl = 100s;
 constexpr Duration kSettle = 30s;  // for the routing tables
@@ -103,6 +103,8 @@ struct Gets {
   std::size_t found = 0;
   std::size_t of_living = 0;  ///< records whose owner is alive
   std::size_t of_living_found = 0;
+  std::size_t kept = 0;  ///< at one at least of the nodes that were to keep them and live
+  std::size_t kept_found = 0;
 };
 
 class DirectoryBench {
@@ -178,6 +180,8 @@ class DirectoryBench {
       gets.found += found ? 1 : 0;
       gets.of_living += owner_of(record).alive ? 1 : 0;
       gets.of_living_found += owner_of(record).alive && found ? 1 : 0;
+      gets.kept += kept_[record] ? 1 : 0;
+      gets.kept_found += kept_[record] && found ? 1 : 0;
     }
   }
 
@@ -186,13 +190,12 @@ class DirectoryBench {
     std::vector<std::vector<std::size_t>> reads(peers_.size());
     for (std::size_t record = 0; record < setup_.records; ++record) {
       std::size_t reader = random_.below(peers_.size());
-      const auto is_unfit = [&](const DirectoryPeer& peer) {
-        return !peer.alive || !peer.server.storage().records(key_of(record), peer.server.unix_ms()).empty();
-      };
+      const auto is_unfit = [&](const DirectoryPeer& peer) { return !peer.alive || has(peer, record); };
       for (std::size_t i = 0; i < peers_.size() && is_unfit(*peers_[reader]); ++i)
         reader = (reader + 1) % peers_.size();
       reads[reader].push_back(record);
     }
+    kept_ = kept_now();
     Gets gets;
     const Cost start = reading();
     const auto body = [&](TaskGroup& tasks) -> Task<> {
@@ -206,26 +209,46 @@ class DirectoryBench {
     co_return gets;
   }
 
+  /// The nodes nearest to the key of a record.
+  std::vector<const DirectoryPeer*> nearest(std::size_t record, bool living_only) const {
+    const directory::Place place = directory::place_of(kRun, key_of(record));
+    std::vector<const DirectoryPeer*> nearest;
+    for (const auto& peer : peers_)
+      if (peer->alive || !living_only) nearest.push_back(peer.get());
+    const auto closer = [&](const auto* a, const auto* b) {
+      return directory::nearer(place, a->server.table().place(), b->server.table().place());
+    };
+    const std::size_t count = std::min<std::size_t>(directory::RoutingOptions().replicas, nearest.size());
+    std::partial_sort(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(count), nearest.end(), closer);
+    nearest.resize(count);
+    return nearest;
+  }
+
+  static bool has(const DirectoryPeer& peer, std::size_t record) {
+    return !peer.server.storage().records(key_of(record), peer.server.unix_ms()).empty();
+  }
+
   /// At how many of the living nodes nearest to its key a record of a living owner lies, on average.
   double replicas() const {
     std::size_t all = 0;
     std::size_t kept = 0;
     for (std::size_t record = 0; record < setup_.records; ++record) {
       if (!peers_[record % peers_.size()]->alive) continue;
-      const directory::Place place = directory::place_of(kRun, key_of(record));
-      std::vector<std::pair<directory::Place, const DirectoryPeer*>> nearest;
-      for (std::size_t i = 0; i < peers_.size(); ++i)
-        if (peers_[i]->alive) nearest.emplace_back(peers_[i]->server.table().place(), peers_[i].get());
-      const auto closer = [&](const auto& a, const auto& b) { return directory::nearer(place, a.first, b.first); };
-      const std::size_t count = std::min<std::size_t>(5, nearest.size());
-      std::partial_sort(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(count), nearest.end(), closer);
-      for (std::size_t i = 0; i < count; ++i) {
-        const directory::Server& server = nearest[i].second->server;
-        kept += server.storage().records(key_of(record), server.unix_ms()).empty() ? 0 : 1;
-      }
+      for (const DirectoryPeer* peer : nearest(record, true)) kept += has(*peer, record) ? 1 : 0;
       ++all;
     }
     return all == 0 ? 0 : static_cast<double>(kept) / static_cast<double>(all);
+  }
+
+  /// Which records a living node keeps, of those that were the nearest when all lived, or are now.
+  std::vector<bool> kept_now() const {
+    std::vector<bool> kept(setup_.records);
+    for (std::size_t record = 0; record < setup_.records; ++record) {
+      for (const bool living_only : {false, true})
+        for (const DirectoryPeer* peer : nearest(record, living_only))
+          if (peer->alive && has(*peer, record)) kept[record] = true;
+    }
+    return kept;
   }
 
   nlohmann::json json_of(const Gets& gets) const {
@@ -235,6 +258,9 @@ class DirectoryBench {
     return {{"found_share", static_cast<double>(gets.found) / asked},
             {"found_share_of_living_owners",
              gets.of_living == 0 ? 1 : static_cast<double>(gets.of_living_found) / static_cast<double>(gets.of_living)},
+            {"found_share_of_kept",
+             gets.kept == 0 ? 1 : static_cast<double>(gets.kept_found) / static_cast<double>(gets.kept)},
+            {"kept_share", static_cast<double>(gets.kept) / asked},
             {"cpu_ms_per_get", 1000 * (gets.cost.cpu_s - idle_s) / asked},
             {"cpu_ms_per_get_with_upkeep", 1000 * gets.cost.cpu_s / asked},
             {"asked_per_look_up", static_cast<double>(gets.cost.look_ups.asked) / look_ups},
@@ -298,6 +324,7 @@ class DirectoryBench {
       co_await kill_some();
       const Gets at_once = co_await get_all();
       out_["get_after_deaths"] = json_of(at_once);
+      all_found_ = all_found_ && at_once.kept_found == at_once.kept;
       out_["replicas_after_deaths"] = replicas();
       co_await sleep(kRepair);
       co_await measure_idle("upkeep_after_repair");
@@ -318,6 +345,7 @@ class DirectoryBench {
   CallNetwork network_;
   std::vector<std::unique_ptr<DirectoryPeer>> peers_;
   nlohmann::json out_;
+  std::vector<bool> kept_;  ///< when a phase of reading began
   double idle_cpu_per_s_ = 0;
   bool all_found_ = false;
 };

@@ -237,15 +237,19 @@ void Invariants::count_senders(std::size_t peer, std::uint64_t epoch, const aver
   const std::string wrong = wrong_mean(round, options_.codecs, contribution);
   if (!wrong.empty()) add("mean", {peer}, fmt::format("epoch {}: {}", epoch, wrong));
   Committed& committed = history_of(peer).epochs[epoch];
-  for (auto rest = senders_of(round); rest != 0; rest &= rest - 1) {
-    const auto rank = averaging::first(rest);
-    const auto found = taken_by(rank);
-    if (found == taken.end()) continue;
-    const Sent sent{counted(rank, found->second), found->second.samples};
-    committed.senders[found->first] = sent;
-    committed.weight += sent.weight;
-    ledger_.committed(books_[peer].history, found->first, epoch, sent.samples);
+  std::vector<std::vector<SampleRun>> segments;
+  for (const averaging::SegmentResult& result : round.results()) {
+    auto& samples = segments.emplace_back();
+    for (auto rest = senders_of(result); rest != 0; rest &= rest - 1) {
+      const auto rank = averaging::first(rest);
+      const auto found = taken_by(rank);
+      if (found == taken.end()) continue;
+      const Sent sent{counted(rank, found->second), found->second.samples};
+      if (committed.senders.insert_or_assign(found->first, sent).second) committed.weight += sent.weight;
+      samples.insert(samples.end(), sent.samples.begin(), sent.samples.end());
+    }
   }
+  ledger_.committed(books_[peer].history, peer, epoch, segments);
 }
 
 void Invariants::first_report(std::size_t peer, const std::string& group, const epoch::EpochReport& report) {
@@ -261,7 +265,7 @@ void Invariants::first_report(std::size_t peer, const std::string& group, const 
       const Sent sent{mine->second.contribution.weight, mine->second.samples};
       committed.senders[peer] = sent;
       committed.weight += sent.weight;
-      ledger_.committed(books_[peer].history, peer, report.epoch, sent.samples);
+      ledger_.committed(books_[peer].history, peer, report.epoch, {sent.samples});
     }
   }
   check_weight(peer, committed, report);

@@ -74,7 +74,7 @@ class Invariants {
   /// The parameters that epoch began with, as the first who took the step had them.
   /// In the history that most peers share, as below.
   std::optional<Digest> parameters_of(std::uint64_t epoch) const;
-  std::uint64_t samples_committed() const { return ledger_.samples_committed(common()); }
+  std::uint64_t samples_committed() const { return ledger_.samples(common()).count(); }
   /// Of the newest epoch.
   const data::Ledger& newest_ledger() const { return histories_[common()].newest; }
   const Violations& violations() const noexcept { return violations_; }

@@ -2,39 +2,47 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
+#include <string>
+#include <utility>
 
 namespace collab::sim {
+namespace {
 
-void Ledger::committed(std::size_t history, std::size_t peer, std::uint64_t epoch, std::span<const SampleRun> samples) {
+std::string words(const Work& samples) {
+  return fmt::format("{} samples from {} on", samples.count(), samples.ranges().front().first);
+}
+
+}  // namespace
+
+void Ledger::committed(std::size_t history, std::size_t peer, std::uint64_t epoch,
+                       const std::vector<std::vector<SampleRun>>& segments) {
   const auto violated = [&](std::string text) {
     violations_.add({"ledger", clock_.now().time_since_epoch(), {peer}, std::move(text)});
   };
-  auto& [runs, sum] = histories_.at(history);
-  for (const SampleRun& run : samples) {
-    if (run.epoch != epoch) {
-      violated(fmt::format("{} samples computed on the parameters of epoch {} count in epoch {}", run.count, run.epoch,
-                           epoch));
+  Work round;
+  for (const std::vector<SampleRun>& segment : segments) {
+    Work counted;
+    for (const SampleRun& run : segment) {
+      if (run.epoch != epoch) {
+        violated(fmt::format("{} samples computed on the parameters of epoch {} count in epoch {}", run.count,
+                             run.epoch, epoch));
+      }
+      const Work samples({run.first, run.count});
+      if (const Work twice = counted.common(samples); !twice.empty())
+        violated(fmt::format("{} count twice in epoch {}", words(twice), epoch));
+      counted.add(samples);
     }
-    const auto after = runs.lower_bound(run.first);
-    const auto before = after == runs.begin() ? runs.end() : std::prev(after);
-    const bool overlaps_after = after != runs.end() && after->first < run.first + run.count;
-    const bool overlaps_before = before != runs.end() && before->second.end > run.first;
-    if (overlaps_after || overlaps_before) {
-      const Run& other = overlaps_after ? after->second : before->second;
-      violated(fmt::format("samples {} to {} count in epoch {} and in epoch {}", run.first, run.first + run.count - 1,
-                           other.epoch, epoch));
-      continue;
-    }
-    runs.emplace(run.first, Run{run.first + run.count, epoch});
-    sum += run.count;
+    round.add(counted);
   }
-}
-
-Work Ledger::samples(std::size_t history) const {
-  Work samples;
-  for (const auto& [first, run] : histories_.at(history).runs) samples.add({first, run.end - first});
-  return samples;
+  auto& [all, epochs] = histories_.at(history);
+  if (all.overlaps(round)) {
+    for (const auto& [other, samples] : epochs) {
+      if (const Work twice = samples.common(round); !twice.empty())
+        violated(fmt::format("{} count in epoch {} and in epoch {}", words(twice), other, epoch));
+    }
+  }
+  all.add(round);
+  epochs[epoch].add(round);
 }
 
 void Ledger::close() {

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <vector>
 
 namespace collab::sim {
@@ -20,8 +19,10 @@ class Ledger {
 
   /// One more history, like this one until now.
   void fork(std::size_t history) { histories_.push_back(histories_.at(history)); }
-  /// `samples`, handed over by `peer`, are in the committed step of `epoch`.
-  void committed(std::size_t history, std::size_t peer, std::uint64_t epoch, std::span<const SampleRun> samples);
+  /// `peer` told first what the committed step of `epoch` is made of: of each segment, the samples of all its senders.
+  /// Of two who have a sample, each may count in other segments: then every value has it once at most.
+  void committed(std::size_t history, std::size_t peer, std::uint64_t epoch,
+                 const std::vector<std::vector<SampleRun>>& segments);
   /// The peer's trainer forgot samples; its member has to say so.
   void dropped(std::size_t peer, std::uint64_t samples) { books_[peer].dropped += samples; }
   void told_lost(std::size_t peer, std::uint64_t samples) { books_[peer].told += samples; }
@@ -30,27 +31,22 @@ class Ledger {
   /// At the end: what was forgotten was told.
   void close();
 
-  std::uint64_t samples_committed(std::size_t history) const { return histories_.at(history).committed; }
-  /// All that were.
-  Work samples(std::size_t history) const;
+  /// All that were committed.
+  const Work& samples(std::size_t history) const { return histories_.at(history).samples; }
 
  private:
   struct Books {
     std::uint64_t dropped = 0;
     std::uint64_t told = 0;
   };
-  struct Run {
-    std::uint64_t end = 0;
-    std::uint64_t epoch = 0;
+  struct History {
+    Work samples;
+    std::map<std::uint64_t, Work> epochs;
   };
 
   Clock& clock_;
   Violations& violations_;
   std::map<std::size_t, Books> books_;
-  struct History {
-    std::map<std::uint64_t, Run> runs;  // by first sample; no two overlap
-    std::uint64_t committed = 0;
-  };
   std::vector<History> histories_ = std::vector<History>(1);
 };
 

@@ -65,11 +65,9 @@ std::string wrong_mean(const averaging::CommittedRound& round, const CodecMap& c
   return {};
 }
 
-averaging::Ranks senders_of(const averaging::CommittedRound& round) {
+averaging::Ranks senders_of(const averaging::SegmentResult& segment) {
   averaging::Ranks senders = 0;
-  for (const auto& result : round.results()) {
-    for (const auto& chunk : result.chunks()) senders |= chunk.senders;
-  }
+  for (const auto& chunk : segment.chunks()) senders |= chunk.senders;
   return senders;
 }
 

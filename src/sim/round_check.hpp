@@ -23,6 +23,6 @@ struct Contribution {
 std::string wrong_mean(const averaging::CommittedRound& round, const CodecMap& codecs,
                        const std::function<const Contribution*(averaging::Rank)>& of);
 /// Ranks whose part is in at least one chunk.
-averaging::Ranks senders_of(const averaging::CommittedRound& round);
+averaging::Ranks senders_of(const averaging::SegmentResult& segment);
 
 }  // namespace collab::sim

@@ -351,6 +351,16 @@ TEST_CASE("round work: a stand-in names what its voice named, and that is no ove
   CHECK(work.all() == Work({0, 18}));
 }
 
+TEST_CASE("round work: of two senders of a unit, each counted by another owner, one has it, and it is there once") {
+  const auto shape = shape_of(3);
+  const Members& members = shape->members;
+  const WorkOfSenders one_owner{{0, Work({0, 4})}, {2, Work({20, 4})}};
+  const WorkOfSenders other_owner{{1, Work({2, 6})}, {2, Work({20, 4})}};  // rank 0 was late there
+  const RoundWork work = attribute(members, {one_owner, other_owner});
+  CHECK(work.all().count() == 12);
+  CHECK(work.by_rank[0].count() + work.by_rank[1].count() + work.by_rank[2].count() == 12);
+}
+
 TEST_CASE("wire: the work of the largest group in the most crumbs fits a header") {
   WorkOfSenders work;
   for (Rank rank = 0; rank < matchmaking::kGroupSizeMax; ++rank)

@@ -225,7 +225,9 @@ std::vector<std::string> nat_lies(const NatFacts& facts) {
     const std::string who = fmt::format("{} and {}", facts.kinds[pair.a].name, facts.kinds[pair.b].name);
     const bool may = open(pair.a) || open(pair.b);
     if (may && !pair.a_dials && !pair.b_dials) lies.push_back(who + ": one is open, and they do not meet");
-    if (open(pair.b) && !pair.a_dials) lies.push_back(who + ": the second is open, and the first cannot dial it");
+    const bool met_before = open(pair.a) && pair.b_dials;  // by the directory: whoever was first has dialled
+    if (open(pair.b) && !pair.a_dials && !met_before)
+      lies.push_back(who + ": the second is open, and the first cannot dial it");
   }
   if (facts.hidden_dials > 0)
     lies.push_back(fmt::format("{} dials from one box to another, where nobody can answer", facts.hidden_dials));

@@ -29,7 +29,7 @@ struct NatPairsOptions {
   Crypto crypto = Crypto::fake;
 };
 
-/// Two peers, `a` of one kind and `b` of another or the same one, that have never met.
+/// Two peers, `a` of one kind and `b` of another or the same one. Unless both can be dialled they have never met.
 struct NatPair {
   std::size_t a = 0;  ///< index of its kind
   std::size_t b = 0;

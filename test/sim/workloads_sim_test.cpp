@@ -151,6 +151,12 @@ TEST_CASE("workload nat: facts that cannot be are told") {
   facts.states = {nat::State::open, nat::State::outbound_only};
   facts.pairs = {{0, 0, true, false}, {0, 1, false, true}, {1, 1, false, false}};
   CHECK(nat_lies(facts).empty());
+  NatFacts met_before = facts;
+  met_before.pairs[0] = {0, 0, false, true};
+  CHECK(nat_lies(met_before).empty());
+  NatFacts undialled = facts;
+  undialled.pairs = {{1, 0, false, true}};
+  CHECK(nat_lies(undialled).size() == 1);
   NatFacts unmet = facts;
   unmet.pairs[1].b_dials = false;
   CHECK(nat_lies(unmet).size() == 1);

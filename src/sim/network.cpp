@@ -46,8 +46,9 @@ struct Host::Route {
 /// One direction of a stream. As an event: its next piece arrives.
 struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   struct Piece {
-    Bytes bytes;  // none: the end of the stream
-    TimePoint arrives;
+    Bytes bytes;        // none: the end of the stream
+    TimePoint arrives;  // at the receiver's line
+    bool landing = false;
   };
 
   Pipe(SimNetwork& of, Host& sender, Host& receiver, std::uint64_t number)
@@ -80,7 +81,7 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
 
   void put(Bytes bytes) {
     queued_bytes += bytes.size();
-    on_the_way.push_back({std::move(bytes), last_arrival});
+    on_the_way.push_back({std::move(bytes), last_arrival, false});
     if (on_the_way.size() > 1) return;
     moving = shared_from_this();
     set(last_arrival);
@@ -533,7 +534,6 @@ double SimNetwork::charged(std::size_t bytes) const {
 void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
   if (stopping_ || (pipe.through && !pipe.through->passes(world_.clock().now()))) return;
   Host& from = pipe.from;
-  Host& to = pipe.to;
   const double size = charged(bytes.size());
   Duration way = pipe.latency;
   way += Duration(static_cast<Duration::rep>(static_cast<double>(way.count()) * options_.jitter *
@@ -544,9 +544,7 @@ void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
   }
   from.up_free_ =
       std::max(from.up_free_, world_.clock().now()) + from_seconds(size * from.slowness_ / from.line_.up_bytes_per_s);
-  to.down_free_ =
-      std::max(to.down_free_, from.up_free_ + way) + from_seconds(size * to.slowness_ / to.line_.down_bytes_per_s);
-  pipe.last_arrival = std::max(pipe.last_arrival, to.down_free_);
+  pipe.last_arrival = std::max(pipe.last_arrival, from.up_free_ + way);
   Bytes piece(bytes.begin(), bytes.end());
   if (std::exchange(from.corrupts_, false)) {
     piece[random_.below(piece.size())] ^= std::byte(1U << random_.below(8));
@@ -565,6 +563,14 @@ void SimNetwork::arrive(Pipe& pipe) {
   const auto keep = pipe.moving;
   if (pipe.on_the_way.empty()) return;
   if (!moves(pipe.from, pipe.to)) return stuck_.push_back(keep);
+  Pipe::Piece& next = pipe.on_the_way.front();
+  if (!next.landing && !next.bytes.empty()) {  // its line is taken in the order of arrival
+    Host& to = pipe.to;
+    next.landing = true;
+    to.down_free_ = std::max(to.down_free_, world_.clock().now()) +
+                    from_seconds(charged(next.bytes.size()) * to.slowness_ / to.line_.down_bytes_per_s);
+    return pipe.set(to.down_free_);
+  }
   Bytes piece = pipe.take();
   if (pipe.on_the_way.empty()) pipe.moving.reset();
   mix(pipe.stream);

@@ -104,6 +104,28 @@ TEST_CASE("sim network: a stream carries bytes in order at the rate of the line"
   });
 }
 
+TEST_CASE("sim network: what comes in over a slow line holds up nobody else on the way to the same host") {
+  Pair pair;
+  Host& slow = pair.network.add_host("slow", {1e4, 1e4});
+  const auto scenario = [&](net::ByteStream& from_fast, net::ByteStream& at_b) -> Task<> {
+    const net::Address second_door{"b", 8};
+    auto listener = pair.b().listen(second_door).value();
+    auto from_slow = co_await slow.dial(second_door, kLong);
+    REQUIRE(from_slow);
+    const auto at_b_too = co_await listener->accept();
+    REQUIRE(at_b_too);
+    const Bytes bytes(50'000);
+    (void)co_await (*from_slow)->write(bytes);  // for the next five seconds
+    const TimePoint start = pair.world.clock().now();
+    (void)co_await from_fast.write(bytes);
+    from_fast.close();
+    const std::size_t size = co_await read_all(at_b);
+    CHECK(size == bytes.size());
+    CHECK(pair.world.clock().now() - start < milliseconds(120));  // 50 ms out, 10 on the way, 50 in
+  };
+  pair.run(scenario);
+}
+
 TEST_CASE("sim network: who closes in order is read to the end, who is killed only to a prefix") {
   std::size_t shorter = 0;
   for (const bool killed : {false, true}) {

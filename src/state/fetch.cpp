@@ -103,26 +103,27 @@ Task<> Fetch::manage(TaskGroup& tasks) {
   }
 }
 
+/// Of donors_[first..last) those who have not left.
+std::size_t Fetch::active(std::size_t first, std::size_t last) const noexcept {
+  const auto begin = donors_.begin();
+  return static_cast<std::size_t>(std::count_if(begin + static_cast<std::ptrdiff_t>(first),
+                                                begin + static_cast<std::ptrdiff_t>(last),
+                                                [](const Donor& donor) { return !donor.left; }));
+}
+
+/// Counted anew each time: who cannot be reached has left before `spawn` returns, when nobody waits for `changed_` yet.
 void Fetch::start_donors(TaskGroup& tasks) {
-  auto active = std::count_if(donors_.begin(), donors_.begin() + static_cast<std::ptrdiff_t>(started_),
-                              [](const Donor& donor) { return !donor.left; });
-  while (started_ < first_sharer_ && static_cast<std::size_t>(active) < options_.donors_max) {
+  while (started_ < first_sharer_ && active(0, started_) < options_.donors_max)
     tasks.spawn("donor", talk(tasks, started_++));
-    ++active;
-  }
 }
 
 void Fetch::start_sharers(TaskGroup& tasks) {
   if (!plan_) return;
-  auto active = std::count_if(donors_.begin() + static_cast<std::ptrdiff_t>(first_sharer_),
-                              donors_.begin() + static_cast<std::ptrdiff_t>(next_sharer_),
-                              [](const Donor& donor) { return !donor.left; });
-  while (next_sharer_ < donors_.size() && static_cast<std::size_t>(active) < options_.sharers_max) {
+  while (next_sharer_ < donors_.size() && active(first_sharer_, next_sharer_) < options_.sharers_max) {
     const std::size_t sharer = next_sharer_++;
     donors_[sharer].has.emplace(index_->chunks());
     if (context_.net.can_reach(donors_[sharer].peer)) {
       tasks.spawn("sharer", share_with(tasks, sharer));
-      ++active;
     } else {
       donors_[sharer].left = Refusal(Errc::gone);
     }

@@ -95,6 +95,7 @@ class Fetch {
   Task<bool> accept_chunk(std::size_t donor, std::size_t chunk, Frame frame);
 
   void choose_donors(std::vector<PeerId> donors);
+  std::size_t active(std::size_t first, std::size_t last) const noexcept;
   void start_donors(TaskGroup& tasks);
   void start_sharers(TaskGroup& tasks);
   void know_sharers(const std::vector<PeerId>& peers);

@@ -77,6 +77,8 @@ class Swarm {
     donors_.push_back(peer(number));
     return *stores_.emplace(number, std::move(store)).first->second;
   }
+  /// Is named as a donor, but nobody knows where it is.
+  void add_stranger(unsigned number) { donors_.push_back(peer(number)); }
   /// Shows the right index and gives wrong bytes.
   void add_liar(unsigned number, std::uint64_t epoch) {
     net::Endpoint& net = network_.add_peer(peer(number));
@@ -198,6 +200,20 @@ TEST_CASE("sim: donors that lie, die or stall change who gives, never what arriv
     });
     CHECK(swarm.lies_told <= 2);  // what was under way when the first lie was seen
     CHECK(swarm.progress.liars == (swarm.lies_told > 0 ? 1 : 0));
+  }
+}
+
+TEST_CASE("sim: of ten donors nine are at no known address, and the tenth gives the state all the same") {
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    Swarm swarm(seed);
+    swarm.add_donor(0, 7);
+    for (unsigned i = 1; i < 10; ++i) swarm.add_stranger(i);
+    swarm.run([&](TaskGroup&) -> Task<> {
+      const Got got = co_await swarm.join(100, wanted(swarm, 7));
+      CHECK(is_state_of(got, 7));
+      CHECK(to_seconds(swarm.clock().now().time_since_epoch()) < 6);  // as from one donor
+    });
   }
 }
 

@@ -52,6 +52,7 @@ class MessageNetwork::Peer final : public net::Endpoint {
   Task<net::Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override {
     const std::string name(method);
     ++network_.asked_[{to, name}];
+    if (!can_reach(to)) co_return Refusal(Errc::gone, "no address of this peer is known");  // at once, as the real one
     auto asked = ask(to, name, std::move(request), deadline);
     co_return co_await with_deadline(network_.world_.clock(), deadline, std::move(asked));
   }

@@ -125,6 +125,12 @@ TimePoint Router::moved_at(const std::string& key) {
   return server_.form() == Form::whole ? TimePoint() : use(key).moved_at;
 }
 
+void Router::look_again(const std::string& key) {
+  if (server_.form() != Form::routed) return;
+  Spot& spot = use(key);
+  spot.due = std::min(spot.due, spot.looked_at + options_.spot_repair);
+}
+
 Task<> Router::locate(std::string key, TimePoint deadline) {
   if (server_.form() == Form::whole) co_return;
   use(key);

@@ -22,7 +22,7 @@ struct RouterOptions {
   Duration ask_timeout = std::chrono::seconds(2);        ///< of one of them
   Duration ask_beside = std::chrono::milliseconds(500);  ///< without an answer: then another is asked at the same time
   Duration spot_period = std::chrono::seconds(30);       ///< after it a place in use is looked up again, +- 20 %
-  Duration spot_repair = std::chrono::seconds(2);        ///< the same when one of its nodes does not answer
+  Duration spot_repair = std::chrono::seconds(2);        ///< the same when one of its nodes is silent, or all are full
   Duration spot_unused = std::chrono::seconds(60);       ///< then it is forgotten
   Duration refresh_period = std::chrono::seconds(30);    ///< of the own neighbourhood, and of one place farther away
   Duration guide_period = std::chrono::seconds(3);       ///< the same, for one who has just come to a large swarm
@@ -64,6 +64,8 @@ class Router {
   TimePoint moved_at(const std::string& key);
   /// Grows whenever `targets` of some key may be others than before because of a look-up.
   std::uint64_t moves() const noexcept { return moves_; }
+  /// All who were named serve others: looks again soon, in background, where `key` is and who follows it.
+  void look_again(const std::string& key);
   /// Looks now where `key` is; nothing in a small swarm.
   Task<> locate(std::string key, TimePoint deadline);
 

@@ -304,6 +304,7 @@ Task<> SwarmDirectory::long_poll(std::string key) {
           std::find_if(others.begin(), others.end(), [&](const PeerId& id) { return !full.contains(id); });
       server = free == others.end() ? std::nullopt : std::optional(*free);
       server_.pass_on(key, false);  // before it is asked: two who ask each other are both refused
+      if (!server && !full.empty()) router_.look_again(key);  // whoever came before may be watched by now
       if (!server) full.clear();
       const auto stay = static_cast<std::uint64_t>(options_.watch_stay.count()) / (others.size() > 1 ? 1 : 4);
       drawn_anew = clock_.now() + Duration(stay / 2 + random_.below(stay + 1));

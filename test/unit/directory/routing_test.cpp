@@ -412,6 +412,30 @@ TEST_CASE("routing: a key that everybody watches reaches everybody, and no node 
   CHECK(after.back() < 20s);
 }
 
+TEST_CASE("routing: who watches a key at the same time as all others hears of news within seconds too") {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    CAPTURE(seed);
+    Crowd crowd(seed);
+    crowd.routing.watches_per_key_max = 6;
+    crowd.run([&]() -> Task<> {
+      crowd.begin(2, 24);
+      crowd.add_many(1000, 24, false);
+      co_await crowd.sleep(10s);
+      std::vector<std::unique_ptr<Watch>> watches;
+      for (const auto& node : crowd.nodes) watches.push_back(node->directory.watch("all"));
+      co_await crowd.sleep(8s);
+      crowd.nodes[20]->directory.publish("all", "", text_bytes("news"), 90s);
+      const auto seen = [&] {
+        return std::all_of(watches.begin(), watches.end(), [](const auto& watch) { return !watch->records().empty(); });
+      };
+      const Duration took = co_await crowd.until(seen, 30s);
+      CHECK(took < 2s);
+      watches.clear();
+      co_await crowd.stop();
+    }());
+  }
+}
+
 TEST_CASE("routing: a watch is answered by who keeps the key, or watches it there; so news go in no circle") {
   Crowd crowd;
   crowd.routing.watches_per_key_max = 3;

@@ -213,7 +213,7 @@ void Member::look_at_seats() {
   look.stuck = full_since_ && now - *full_since_ >= kStuckAfter;
   look.last_epoch = last_epoch_;
   for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
-  look.my_turn = in_step_ && context_.tracker.lowest_of_epoch(epoch_) == context_.identity.id();
+  look.my_turn = in_step_ && context_.tracker.is_lowest_of_epoch(epoch_);
   seats_.look_at(look);
 }
 

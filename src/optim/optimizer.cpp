@@ -453,7 +453,7 @@ Digest Optimizer::ledger_hash() const {
 
 bool Optimizer::my_turn() const {
   bool mine = false;
-  inner_->parts.runtime.on_loop([&] { mine = inner_->parts.tracker->lowest_of_epoch(epoch()) == inner_->parts.id; });
+  inner_->parts.runtime.on_loop([&] { mine = inner_->parts.tracker->is_lowest_of_epoch(epoch()); });
   return mine;
 }
 

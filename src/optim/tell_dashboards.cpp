@@ -62,7 +62,7 @@ void publish(Collaboration::Parts& parts, std::string_view key, Bytes value) {
 
 void tell_round(Collaboration::Parts& parts, const epoch::EpochReport& report) {
   if (!report.group) return;  // it was the whole swarm: there was no round
-  if (parts.tracker->lowest_of_epoch(report.epoch + 1) != parts.id) return;
+  if (!parts.tracker->is_lowest_of_epoch(report.epoch + 1)) return;
   auto value = monitor::encode_round(view_of(report));
   if (!value) return;  // more members than a record holds, and than a group may have
   publish(parts, monitor::kRoundKey, std::move(*value));

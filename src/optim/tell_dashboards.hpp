@@ -11,8 +11,8 @@ namespace collab::optim {
 
 // On the loop, all of them.
 
-/// One peer tells of each round: the one with the lowest hash of those who take part (Tracker::lowest_of_epoch), so a
-/// swarm of any size costs the directory one record an epoch.
+/// One peer tells of each round: the one with the lowest hash of those who take part (Tracker::is_lowest_of_epoch), so
+/// a swarm of any size costs the directory one record an epoch.
 void tell_round(Collaboration::Parts& parts, const epoch::EpochReport& report);
 /// Whoever sees it; readers show it once.
 void tell_failed_round(Collaboration::Parts& parts, std::uint64_t epoch, const std::string& reason);

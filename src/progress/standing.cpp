@@ -1,22 +1,44 @@
 #include "progress/standing.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <limits>
 #include <tuple>
+#include <utility>
 
 namespace collab::progress {
 
+namespace {
+constexpr std::int64_t kFutureMaxMs = 60'000;
+}
+
 bool is_fresh(const Record& record, std::int64_t unix_ms, std::int64_t slack_ms) {
   const std::int64_t age_ms = unix_ms - record.unix_ms;
-  return age_ms <= 2 * std::int64_t(record.period_ms) + slack_ms && age_ms >= -60'000;
+  return age_ms <= 2 * std::int64_t(record.period_ms) + slack_ms && age_ms >= -kFutureMaxMs;
+}
+
+std::int64_t stays_so_until(const Record& record, std::int64_t unix_ms, std::int64_t slack_ms) {
+  if (unix_ms - record.unix_ms < -kFutureMaxMs) return record.unix_ms - kFutureMaxMs - 1;
+  const std::int64_t last_ms = record.unix_ms + 2 * std::int64_t(record.period_ms) + slack_ms;
+  return unix_ms <= last_ms ? last_ms : std::numeric_limits<std::int64_t>::max();
+}
+
+void EpochsShown::add(std::uint64_t epoch) {
+  if (++count_ == 1 || epoch > highest_) {
+    second_ = std::exchange(highest_, epoch);
+  } else if (count_ == 2 || epoch > second_) {
+    second_ = epoch;
+  }
+}
+
+std::optional<std::uint64_t> EpochsShown::global() const {
+  if (count_ == 0) return std::nullopt;
+  return count_ <= 2 ? highest_ : second_;
 }
 
 std::optional<std::uint64_t> global_epoch(const std::vector<Standing>& standings) {
-  std::vector<std::uint64_t> epochs;
-  for (const Standing& standing : standings) epochs.push_back(standing.record.epoch);
-  if (epochs.empty()) return std::nullopt;
-  std::sort(epochs.begin(), epochs.end(), std::greater<>());
-  return epochs.size() <= 2 ? epochs[0] : epochs[1];
+  EpochsShown epochs;
+  for (const Standing& standing : standings) epochs.add(standing.record.epoch);
+  return epochs.global();
 }
 
 namespace {
@@ -57,13 +79,15 @@ std::optional<Digest> majority_ledger(const std::vector<Standing>& standings, st
   return most(votes);
 }
 
+double gathered(const Record& record, std::uint64_t epoch, std::int64_t unix_ms) {
+  if (record.epoch != epoch || !record.taking_part) return 0;
+  const auto age_ms = std::clamp<std::int64_t>(unix_ms - record.unix_ms, 0, 2 * std::int64_t(record.period_ms));
+  return static_cast<double>(record.samples) + record.samples_per_s * static_cast<double>(age_ms) / 1000;
+}
+
 double gathered(const std::vector<Standing>& standings, std::uint64_t epoch, std::int64_t unix_ms) {
   double sum = 0;
-  for (const auto& [peer, record] : standings) {
-    if (record.epoch != epoch || !record.taking_part) continue;
-    const auto age_ms = std::clamp<std::int64_t>(unix_ms - record.unix_ms, 0, 2 * std::int64_t(record.period_ms));
-    sum += static_cast<double>(record.samples) + record.samples_per_s * static_cast<double>(age_ms) / 1000;
-  }
+  for (const Standing& standing : standings) sum += gathered(standing.record, epoch, unix_ms);
   return sum;
 }
 

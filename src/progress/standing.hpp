@@ -4,6 +4,7 @@
 #include "crypto/peer_id.hpp"
 #include "progress/wire.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -19,8 +20,23 @@ struct Standing {
 
 /// Whether `record` still speaks for its peer: at most two periods and `slack` old, and not from the future by more.
 bool is_fresh(const Record& record, std::int64_t unix_ms, std::int64_t slack_ms = 2000);
+/// The last moment at which that is what it is at `unix_ms`, while nothing else is told.
+std::int64_t stays_so_until(const Record& record, std::int64_t unix_ms, std::int64_t slack_ms = 2000);
 
-/// The highest epoch that two of them show; of two or one: the highest. Empty: nobody says anything.
+/// The highest two epochs that were shown.
+class EpochsShown {
+ public:
+  void add(std::uint64_t epoch);
+  /// The highest epoch that two show; of two or one: the highest. Empty: nobody shows any.
+  std::optional<std::uint64_t> global() const;
+
+ private:
+  std::size_t count_ = 0;
+  std::uint64_t highest_ = 0;
+  std::uint64_t second_ = 0;
+};
+
+/// EpochsShown::global of all of them.
 std::optional<std::uint64_t> global_epoch(const std::vector<Standing>& standings);
 
 /// The hash that most of those at `epoch` hold; ties to more samples, then to the lower hash. Empty: nobody is there.
@@ -29,7 +45,8 @@ std::optional<Digest> majority(const std::vector<Standing>& standings, std::uint
 std::optional<Digest> majority_ledger(const std::vector<Standing>& standings, std::uint64_t epoch);
 
 /// Samples gathered for `epoch` by now: what was told, and since then at the told rate, but for no longer than two
-/// periods. `others_only` sums of peers in `standings`.
+/// periods. Of one of them, and of all.
+double gathered(const Record& record, std::uint64_t epoch, std::int64_t unix_ms);
 double gathered(const std::vector<Standing>& standings, std::uint64_t epoch, std::int64_t unix_ms);
 
 /// Samples per second of all who take part at `epoch` or one before it (their next record will say so).

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 #include <utility>
 
 namespace collab::progress {
@@ -194,8 +193,13 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
   }
   fresh_.reset();
   forget_all_but(present);
+  Yardsticks yardsticks;
+  if (!news.empty()) {
+    for (const auto& [peer, told] : told_) yardsticks.add(told.record);
+    yardsticks.sort();
+  }
   for (const directory::Record* record : news) {
-    believe(*record);
+    believe(*record, yardsticks);
     known_.insert_or_assign(record->owner, reports_.at(record->owner).believed());
   }
   read_any_ = read_any_ || !told_.empty();
@@ -254,32 +258,20 @@ void Tracker::note_who_gathers() {
   });
 }
 
-Yardstick Tracker::yardstick(const PeerId& peer) const {
-  std::vector<double> rates;
-  std::vector<std::uint64_t> microbatches;
-  for (const auto& [other, told] : told_) {
-    if (other == peer || !told.record.taking_part) continue;
-    rates.push_back(told.record.samples_per_s);
-    microbatches.push_back(told.record.microbatch);
-  }
-  const auto lower_median = [](auto& values) {  // a minority that lies moves it no further than honest peers are apart
-    if (values.empty()) return typename std::remove_reference_t<decltype(values)>::value_type(0);
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-  };
+Yardstick Tracker::yardstick(const PeerId& peer, const Yardsticks& all) const {
+  const Record* told = &told_.at(peer).record;
   Yardstick out;
-  out.samples_per_s = kFasterMax * std::max(own_.samples_per_s, lower_median(rates));
-  out.microbatch = std::max(own_.microbatch, lower_median(microbatches));
+  out.samples_per_s = kFasterMax * std::max(own_.samples_per_s, all.samples_per_s(told));
+  out.microbatch = std::max(own_.microbatch, all.microbatch(told));
   out.share = options_.target_batch / (told_.size() + 1);
   out.first_look = !read_any_;
   return out;
 }
 
-void Tracker::believe(const directory::Record& from) {
+void Tracker::believe(const directory::Record& from, const Yardsticks& all) {
   const Record& told = told_.at(from.owner).record;
   SelfReport& report = reports_[from.owner];
-  const std::uint64_t excess = report.see(told, from.sequence, yardstick(from.owner), needs_.clock.unix_ms());
+  const std::uint64_t excess = report.see(told, from.sequence, yardstick(from.owner, all), needs_.clock.unix_ms());
   if (excess == 0) {
     if (report.believed().samples == told.samples) doubted_.erase(from.owner);
     return;
@@ -292,16 +284,33 @@ void Tracker::believe(const directory::Record& from) {
                                             {"believed", report.believed().samples}});
 }
 
-const std::vector<Standing>& Tracker::others() const {
+const Tracker::Fresh& Tracker::fresh() const {
   const std::int64_t now_ms = needs_.clock.unix_ms();
-  if (fresh_ && fresh_->unix_ms == now_ms) return fresh_->standings;
-  fresh_.emplace();
-  fresh_->unix_ms = now_ms;
-  fresh_->standings.reserve(known_.size());
+  if (fresh_ && fresh_->from_ms <= now_ms && now_ms <= fresh_->until_ms) return *fresh_;
+  Fresh& fresh = fresh_.emplace();
+  fresh.from_ms = now_ms;
+  fresh.until_ms = std::numeric_limits<std::int64_t>::max();
+  fresh.standings.reserve(known_.size());
   for (const auto& [peer, record] : known_) {
-    if (is_fresh(record, now_ms)) fresh_->standings.push_back({peer, record});
+    fresh.until_ms = std::min(fresh.until_ms, stays_so_until(record, now_ms));
+    if (!is_fresh(record, now_ms)) continue;
+    fresh.standings.push_back({peer, record});
+    fresh.epochs.add(record.epoch);
+    if (!record.taking_part) continue;
+    ++fresh.taking_part;
+    fresh.samples_per_s += record.samples_per_s;
   }
-  return fresh_->standings;
+  return fresh;
+}
+
+const std::vector<Standing>& Tracker::others() const {
+  return fresh().standings;
+}
+
+std::optional<std::uint64_t> Tracker::global_epoch() const {
+  EpochsShown epochs = fresh().epochs;
+  if (shown_) epochs.add(own_.epoch);
+  return epochs.global();
 }
 
 std::vector<Standing> Tracker::all() const {
@@ -311,10 +320,7 @@ std::vector<Standing> Tracker::all() const {
 }
 
 std::size_t Tracker::current_peers() const {
-  const auto& fresh = others();
-  const auto taking_part =
-      std::count_if(fresh.begin(), fresh.end(), [](const Standing& one) { return one.record.taking_part; });
-  return static_cast<std::size_t>(taking_part) + 1;
+  return fresh().taking_part + 1;
 }
 
 std::size_t Tracker::recent_peers() const {
@@ -361,15 +367,16 @@ double Tracker::samples() const {
 }
 
 double Tracker::samples_per_s() const {
-  double sum = shown_ && own_.taking_part ? own_.samples_per_s : 0;
-  for (const Standing& standing : others()) sum += standing.record.taking_part ? standing.record.samples_per_s : 0;
-  return sum;
+  return fresh().samples_per_s + (shown_ && own_.taking_part ? own_.samples_per_s : 0);
 }
 
 double Tracker::samples_of_others(const std::function<bool(const PeerId&)>& counted) const {
-  auto standings = others();
-  std::erase_if(standings, [&](const Standing& standing) { return !counted(standing.peer); });
-  return gathered(standings, epoch(), needs_.clock.unix_ms());
+  const std::int64_t now_ms = needs_.clock.unix_ms();
+  const std::uint64_t epoch = this->epoch();
+  double sum = 0;
+  for (const auto& [peer, record] : others())
+    if (counted(peer)) sum += gathered(record, epoch, now_ms);
+  return sum;
 }
 
 std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {
@@ -416,13 +423,13 @@ std::vector<PeerId> Tracker::donors(std::uint64_t epoch) const {
   return peers;
 }
 
-PeerId Tracker::lowest_of_epoch(std::uint64_t epoch) const {
+bool Tracker::is_lowest_of_epoch(std::uint64_t epoch) const {
   const auto place = [&](const PeerId& peer) { return Hasher("collab turn").add(peer.key).add(epoch).finish(); };
-  PeerId lowest = needs_.self;
-  for (const auto& [peer, record] : others()) {
-    if (record.taking_part && place(peer) < place(lowest)) lowest = peer;
-  }
-  return lowest;
+  const Digest own = place(needs_.self);
+  const auto& fresh = others();
+  return std::none_of(fresh.begin(), fresh.end(), [&](const Standing& standing) {
+    return standing.record.taking_part && place(standing.peer) < own;
+  });
 }
 
 std::optional<std::uint64_t> Tracker::diverged_at() const {

@@ -10,6 +10,7 @@
 #include "directory/directory.hpp"
 #include "progress/self_report.hpp"
 #include "progress/standing.hpp"
+#include "progress/yardsticks.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -85,7 +86,7 @@ class Tracker {
   /// With this peer's own, when it shows one.
   std::vector<Standing> all() const;
 
-  std::optional<std::uint64_t> global_epoch() const { return progress::global_epoch(all()); }
+  std::optional<std::uint64_t> global_epoch() const;
   /// This peer's; the swarm's of a peer that only watches.
   std::uint64_t epoch() const { return shown_ ? own_.epoch : global_epoch().value_or(0); }
   /// Peers that gather samples now, this one included.
@@ -117,9 +118,9 @@ class Tracker {
   double loss() const;
   /// Others at `epoch` or beyond, the most advanced first: who can give its state or result.
   std::vector<PeerId> donors(std::uint64_t epoch) const;
-  /// The one who does what one peer must do for `epoch`, such as evaluating: the lowest hash(peer, epoch) of those who
-  /// take part.
-  PeerId lowest_of_epoch(std::uint64_t epoch) const;
+  /// Whether this peer does what one peer must do for `epoch`, such as evaluating: nobody else who takes part has a
+  /// lower hash(peer, epoch).
+  bool is_lowest_of_epoch(std::uint64_t epoch) const;
 
   /// An epoch at which the majority holds other parameters than this peer held, or the same with another ledger,
   /// whatever those tell who are not there yet; empty: none is known.
@@ -143,9 +144,9 @@ class Tracker {
   Duration period();
   void read_records(const std::vector<directory::Record>& records);
   /// What `peer` is measured by.
-  Yardstick yardstick(const PeerId& peer) const;
+  Yardstick yardstick(const PeerId& peer, const Yardsticks& all) const;
   void forget_all_but(const std::vector<PeerId>& present);
-  void believe(const directory::Record& from);
+  void believe(const directory::Record& from, const Yardsticks& all);
   void tell_odd(const PeerId& peer);
   void note_who_gathers();
 
@@ -159,11 +160,16 @@ class Tracker {
   std::unique_ptr<directory::Watch> watch_;
   std::map<PeerId, Told> told_;  // what is there now, as it was written
   std::map<PeerId, Record> known_;
-  /// Who is fresh depends on the time; an instant asks many times.
+  /// Who is fresh depends on the time: true from then until then, unless a record comes. Many ask in between.
   struct Fresh {
-    std::int64_t unix_ms = 0;
+    std::int64_t from_ms = 0;
+    std::int64_t until_ms = 0;
     std::vector<Standing> standings;
+    std::size_t taking_part = 0;
+    double samples_per_s = 0;  ///< of those who take part
+    EpochsShown epochs;
   };
+  const Fresh& fresh() const;
   mutable std::optional<Fresh> fresh_;
   std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
   std::map<PeerId, SelfReport> reports_;     // also of peers that are gone: they come back with their history

@@ -3,6 +3,7 @@
 #include "progress/rate.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "support/doctest.hpp"
 
@@ -34,6 +35,19 @@ TEST_CASE("standing: the global epoch is the highest that two show, of two or on
   CHECK(global_epoch({standing(1, 5), standing(2, 9)}) == 9);
   CHECK(global_epoch({standing(1, 5), standing(2, 9), standing(3, 7)}) == 7);
   CHECK(global_epoch({standing(1, 900), standing(2, 9), standing(3, 9), standing(4, 8)}) == 9);
+}
+
+TEST_CASE("standing: what is fresh stays so until the moment that is told, and not a millisecond longer") {
+  Record record = standing(1, 5).record;
+  record.unix_ms = 1'000'000;
+  for (const std::int64_t now_ms : {1'000'000, 1'003'999, 1'004'000, 900'000, 939'999, 940'000}) {
+    CAPTURE(now_ms);
+    const std::int64_t until_ms = stays_so_until(record, now_ms);
+    CHECK(until_ms >= now_ms);
+    CHECK(is_fresh(record, until_ms) == is_fresh(record, now_ms));
+    CHECK(is_fresh(record, until_ms + 1) != is_fresh(record, now_ms));
+  }
+  CHECK(stays_so_until(record, 1'004'001) == std::numeric_limits<std::int64_t>::max());  // too old for ever
 }
 
 TEST_CASE("standing: the majority is by peers, ties by samples, then by the lower hash") {

@@ -15,8 +15,6 @@ namespace {
 
 using node::OptionKind;
 
-constexpr std::size_t kPeersMax = 64;  // of a training swarm
-
 std::uint64_t whole(const node::Config& config, const char* name) {
   return static_cast<std::uint64_t>(config.number(name));
 }
@@ -273,7 +271,8 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   SwarmOptions options;
   options.seed = whole(config, "seed");
   options.peers = whole(config, "peers");
-  if (options.peers > kPeersMax) refuse("that many peers are one group no more", "--peers 64");
+  if (options.peers > kNetworkPeersMax)
+    refuse(fmt::format("connections are real, of at most {} peers", kNetworkPeersMax), "--peers 64");
   options.clients = whole(config, "clients");
   options.contacts = whole(config, "contacts");
   if (options.clients >= options.peers) refuse("somebody must be reachable", "--clients below --peers");

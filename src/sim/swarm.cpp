@@ -348,9 +348,11 @@ Task<> Swarm::World::scenario() {
   TaskGroup events(world.executor(), rethrow);
   start_coordinator();
   Random random = Random(options.seed).derive("sim.start");
+  // all have been started when the mixture may strike, however many they are
+  const std::uint64_t start_pause_ms = std::min<std::uint64_t>(200, 12'800 / options.peers);
   for (std::size_t i = 0; i < options.peers; ++i) {
     peers[i]->abort_rounds(options.aborted_rounds > 0);
-    co_await world.clock().sleep_until(world.clock().now() + milliseconds(random.below(200)));
+    co_await world.clock().sleep_until(world.clock().now() + milliseconds(random.below(start_pause_ms)));
     peers[i]->start();
   }
   injector.start(events);

@@ -498,11 +498,17 @@ Commit::Plan Commit::choose(Ranks tellers) {
     for (std::size_t index = 0; index < plan.size(); ++index) plan[index] = {*holder, manifest[index]};
     return plan;
   }
-  std::vector<std::optional<std::tuple<std::uint32_t, Digest>>> best(plan.size());
+  std::map<std::tuple<std::size_t, std::uint32_t, Digest>, std::size_t> holders;
+  for (const Rank rank : servers)
+    for (const wire::HeldResult& held : tells_.at(rank).held)
+      ++holders[{members_.index_of(held.segment), held.view, held.digest}];
+  std::vector<std::optional<std::tuple<std::uint32_t, std::size_t, Digest>>> best(plan.size());
   for (const Rank rank : servers) {
     for (const wire::HeldResult& held : tells_.at(rank).held) {
       const std::size_t index = members_.index_of(held.segment);
-      const std::tuple here(~held.view, held.digest);  // highest view first, then the lowest digest
+      // highest view first; then what most hold, for its owner may have told some of them something else
+      const std::size_t others = servers.size() - holders.at({index, held.view, held.digest});
+      const std::tuple here(~held.view, others, held.digest);
       if (best[index] && *best[index] <= here) continue;
       best[index] = here;
       plan[index] = {rank, held.digest};

@@ -244,6 +244,21 @@ TEST_CASE("commit: Holds that differ open a new view instead of committing eithe
   CHECK(table[0].view() == 3);
 }
 
+TEST_CASE("commit: of two versions of a segment the one that most hold is kept, though another has a lower digest") {
+  Table table(5, 2);
+  table.hold(0b01111, 2);
+  table.hold(0b10000, 1);  // its owner told rank 4 something else; of the other segment nobody has anything
+  for (const std::size_t rank : {0, 2, 3, 4}) table[rank].suspect(0b00010);
+  table.deliver(0, table.members.all);
+  for (const Rank rank : {Rank(2), Rank(3), Rank(4)}) table.deliver(rank, bit(0));
+  std::vector<Digest> kept;
+  for (const auto& message : table[0].take_messages())
+    if (const auto* view = std::get_if<wire::View>(&message.header))
+      kept.push_back(view->plan.at(0).adopted.value_or(Digest{}));
+  REQUIRE(!kept.empty());
+  CHECK(kept.front()[0] == 2);
+}
+
 TEST_CASE("commit: a guard that waits holds back the Hold; one that wants it redone blames") {
   Table table(2, 1);
   Doubtful guard;

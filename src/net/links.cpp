@@ -143,14 +143,21 @@ bool Links::still_needed(Connection& spare, TimePoint now) {
   return current(spare.peer()) != nullptr;
 }
 
+void Links::say_goodbye(Connection& connection, const char* reason) {
+  GoawayHead head;
+  head.reason = reason;
+  connection.streams().send_connection_frame(FrameType::goaway, encode_head(head));
+  supersede(connection);
+}
+
+void Links::retire(Connection& connection) {
+  say_goodbye(connection, "unused");
+  attached(connection).spare = false;
+}
+
 void Links::leave() {
   leaving_ = true;
-  GoawayHead head;
-  head.reason = "leaving";
-  for (auto& [serial, attached] : attached_) {
-    attached.connection->streams().send_connection_frame(FrameType::goaway, encode_head(head));
-    supersede(*attached.connection);
-  }
+  for (auto& [serial, attached] : attached_) say_goodbye(*attached.connection, "leaving");
 }
 
 // --- questions

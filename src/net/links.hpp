@@ -75,6 +75,8 @@ class Links {
   void said_goodbye(Connection& connection);
   /// Periodically, for each: closes it when it has drained, and drops the one in use when only a spare answers.
   void settle(Connection& connection, TimePoint now);
+  /// Says goodbye on one that nobody uses; it is closed as soon as it has drained.
+  void retire(Connection& connection);
   /// Says goodbye on all; from now on each is closed as soon as it is quiet.
   void leave();
 
@@ -98,6 +100,7 @@ class Links {
   bool is_better(const Connection& fresh, const Connection& old) const;
   void use(Connection& connection);
   void supersede(Connection& connection);
+  void say_goodbye(Connection& connection, const char* reason);
   void promote_spare(const PeerId& peer);
   bool still_needed(Connection& spare, TimePoint now);
   void remember(const Attached& attached);

@@ -211,11 +211,33 @@ void PeerEndpoint::look_at_all(TimePoint now) {
   check_access(now);
   for (const Connection* connection : links_.all()) look_soon(*connection);
   count_traffic();
+  observe_self();
+  close_unused(now);
   std::erase_if(partners_, [&](const auto& entry) {
     const Partner& partner = entry.second;
     return links_.current(entry.first) == nullptr && !partner.dialling && partner.waiting == 0 &&
            partner.conversing == 0 && partner.refusals.full(now);  // who comes back does not begin anew
   });
+}
+
+/// An endpoint that nobody can dial keeps its connections: others have no other way to it.
+void PeerEndpoint::close_unused(TimePoint now) {
+  const auto all = links_.all();
+  if (leaving_ || listeners_.empty() || all.size() <= options_.connections_kept) return;
+  std::vector<Connection*> unused;
+  for (Connection* connection : all) {
+    const Partner& with = partner(connection->peer());
+    const bool used = with.waiting > 0 || with.conversing > 0 || connection->streams().open_streams() > 0;
+    const bool ours = connection->side() == Side::dialled && !connection->superseded && !connection->ending();
+    if (ours && !used && now - connection->last_received() >= options_.unused_after) unused.push_back(connection);
+  }
+  const auto longer = [](const Connection* a, const Connection* b) { return a->last_received() < b->last_received(); };
+  std::stable_sort(unused.begin(), unused.end(), longer);
+  unused.resize(std::min(unused.size(), all.size() - options_.connections_kept));
+  for (Connection* connection : unused) {
+    links_.retire(*connection);
+    look_soon(*connection);
+  }
 }
 
 void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
@@ -306,13 +328,12 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   const bool other_time = std::abs(connection.skew_ms() + time_.own_ms() - swarm_ms()) > kOtherTimeMs;
   if (other_time && !connection.knows_our_time()) connection.probe(needs_.clock.now());
   learn(connection);
-  observe_self();
+  if (!observed_host_) observe_self();
   return connection.streams().serial();
 }
 
 void PeerEndpoint::detach(std::uint64_t serial) {
   links_.detach(serial);
-  observe_self();
   detached_.notify();
 }
 

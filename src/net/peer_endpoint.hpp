@@ -42,6 +42,10 @@ struct EndpointOptions {
   CallOptions calls;
   Conversations::Options conversations;
   DialOptions dial;
+  /// Beyond so many, those that this node dialled and nobody uses are closed, the longest quiet first: in a large swarm
+  /// looking for others opens one to most of them. Whoever was dialled can be dialled again.
+  std::size_t connections_kept = 96;
+  Duration unused_after = std::chrono::seconds(5);  ///< by then the other end would have asked, if it waited for us
   double refusals_per_s = 100;  ///< streams of one peer that are refused, for whatever reason; more: it floods
   double refusals_burst = 1000;
 };
@@ -155,6 +159,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void look_soon(const Connection& connection) { lively_.insert(connection.streams().serial()); }
   void look_soon(const PeerId& peer);
   void check_access(TimePoint now);
+  void close_unused(TimePoint now);
   void count_traffic();
 
   std::uint64_t attach(std::unique_ptr<Opened> opened);

@@ -696,4 +696,39 @@ TEST_CASE("sim net: the same seed gives the same traffic") {
   CHECK(fingerprint(3) != fingerprint(4));
 }
 
+TEST_CASE("sim net: of many connections those that nobody uses are closed, and nothing is lost by it") {
+  EndpointOptions options;
+  options.connections_kept = 4;
+  Swarm swarm(12, 1, near(), options);
+  swarm.run([&]() -> Task<> {
+    SimNode& busy = swarm[0];
+    const auto asks_all = [&](bool& all) -> Task<> {
+      all = true;
+      for (std::size_t i = 1; i < 12; ++i) {
+        const auto answer =
+            co_await busy.endpoint().call(swarm[i].id(), "test.echo", filled_frame(100), busy.in(kLong));
+        all = all && answer.has_value();
+      }
+    };
+    bool all = false;
+    co_await asks_all(all);
+    CHECK(all);
+    CHECK(busy.endpoint().connected().size() == 11);
+    std::vector<PeerId> members;
+    for (std::size_t i = 1; i < 4; ++i) members.push_back(swarm[i].id());
+    const auto talk = busy.endpoint().converse("test.talk", Digest{1}, members);
+    const auto other = swarm[5].endpoint().converse("test.talk", Digest{1}, only(busy));  // the other end uses it
+    co_await swarm.pause(seconds(10));
+    CHECK(busy.endpoint().connected().size() == 4);
+    for (const std::size_t used : {1, 2, 3, 5}) CHECK(busy.endpoint().link(swarm[used].id()).connected);
+    co_await asks_all(all);  // they are dialled anew
+    CHECK(all);
+    for (int i = 0; i < 200; ++i) {  // also while connections are being closed
+      co_await asks_all(all);
+      CHECK(all);
+      co_await swarm.pause(milliseconds(50 * (i % 20)));
+    }
+  });
+}
+
 }  // namespace collab::net

@@ -13,6 +13,8 @@ namespace {
 
 constexpr Duration kResultTime = std::chrono::seconds(60);         // for fetching one missed round
 constexpr Duration kResultGrace = std::chrono::milliseconds(100);  // signatures say what it is worth, not who shows it
+constexpr std::size_t kOthersAsked = 4;                            // for a round that they may have by now
+constexpr std::size_t kOthersAskedToWait = 16;                     // where it may well be running
 constexpr Duration kStateTime = std::chrono::hours(1);
 constexpr unsigned kMisfitsMax = 5;  // in a row, of states that no majority vouches for
 
@@ -36,9 +38,19 @@ Task<CatchUp::Outcome> CatchUp::by_either(std::uint64_t epoch, Duration wait) {
   co_return outcome;
 }
 
+/// Whoever is past it by its record, and some others: records are late, and who has it tells so.
+std::vector<PeerId> CatchUp::donors_of_round(std::uint64_t epoch, std::size_t others) {
+  auto donors = needs_.tracker.donors(0);
+  const std::size_t ahead = needs_.tracker.donors(epoch + 1).size();  // they come first
+  for (std::size_t i = ahead; i < donors.size() && i < ahead + others; ++i)
+    std::swap(donors[i], donors[i + needs_.random.below(donors.size() - i)]);
+  donors.resize(std::min(donors.size(), ahead + others));
+  return donors;
+}
+
 Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
   for (epoch_ = epoch;; wait = Duration()) {
-    const auto donors = needs_.tracker.donors(0);
+    const auto donors = donors_of_round(epoch_, wait > Duration() ? kOthersAskedToWait : kOthersAsked);
     if (donors.empty() || leaving_) co_return Outcome::nobody;
     struct Verified {
       std::shared_ptr<const averaging::CommittedRound> round;

@@ -77,6 +77,7 @@ class CatchUp {
   void leave() noexcept { leaving_ = true; }
 
  private:
+  std::vector<PeerId> donors_of_round(std::uint64_t epoch, std::size_t others);
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
   Task<bool> restore(std::shared_ptr<const state::Snapshot> snapshot, bool agreed, Arrival arrival);
   Task<> refuse_state(std::uint64_t epoch, bool agreed);

@@ -94,9 +94,13 @@ void SeatingKeeper::forget_old() {
   }
 }
 
-Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present) const {
+const Seating* SeatingKeeper::last() const {
+  return known_.empty() ? nullptr : &known_.rbegin()->second.seating;
+}
+
+/// `now`: what it is to take the place of; null: one group of everybody.
+Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const Seating* now) const {
   Seating wanted;
-  const Seating* now = in_force(epoch_);
   if (!options_.forced.empty()) {
     wanted.radices = options_.forced;
   } else {
@@ -115,8 +119,7 @@ Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present) const {
   return wanted;
 }
 
-bool SeatingKeeper::fits(const Seating& wanted) const {
-  const Seating* now = in_force(epoch_);
+bool SeatingKeeper::fits(const Seating& wanted, const Seating* now) {
   if (now == nullptr) return wanted.one_group();
   return now->radices == wanted.radices && now->seats == wanted.seats;
 }
@@ -130,28 +133,41 @@ void SeatingKeeper::look_at(const Now& now) {
     misfits_ = 0;
     return;
   }
-  // more than half of all peers do not fit into one group
+  const std::uint64_t soonest = epoch_ + notice(now.last_epoch);
   const Seating* present = in_force(epoch_);
+  const Seating* planned = last();
+  // more than half of all peers do not fit into one group
   const bool one_group = present == nullptr || present->one_group();
   const bool stuck = now.stuck || (one_group && now.present.size() >= 2 * options_.group_size_max);
-  const bool planned = !stuck && !known_.empty() && known_.rbegin()->first.first > epoch_;
-  Seating wanted = wanted_for(now.present);
-  misfits_ = planned || fits(wanted) ? 0 : misfits_ + 1;
+  // one that nobody goes by yet may be of a swarm that was still gathering
+  const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
+  const Seating* replaced = stuck ? present : planned;
+  Seating wanted = wanted_for(now.present, replaced);
+  misfits_ = fits(wanted, replaced) || (too_late && !stuck) ? 0 : misfits_ + 1;
   if (misfits_ < kMisfitsMin || !now.my_turn) return;
-  if (stuck) {  // an epoch to come may never come
-    wanted.from = epoch_;
-    wanted.revision = present != nullptr && present->from == epoch_ ? present->revision + 1 : 0;
-  } else {
-    const bool known = now.last_epoch > Duration(0);
-    const double notice = known ? to_seconds(options_.notice) / to_seconds(now.last_epoch) : 0;
-    wanted.from = epoch_ + std::max(kEpochsNotice, static_cast<std::uint64_t>(std::ceil(notice)));
-  }
+  wanted.from = stuck ? epoch_ : soonest;  // an epoch to come may never come
+  if (!stuck && planned != nullptr) wanted.from = std::max(wanted.from, planned->from);
+  if (replaced != nullptr && replaced->from == wanted.from) wanted.revision = replaced->revision + 1;
   misfits_ = 0;
   write(std::move(wanted));
 }
 
+/// In epochs, before a seating begins.
+std::uint64_t SeatingKeeper::notice(Duration last_epoch) const {
+  if (last_epoch <= Duration(0)) return kEpochsNotice;
+  return std::max(kEpochsNotice,
+                  static_cast<std::uint64_t>(std::ceil(to_seconds(options_.notice) / to_seconds(last_epoch))));
+}
+
+/// Where an older one for the same epoch is, else where the oldest is: the other one may be in force.
+unsigned SeatingKeeper::slot_for(std::uint64_t from) const {
+  for (unsigned slot = 0; slot < own_.size(); ++slot)
+    if (own_[slot].pieces > 0 && own_[slot].place.first == from) return slot;
+  return own_[0].place <= own_[1].place ? 0 : 1;
+}
+
 void SeatingKeeper::write(Seating seating) {
-  const unsigned slot = own_[0].place <= own_[1].place ? 0 : 1;  // the other one may be in force
+  const unsigned slot = slot_for(seating.from);
   const auto pieces = matchmaking::encode(seating);
   const std::size_t before = std::exchange(own_[slot], Slot{{seating.from, seating.revision}, pieces.size()}).pieces;
   const std::string key(matchmaking::kSeatingKey);

@@ -56,6 +56,7 @@ class SeatingKeeper {
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
   /// turn: for an epoch to come, or for the present one when that is stuck or one group cannot hold most of the peers.
+  /// A seating to come that does not fit any more is written anew as long as there is time to read it.
   void look_at(const Now& now);
 
   /// Null: one group of everybody. Valid until the next call of something here.
@@ -76,9 +77,12 @@ class SeatingKeeper {
 
   void read(const std::vector<directory::Record>& records);
   void consider(const PeerId& writer, const matchmaking::Seating& seating);
-  bool fits(const matchmaking::Seating& wanted) const;
+  const matchmaking::Seating* last() const;
+  static bool fits(const matchmaking::Seating& wanted, const matchmaking::Seating* now);
+  std::uint64_t notice(Duration last_epoch) const;
   bool is_absurd(const PeerId& writer, const matchmaking::Seating& seating);
-  matchmaking::Seating wanted_for(const std::vector<PeerId>& present) const;
+  matchmaking::Seating wanted_for(const std::vector<PeerId>& present, const matchmaking::Seating* now) const;
+  unsigned slot_for(std::uint64_t from) const;
   void write(matchmaking::Seating seating);
   void withdraw(unsigned slot);
   void forget_old();

@@ -154,6 +154,31 @@ TEST_CASE("seating keeper: when the last ones leave nobody is seated, and nothin
   CHECK(*peers.keepers[0]->in_force(5) == before);
 }
 
+TEST_CASE("seating keeper: who comes while a seating is still to begin is seated in it, as long as all can read it") {
+  SeatingOptions options = Peers::small_groups();
+  options.group_size_max = 8;
+  Peers peers(9, options);
+  peers.epoch(1);
+  peers.epoch(2);  // written for epoch 4
+  REQUIRE(peers.in_force(0, 4) == Radices{3, 3});
+  for (unsigned char late = 100; late < 106; ++late) peers.add(late);
+  for (int look = 0; look < 2; ++look) peers.epoch(2);
+  for (std::size_t i = 0; i < 15; ++i) {
+    REQUIRE(peers.in_force(i, 4) == matchmaking::radices_for(15, 8));
+    CHECK(peers.keepers[i]->in_force(4)->revision == 1);
+    for (const PeerId& id : peers.ids) CHECK(peers.keepers[i]->in_force(4)->has(id));
+    CHECK(peers.in_force(i, 3).empty());
+  }
+  peers.add(120);
+  for (int look = 0; look < 2; ++look) peers.epoch(3);  // by now it is too soon for that
+  for (std::size_t i = 0; i < 16; ++i) CHECK_FALSE(peers.keepers[i]->in_force(5)->has(peer(120)));
+  for (int look = 0; look < 2; ++look) peers.epoch(4);
+  for (std::size_t i = 0; i < 16; ++i) {
+    CHECK(peers.keepers[i]->in_force(5)->seats.size() == 15);  // the one in force is not written over
+    CHECK(peers.keepers[i]->in_force(6)->has(peer(120)));
+  }
+}
+
 TEST_CASE("seating keeper: of two writers for one epoch all follow the same one") {
   Peers peers(12);
   peers.epoch(1);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace collab::averaging {
@@ -122,8 +123,7 @@ Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
   wanted.dropped = pass.schedule->dropped(self, round);
   for (const PeerId& peer : pass.schedule->group(self, round)) {
     if (peer == self) continue;
-    const auto role = pass.clients.contains(peer) ? matchmaking::Role::client : matchmaking::Role::node;
-    wanted.expected.push_back({peer, role});
+    wanted.expected.push_back(pass.look_up ? pass.look_up(peer) : matchmaking::Expected{peer});
   }
   wanted.electorate = wanted.expected.size() + 1;  // more than half of the cell, so there are never two groups
   wanted.deadline = round == 1 ? pass.deadline : context_.clock.now() + options_.patience;

@@ -10,9 +10,9 @@
 #include "matchmaking/group_key.hpp"
 #include "matchmaking/matchmaker.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -31,7 +31,10 @@ struct MoshpitOptions {
 struct Pass {
   matchmaking::Grid grid;
   std::shared_ptr<const matchmaking::Schedule> schedule;  ///< of that grid and `epoch`
-  std::set<PeerId> clients;                               ///< peers of the schedule that cannot be dialled
+  /// The whole id of a peer of which the schedule knows the seat only, when it is known by now, and its role: asked
+  /// anew for each round, for who wrote the seats down may have known peers of whom nothing has come here yet. Empty:
+  /// the schedule knows them, and all can be dialled.
+  std::function<matchmaking::Expected(const PeerId&)> look_up;
   std::uint64_t epoch = 0;
   std::uint32_t attempt = 0;         ///< passes of this epoch that failed
   std::uint64_t target_samples = 0;  ///< round 1 begins then; 0: as soon as everybody is there

@@ -224,14 +224,18 @@ const matchmaking::Seating* Member::grid() const {
 
 averaging::Pass Member::pass_over(const matchmaking::Seating& seating) const {
   averaging::Pass pass;
-  std::vector<PeerId> known = {context_.identity.id()};
-  for (const progress::Standing& standing : context_.tracker.others()) {
-    known.push_back(standing.peer);
-    if (standing.record.client) pass.clients.insert(standing.peer);
-  }
-  if (options_.role == matchmaking::Role::client) pass.clients.insert(context_.identity.id());
+  const PeerId& self = context_.identity.id();
   pass.grid = seating.grid();
-  pass.schedule = std::make_shared<const matchmaking::Schedule>(seating.schedule(epoch_, known));
+  pass.schedule = std::make_shared<const matchmaking::Schedule>(seating.schedule(epoch_, {self}));
+  pass.look_up = [&tracker = context_.tracker](const PeerId& seated) {
+    // of one that is not known the rest of the id is zero: no other of its seat comes before it
+    const auto known = tracker.first_from(seated);
+    matchmaking::Expected expected{seated};
+    if (!known || matchmaking::seat_of(known->peer) != matchmaking::seat_of(seated)) return expected;
+    expected.id = known->peer;
+    if (known->record.client) expected.role = matchmaking::Role::client;
+    return expected;
+  };
   return pass;
 }
 
@@ -252,8 +256,10 @@ Task<> Member::wait_for_a_seat() {
 void Member::show() {
   progress::Record own;
   own.epoch = epoch_;
-  own.samples = bridge_.samples();
-  own.samples_per_s = bridge_.samples_per_s();
+  const matchmaking::Seating* on = grid();
+  const bool brings = on == nullptr || on->has(context_.identity.id());
+  own.samples = brings ? bridge_.samples() : 0;  // else groups would begin with samples that are in none of them
+  own.samples_per_s = brings ? bridge_.samples_per_s() : 0;
   own.microbatch = bridge_.microbatch();
   own.group = group_;
   own.parameters = parameters_;
@@ -290,7 +296,9 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.epoch = epoch_;
   const Release release(*this);
   const matchmaking::Seating* seating = grid();
-  if (seating != nullptr && !seating->has(context_.identity.id())) {
+  options.peers_max = 2 * options_.group_size_max;
+  const bool too_many = seating == nullptr && context_.tracker.current_peers() >= options.peers_max;
+  if (too_many || (seating != nullptr && !seating->has(context_.identity.id()))) {
     auto waiting = wait_for_a_seat();
     co_await std::move(waiting);
     co_return;

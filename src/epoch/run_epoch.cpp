@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <set>
 #include <utility>
 
 namespace collab::epoch {
@@ -40,10 +39,10 @@ Task<> feed(EpochContext node, std::uint64_t epoch) {
 /// On a grid: what everybody outside the first group has gathered.
 Task<> feed_elsewhere(EpochContext node, averaging::Pass pass) {
   const auto group = pass.schedule->group(node.averaging.identity.id(), 1);
-  const std::set<PeerId> here(group.begin(), group.end());
-  const auto elsewhere = [&](const PeerId& peer) { return !here.contains(peer); };
   for (;;) {
-    node.moshpit.samples_elsewhere(static_cast<std::uint64_t>(node.tracker.samples_of_others(elsewhere)));
+    std::vector<PeerId> here;
+    for (const PeerId& peer : group) here.push_back(pass.look_up(peer).id);
+    node.moshpit.samples_elsewhere(static_cast<std::uint64_t>(node.tracker.samples_elsewhere(here)));
     // what was told grows at the told rate until the next record
     co_await node.tracker.changed().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAtSamples);
   }
@@ -69,6 +68,7 @@ Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptio
     const auto diverged = node.tracker.diverged_at();
     if (diverged && diverged != options.diverged) co_return matchmaking::NoGroup::late;
     if (!grid_stands(node, options)) co_return matchmaking::NoGroup::late;
+    if (!options.pass && node.tracker.current_peers() >= options.peers_max) co_return matchmaking::NoGroup::late;
     if (node.tracker.alone() != alone) co_return matchmaking::NoGroup::alone;
     // aloneness also comes by time, not only with a record
     co_await node.tracker.changed().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace collab::progress {
 namespace {
@@ -45,13 +46,22 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
   const double rate = rate_after(told.samples_per_s, seconds, yardstick);
   slack_ = microbatch_of(told, rate, yardstick);
   const bool same_epoch = measured_ && told.epoch == believed_.epoch;
-  if (same_epoch && told.samples < believed_.samples) handed_over_ = true;
-  const bool goes_on = same_epoch || (handed_over_ && told.epoch == believed_.epoch + 1);
+  if (same_epoch && told.samples < believed_.samples) {
+    goes_on_ = true;
+    handed_over_ = static_cast<double>(believed_.samples);
+  }
+  const bool goes_on = same_epoch || (goes_on_ && told.epoch == believed_.epoch + 1);
   const double before = goes_on ? static_cast<double>(believed_.samples) : 0;
-  if (!same_epoch) handed_over_ = false;
+  if (!same_epoch) {
+    goes_on_ = false;
+    handed_over_ = 0;
+  }
   credit_ = same_epoch ? std::min(credit_, slack_) : slack_;
   credit_ += kGrowthMax * std::max(rate_, rate) * seconds;
   if (!measured_ && (seen_ || yardstick.first_look)) credit_ += share;
+  // all of it comes back at once, or none
+  const bool back = static_cast<double>(told.samples) > before + rate * seconds + handed_over_ / 2;
+  if (back) credit_ += std::exchange(handed_over_, 0);
 
   const double samples = std::min(static_cast<double>(told.samples), std::floor(before + credit_));
   credit_ = std::max(0.0, credit_ - std::max(0.0, samples - before));

@@ -33,6 +33,9 @@ class SelfReport {
 
   /// The last record with samples and rate cut to what is believed, dated by our clock.
   const Record& believed() const noexcept { return believed_; }
+  /// What it handed over to a round of this epoch that has not ended, as far as its records show: it comes back when
+  /// the round fails, and is believed again then. 0 in an epoch in which it handed over nothing.
+  double handed_over() const noexcept { return handed_over_; }
   /// What the peer can honestly have gathered for `epoch` by `unix_ms`: growth as above since its last record, for as
   /// long as that may be; a directory that is silent must not hold up an epoch.
   double samples_max(std::uint64_t epoch, std::int64_t unix_ms) const;
@@ -45,8 +48,8 @@ class SelfReport {
 
   Record believed_;
   bool seen_ = false;
-  bool handed_over_ = false;  // in this epoch: what was told since counts in the next one
-  bool measured_ = false;     // since there was a yardstick
+  bool goes_on_ = false;   // in this epoch it handed over: what was told since counts in the next one
+  bool measured_ = false;  // since there was a yardstick
   std::uint64_t sequence_ = 0;
   std::int64_t ahead_ms_ = 0;  // of its clock before ours, known from its second record on
   bool ahead_known_ = false;
@@ -55,6 +58,7 @@ class SelfReport {
   std::int64_t lead_ms_ = 0;  // how far the times between dates have run ahead of ours
   double rate_ = 0;           // history
   double slack_ = 0;          // one microbatch
+  double handed_over_ = 0;    // and has not come back
   double credit_ = 0;         // of that microbatch, what later records of this epoch may still use
 };
 

@@ -213,6 +213,7 @@ void Tracker::forget_all_but(const std::vector<PeerId>& present) {
   const auto gone = [&](const PeerId& peer) { return !std::binary_search(present.begin(), present.end(), peer); };
   std::erase_if(told_, [&](const auto& entry) { return gone(entry.first); });
   std::erase_if(odd_, gone);
+  std::erase_if(handed_over_, [&](const auto& entry) { return gone(entry.first); });
   std::erase_if(known_, [&](const auto& entry) {
     if (!gone(entry.first)) return false;
     // that of who falls silent goes stale long before it goes, so this one was withdrawn
@@ -272,6 +273,8 @@ void Tracker::believe(const directory::Record& from, const Yardsticks& all) {
   const Record& told = told_.at(from.owner).record;
   SelfReport& report = reports_[from.owner];
   const std::uint64_t excess = report.see(told, from.sequence, yardstick(from.owner, all), needs_.clock.unix_ms());
+  if (report.handed_over() > 0) handed_over_[from.owner] = report.handed_over();
+  if (report.handed_over() == 0) handed_over_.erase(from.owner);
   if (excess == 0) {
     if (report.believed().samples == told.samples) doubted_.erase(from.owner);
     return;
@@ -293,6 +296,7 @@ const Tracker::Fresh& Tracker::fresh() const {
   fresh.standings.reserve(known_.size());
   for (const auto& [peer, record] : known_) {
     fresh.until_ms = std::min(fresh.until_ms, stays_so_until(record, now_ms));
+    fresh.until_ms = std::min(fresh.until_ms, stays_so_until(record, now_ms, 0));  // so long its samples grow
     if (!is_fresh(record, now_ms)) continue;
     fresh.standings.push_back({peer, record});
     fresh.epochs.add(record.epoch);
@@ -362,21 +366,53 @@ Task<> Tracker::ask_whether_alone() {
   }
 }
 
+const Tracker::Sum& Tracker::sum_of(std::uint64_t epoch) const {
+  (void)fresh();  // moves on with the time
+  Fresh& fresh = *fresh_;
+  if (fresh.sum && fresh.sum->epoch == epoch) return *fresh.sum;
+  Sum& sum = fresh.sum.emplace();
+  sum.epoch = epoch;
+  for (const auto& [peer, record] : fresh.standings) {
+    if (record.epoch != epoch || !record.taking_part) continue;
+    sum.samples += gathered(record, epoch, fresh.from_ms);
+    if (is_fresh(record, fresh.from_ms, 0)) sum.per_ms += record.samples_per_s / 1000;
+  }
+  for (const auto& [peer, samples] : handed_over_) {
+    const auto known = known_.find(peer);
+    const bool counts = known != known_.end() && known->second.epoch == epoch && known->second.taking_part;
+    if (counts && is_fresh(known->second, fresh.from_ms)) sum.handed_over += samples;
+  }
+  return sum;
+}
+
 double Tracker::samples() const {
-  return gathered(others(), epoch(), needs_.clock.unix_ms()) + static_cast<double>(own_.samples);
+  const Sum& sum = sum_of(epoch());
+  const auto age_ms = static_cast<double>(needs_.clock.unix_ms() - fresh_->from_ms);
+  return sum.samples + sum.per_ms * age_ms + static_cast<double>(own_.samples);
 }
 
 double Tracker::samples_per_s() const {
   return fresh().samples_per_s + (shown_ && own_.taking_part ? own_.samples_per_s : 0);
 }
 
-double Tracker::samples_of_others(const std::function<bool(const PeerId&)>& counted) const {
+double Tracker::samples_elsewhere(const std::vector<PeerId>& peers) const {
   const std::int64_t now_ms = needs_.clock.unix_ms();
   const std::uint64_t epoch = this->epoch();
-  double sum = 0;
-  for (const auto& [peer, record] : others())
-    if (counted(peer)) sum += gathered(record, epoch, now_ms);
-  return sum;
+  double elsewhere = samples() - static_cast<double>(own_.samples) + sum_of(epoch).handed_over;
+  for (const PeerId& peer : peers) {
+    const auto known = known_.find(peer);
+    if (known == known_.end() || !is_fresh(known->second, now_ms)) continue;
+    elsewhere -= gathered(known->second, epoch, now_ms);
+    const auto handed_over = handed_over_.find(peer);
+    const bool counts = known->second.epoch == epoch && known->second.taking_part;
+    if (counts && handed_over != handed_over_.end()) elsewhere -= handed_over->second;
+  }
+  return std::max(0.0, elsewhere);
+}
+
+std::optional<Standing> Tracker::first_from(const PeerId& from) const {
+  const auto found = known_.lower_bound(from);
+  return found == known_.end() ? std::nullopt : std::optional<Standing>({found->first, found->second});
 }
 
 std::uint64_t Tracker::samples_max(const PeerId& peer, Duration ahead) const {

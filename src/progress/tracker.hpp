@@ -103,8 +103,11 @@ class Tracker {
   bool alone() const;
   /// Samples of everybody for this peer's epoch.
   double samples() const;
-  /// The same of those others that `counted` says yes to.
-  double samples_of_others(const std::function<bool(const PeerId&)>& counted) const;
+  /// The same of all but this peer and `peers`, with what they have handed over to a round that has not ended: whoever
+  /// begins last of several groups must not see fewer samples because the others have begun.
+  double samples_elsewhere(const std::vector<PeerId>& peers) const;
+  /// The first of the others from `from` on, in the order of ids, of whom there is a record, however old.
+  std::optional<Standing> first_from(const PeerId& from) const;
   /// The most that `peer` can honestly have gathered for this peer's epoch in `ahead` from now; of who has no record,
   /// an equal share of the target batch, and so much at least of everybody; of this peer, no bound.
   std::uint64_t samples_max(const PeerId& peer, Duration ahead = Duration(0)) const;
@@ -160,6 +163,13 @@ class Tracker {
   std::unique_ptr<directory::Watch> watch_;
   std::map<PeerId, Told> told_;  // what is there now, as it was written
   std::map<PeerId, Record> known_;
+  /// Of what fresh records show: it grows evenly for as long as these are the fresh ones.
+  struct Sum {
+    std::uint64_t epoch = 0;
+    double samples = 0;  ///< at `Fresh::from_ms`
+    double per_ms = 0;
+    double handed_over = 0;
+  };
   /// Who is fresh depends on the time: true from then until then, unless a record comes. Many ask in between.
   struct Fresh {
     std::int64_t from_ms = 0;
@@ -168,11 +178,14 @@ class Tracker {
     std::size_t taking_part = 0;
     double samples_per_s = 0;  ///< of those who take part
     EpochsShown epochs;
+    std::optional<Sum> sum;  ///< of the epoch that was asked about last
   };
   const Fresh& fresh() const;
+  const Sum& sum_of(std::uint64_t epoch) const;
   mutable std::optional<Fresh> fresh_;
   std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
   std::map<PeerId, SelfReport> reports_;     // also of peers that are gone: they come back with their history
+  std::map<PeerId, double> handed_over_;     // of whom it is more than nothing
   std::set<PeerId> doubted_;                 // whose last record was not believed whole
   std::set<PeerId> odd_;                     // whose last record did not fit the others'
   bool read_any_ = false;

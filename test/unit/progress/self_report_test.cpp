@@ -137,6 +137,22 @@ TEST_CASE("self-report: who goes on during a round has what it gathered then in 
   CHECK(told.at(16'000, 550) > 400);  // nothing was handed over before this one
 }
 
+TEST_CASE("self-report: what was handed over to a round that failed is believed when it is back, and only once") {
+  Told told;
+  for (std::int64_t ms = 500; ms <= 10'000; ms += 500) CHECK(told.at(ms, static_cast<std::uint64_t>(ms) / 10) == 0);
+  CHECK(told.report.handed_over() == 0);
+  CHECK(told.at(10'500, 20) == 0);
+  CHECK(told.report.handed_over() == 1000);
+  CHECK(told.at(11'000, 70) == 0);  // nothing of it yet
+  CHECK(told.report.handed_over() == 1000);
+  CHECK(told.at(11'500, 1120) == 0);
+  CHECK(told.report.handed_over() == 0);
+  CHECK(told.at(12'000, 2170) > 800);
+  ++told.record.epoch;
+  CHECK(told.at(12'500, 0) == 0);
+  CHECK(told.report.handed_over() == 0);
+}
+
 TEST_CASE("self-report: what is told twice, or by an older date, grows nothing") {
   Told told;
   CHECK(told.at(1000, 50) == 0);

@@ -89,7 +89,7 @@ node::OptionTable sim_options() {
       {"loss", OptionKind::real, links, "P", "0", "of a packet: delay on a stream", 0, 0.5},
       {"jitter", OptionKind::real, links, "SHARE", "0.1", "of the latency, drawn for each piece", 0, 1},
       {"grid", OptionKind::text, grid, "AxB[xC]", "auto", "what groups follow from"},
-      {"group-size", OptionKind::number, grid, "N", "64", "of --grid auto: at most", 2, 64},
+      {"group-size", OptionKind::number, grid, "N", "64", "of training, and of --grid auto: at most", 2, 64},
       {"groups", OptionKind::text, grid, "HOW", "grid",
        "random: A each, drawn anew; without a grid: ring, push_sum, restart"},
       {"weights", OptionKind::text, grid, "WHICH", "both", "plain: rounds to consensus; summed: one pass; both"},
@@ -277,6 +277,7 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   options.contacts = whole(config, "contacts");
   if (options.clients >= options.peers) refuse("somebody must be reachable", "--clients below --peers");
   options.target_batch = whole(config, "target-batch");
+  options.group_size_max = static_cast<std::size_t>(config.number("group-size"));
   options.microbatch = whole(config, "microbatch");
   options.units_per_pass = whole(config, "units");
   options.samples_per_s = config.real("speed");

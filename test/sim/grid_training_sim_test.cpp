@@ -29,6 +29,31 @@ TEST_CASE("grid training: more peers than one group holds train on a grid, with 
 }
 
 TEST_CASE(
+    "grid training: a swarm of ten times a group that gathers within seconds is on the grid as a whole two epochs "
+    "later") {
+  SwarmOptions options = small(1, 40, 4);
+  options.target_batch = 160 * options.peers;  // all are there before the first epoch ends
+  options.group_size_max = 4;
+  Swarm swarm(options);
+  std::map<std::string, std::size_t> passes;  // by epoch and how they ended
+  const auto see = [&](const TraceLine& line) {
+    if (line.event != "averaging.pass") return;
+    const bool complete = line.text.find("complete=true") != std::string::npos;
+    const std::size_t from = line.text.find("epoch=");
+    ++passes[line.text.substr(from, line.text.find(' ', from) - from) + (complete ? "" : " broken")];
+  };
+  swarm.trace(see);
+  const Outcome outcome = swarm.run();
+  check_held(outcome);
+  CHECK(outcome.epochs == 4);
+  for (int epoch = 2; epoch < 4; ++epoch) {
+    CAPTURE(epoch);
+    CHECK(passes["epoch=" + std::to_string(epoch)] == 40);
+    CHECK(passes["epoch=" + std::to_string(epoch) + " broken"] == 0);
+  }
+}
+
+TEST_CASE(
     "grid training: on a grid, whoever dies or freezes is missed for a few epochs and gets a new place when it is "
     "back") {
   for (const FaultKind kind : {FaultKind::kill, FaultKind::freeze}) {

@@ -24,21 +24,32 @@ bool only_dials(const std::vector<Record>& records, const PeerId& self) {
 Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
   const auto members = directory.watch(std::string(kPeerKey));
   members->relax(kMembersPace);
-  std::map<PeerId, std::vector<net::Address>> introduced;
+  struct Introduced {
+    std::uint64_t sequence = 0;  ///< of the record that was read last: most are as they were when one has changed
+    std::vector<net::Address> addresses;
+  };
+  std::map<PeerId, Introduced> introduced;
+  bool only_proven = false;
   for (;;) {
-    std::map<PeerId, std::vector<net::Address>> current;
-    const bool only_proven = only_dials(members->records(), net.self());
+    std::map<PeerId, Introduced> current;
+    const bool all_anew = only_dials(members->records(), net.self()) != only_proven;
+    only_proven = only_proven != all_anew;
     for (const Record& record : members->records()) {
       if (record.owner == net.self() || !record.subkey.empty()) continue;
+      const auto known = introduced.find(record.owner);
+      if (known != introduced.end() && known->second.sequence == record.sequence && !all_anew) {
+        current.insert(introduced.extract(known));
+        continue;
+      }
       auto peer = decode_peer_record(record.value);
       if (!peer) {
         log.debug("directory.bad_peer_record", {{"peer", record.owner.short_text()}});
         continue;
       }
       if (only_proven && !peer->reachable) peer->listen.clear();
-      const auto known = introduced.find(record.owner);
-      if (known == introduced.end() || known->second != peer->listen) net.introduce(record.owner, peer->listen);
-      current.emplace(record.owner, std::move(peer->listen));
+      if (known == introduced.end() || known->second.addresses != peer->listen)
+        net.introduce(record.owner, peer->listen);
+      current.emplace(record.owner, Introduced{record.sequence, std::move(peer->listen)});
     }
     introduced = std::move(current);
     co_await members->changed_until(TimePoint::max());

@@ -57,7 +57,8 @@ Bytes encode_head(const Head& head) {
 template <class Head>
 Result<Head> decode_head(std::span<const std::byte> bytes) {
   try {
-    return frame::detail::unpack(bytes)->as<Head>();
+    msgpack::zone zone(frame::detail::kZoneBytes);
+    return frame::detail::unpack(bytes, zone).as<Head>();
   } catch (const std::exception&) {  // msgpack reports bad input by throwing; it stops here
     return Errc::bad_request;
   }
@@ -88,8 +89,8 @@ Bytes encode_open(const OpenHead& head) {
 
 Result<OpenHead> decode_open(std::span<const std::byte> bytes) {
   try {
-    const auto handle = frame::detail::unpack(bytes);
-    const auto [type, body] = handle->as<std::pair<std::uint32_t, msgpack::object>>();
+    msgpack::zone zone(frame::detail::kZoneBytes);
+    const auto [type, body] = frame::detail::unpack(bytes, zone).as<std::pair<std::uint32_t, msgpack::object>>();
     if (type == 0) return body.as<OpenCall>();
     if (type == 1) return body.as<OpenTopic>();
   } catch (const std::exception&) {  // msgpack reports bad input by throwing; it stops here

@@ -15,7 +15,6 @@ namespace collab {
 /// What a signature is for: one given for one purpose never passes for another. Part of the signed bytes as
 /// "collab/<name>/v1".
 enum class Domain : std::uint8_t { record, token, ban, manifest, voucher, hold, post };
-std::string_view name(Domain) noexcept;
 
 inline constexpr std::size_t kSignedPayloadBytesMax = std::size_t(64) << 10U;  ///< a manifest
 inline constexpr std::size_t kRunIdBytesMax = 64;

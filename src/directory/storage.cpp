@@ -77,12 +77,14 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
   const auto known = entries_.find(slot);
   Entry* const old = known == entries_.end() ? nullptr : &known->second;
   bool conflict = false;
+  Bytes encoded;
   if (old != nullptr) {
     const Version here = version_of(slot, old->record.record);
     const Version there = version_of(slot, record.record);
     if (newer(here, there)) return {Outcome::older};
     conflict = here == there;
-    if (conflict && old->encoded == encode(record)) {
+    if (conflict) encoded = encode(record);
+    if (conflict && old->encoded == encoded) {
       if (source != Source::put || old->granted == old->leased) return {Outcome::unchanged};
       // handed on before its owner came: being here is not being granted
       if (claims_anothers(record.record, now_ms)) return refuse(Refusal(Errc::denied, kLeased));
@@ -91,7 +93,7 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
     }
   }
 
-  Bytes encoded = encode(record);
+  if (encoded.empty()) encoded = encode(record);
   if (const auto room = check_quotas(record, encoded.size(), old, now_ms, source, origin); !room)
     return refuse(room.error());
   const auto said =
@@ -164,18 +166,19 @@ Storage::Owner& Storage::owner(const PeerId& id, std::int64_t now_ms) {
 
 void Storage::store(const SlotId& slot, SignedRecord record, Bytes encoded, const std::string& origin, Claim claim) {
   std::int64_t forget_ms = forget_after(record.record.expires_ms);
-  if (const auto old = entries_.find(slot); old != entries_.end()) {
-    forget_ms = std::max(forget_ms, old->second.forget_ms);
-    erase(old);
+  const auto [entry, fresh] = entries_.try_emplace(slot);
+  if (!fresh) {
+    forget_ms = std::max(forget_ms, entry->second.forget_ms);
+    unlist(entry);
   }
   Entry made{std::move(record), std::move(encoded), ++changes_, forget_ms, origin, std::move(claim.leased), {}};
   made.granted = made.leased;
   made.granted.subtract(claim.taken);
-  const auto entry = entries_.emplace(slot, std::move(made)).first;
+  entry->second = std::move(made);
   const Record& stored = entry->second.record.record;
   Shelf& shelf = shelves_[stored.key];
-  shelf.by_owner[{stored.owner, stored.subkey}] = entry;
-  shelf.by_change[entry->second.change] = entry;
+  if (fresh) shelf.by_owner[{stored.owner, stored.subkey}] = entry;
+  shelf.by_change.emplace_hint(shelf.by_change.end(), entry->second.change, entry);
   by_expiry_.emplace(forget_ms, slot);
   bucket_hashes_[bucket_of(slot)] += hash_of(version_of(slot, stored));
   count(entry->second, 1);
@@ -203,16 +206,13 @@ bool Storage::claims_anothers(const Record& lease, std::int64_t now_ms) const {
   return claim && !claim->taken.empty();
 }
 
-/// Leaves empty shelves and owners to `expire`: the caller is about to use them again.
-void Storage::erase(Entries::iterator entry) {
+/// From wherever its version counts; its place stays its own. Leaves empty owners and networks to the caller.
+void Storage::unlist(Entries::iterator entry) {
   const Record& record = entry->second.record.record;
-  Shelf& shelf = shelves_.at(record.key);
-  shelf.by_owner.erase({record.owner, record.subkey});
-  shelf.by_change.erase(entry->second.change);
+  shelves_.at(record.key).by_change.erase(entry->second.change);
   by_expiry_.erase({entry->second.forget_ms, entry->first});
   bucket_hashes_[bucket_of(entry->first)] -= hash_of(version_of(entry->first, record));
   count(entry->second, -1);
-  entries_.erase(entry);
 }
 
 void Storage::count(const Entry& entry, int sign) {
@@ -318,10 +318,13 @@ std::vector<Version> Storage::versions(std::size_t bucket, const SlotId& after, 
 void Storage::expire(std::int64_t now_ms) {
   while (!by_expiry_.empty() && by_expiry_.begin()->first < now_ms) {
     const auto entry = entries_.find(by_expiry_.begin()->second);
-    const std::string key = entry->second.record.record.key;
-    const PeerId owner_id = entry->second.record.record.owner;
-    erase(entry);
-    if (shelves_.at(key).by_owner.empty()) shelves_.erase(key);
+    const Record& record = entry->second.record.record;
+    const PeerId owner_id = record.owner;
+    unlist(entry);
+    const auto shelf = shelves_.find(record.key);
+    shelf->second.by_owner.erase({record.owner, record.subkey});
+    if (shelf->second.by_owner.empty()) shelves_.erase(shelf);
+    entries_.erase(entry);
     // the rate is forgotten with the last record: by then the burst has long been refilled
     if (owners_.at(owner_id).usage.records == 0) owners_.erase(owner_id);
   }

@@ -160,7 +160,7 @@ class Storage {
   };
   std::optional<Claim> claim_of(const Record& lease, std::int64_t now_ms) const;
   void store(const SlotId&, SignedRecord record, Bytes encoded, const std::string& origin, Claim claim);
-  void erase(Entries::iterator);
+  void unlist(Entries::iterator);
   void count(const Entry&, int sign);
   bool keep_evidence(const SignedRecord& old, const SignedRecord& fresh);
 

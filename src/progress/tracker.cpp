@@ -192,7 +192,8 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
     present.push_back(record.owner);
   }
   fresh_.reset();
-  forget_all_but(present);
+  if (present != present_) forget_all_but(present);
+  present_ = std::move(present);
   Yardsticks yardsticks;
   if (!news.empty()) {
     for (const auto& [peer, told] : told_) yardsticks.add(told.record);
@@ -247,10 +248,11 @@ void Tracker::tell_odd(const PeerId& peer) {
 
 void Tracker::note_who_gathers() {
   const TimePoint now = needs_.clock.now();
+  const std::int64_t now_ms = needs_.clock.unix_ms();
   for (const auto& [peer, record] : known_) {
     if (!record.taking_part) {
       gathered_at_.erase(peer);
-    } else if (is_fresh(record, needs_.clock.unix_ms())) {
+    } else if (is_fresh(record, now_ms)) {
       gathered_at_[peer] = now;
     }
   }

@@ -162,6 +162,7 @@ class Tracker {
   TrackerOptions options_;
   std::unique_ptr<directory::Watch> watch_;
   std::map<PeerId, Told> told_;  // what is there now, as it was written
+  std::vector<PeerId> present_;  // whose that is
   std::map<PeerId, Record> known_;
   /// Of what fresh records show: it grows evenly for as long as these are the fresh ones.
   struct Sum {

@@ -298,9 +298,11 @@ void Connection::tick(TimePoint now, Attention attention) {
     fell_silent_ = true;
     return finish("silent");
   }
-  const Duration patience = idle                              ? options_.ping_idle
-                            : attention == Attention::waiting ? options_.ping_waiting
-                                                              : options_.ping_conversing;
+  Duration patience = idle                              ? options_.ping_idle
+                      : attention == Attention::waiting ? options_.ping_waiting
+                                                        : options_.ping_conversing;
+  // what the dialler asks tells both; who was dialled asks when that does not come
+  if (side() == Side::accepted && attention != Attention::waiting) patience += patience / 2;
   const bool silent = now - last_received_ >= patience;
   const bool stale_rtt = !idle && now - last_ping_ >= options_.ping_idle;
   if ((silent || stale_rtt) && !pinged_) ping(now);

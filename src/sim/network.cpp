@@ -13,6 +13,7 @@ namespace collab::sim {
 namespace {
 
 constexpr std::size_t kPieceBytes = 64 * 1024;  // streams of one line take turns at this size
+constexpr std::size_t kShareMin = 16 * 1024;
 constexpr std::size_t kPacketBytes = 1400;
 constexpr std::size_t kBulkBytes = 2048;  // what is written at once and has more is of a tensor
 constexpr Duration kLossDelayMin = std::chrono::milliseconds(200);
@@ -71,7 +72,8 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   std::shared_ptr<Pipe> moving;  // itself while something is on the way, whoever else has let go
   std::deque<Bytes> arrived;
   std::size_t read_offset = 0;   // into arrived.front()
-  std::size_t queued_bytes = 0;  // on the way and unread
+  std::size_t moving_bytes = 0;  // on the way
+  std::size_t queued_bytes = 0;  // and unread
   TimePoint last_arrival{};
   bool ended = false;         // the sender's last byte has arrived
   bool write_closed = false;  // the sender sends no more; what is on the way still arrives
@@ -80,6 +82,7 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   Signal writable;
 
   void put(Bytes bytes) {
+    moves(moving_bytes + bytes.size());
     queued_bytes += bytes.size();
     on_the_way.push_back({std::move(bytes), last_arrival, false});
     if (on_the_way.size() > 1) return;
@@ -90,6 +93,7 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   /// Its oldest piece, so that order holds.
   Bytes take() {
     Bytes piece = std::move(on_the_way.front().bytes);
+    moves(moving_bytes - piece.size());
     on_the_way.pop_front();
     if (!on_the_way.empty()) set(on_the_way.front().arrives);
     return piece;
@@ -97,11 +101,22 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
 
   /// All but the first `kept` pieces never arrive.
   void lose_all_but(std::size_t kept) {
-    for (std::size_t i = kept; i < on_the_way.size(); ++i) queued_bytes -= on_the_way[i].bytes.size();
+    for (std::size_t i = kept; i < on_the_way.size(); ++i) {
+      moves(moving_bytes - on_the_way[i].bytes.size());
+      queued_bytes -= on_the_way[i].bytes.size();
+    }
     on_the_way.resize(kept);
     if (kept > 0) return;
     call_off();
     moving.reset();
+  }
+
+  void moves(std::size_t bytes) {
+    const bool was_bulk = std::exchange(moving_bytes, bytes) > kBulkBytes;
+    const bool is_bulk = bytes > kBulkBytes;
+    if (was_bulk == is_bulk) return;
+    from.streams_up_ += is_bulk ? 1 : std::size_t(-1);
+    to.streams_down_ += is_bulk ? 1 : std::size_t(-1);
   }
 
   void stop_reading() {
@@ -283,15 +298,28 @@ const net::ChannelEngines* Host::channel_engines() const noexcept {
   return network_.engines_;
 }
 
+/// How much a writer may add now.
+std::size_t Host::room(const Pipe& pipe) const {
+  const LinkOptions& options = network_.options_;
+  std::size_t room = options.queue_bytes - std::min(options.queue_bytes, pipe.queued_bytes);
+  const auto shares = [&](double bytes_per_s, std::size_t streams) {
+    const double kept = bytes_per_s / options.bulk_charge * to_seconds(pipe.latency + options.buffer);
+    const std::size_t share = std::max(kShareMin, static_cast<std::size_t>(kept) / std::max<std::size_t>(streams, 1));
+    room = std::min(room, share - std::min(share, pipe.moving_bytes));
+  };
+  shares(pipe.from.line_.up_bytes_per_s / pipe.from.slowness_, pipe.from.streams_up_);
+  shares(pipe.to.line_.down_bytes_per_s / pipe.to.slowness_, pipe.to.streams_down_);
+  return room;
+}
+
 Task<Result<>> Host::write(std::shared_ptr<Pipe> pipe, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const std::size_t queue = network_.options_.queue_bytes;
     const auto open = [&] { return alive_ && !pipe->write_closed && !pipe->read_closed; };
-    while (open() && pipe->queued_bytes >= queue) co_await pipe->writable.wait();
+    while (open() && room(*pipe) == 0) co_await pipe->writable.wait();
     if (frozen_) co_await thawed();
     if (!open()) co_return Errc::gone;
-    if (pipe->queued_bytes >= queue) continue;
-    const std::size_t size = std::min({bytes.size(), kPieceBytes, queue - pipe->queued_bytes});
+    const std::size_t size = std::min({bytes.size(), kPieceBytes, room(*pipe)});
+    if (size == 0) continue;
     network_.send(*pipe, bytes.first(size));
     bytes = bytes.subspan(size);
   }
@@ -583,6 +611,7 @@ void SimNetwork::arrive(Pipe& pipe) {
     pipe.arrived.push_back(std::move(piece));
   }
   pipe.readable.notify();
+  pipe.writable.notify();
 }
 
 void SimNetwork::stop() {

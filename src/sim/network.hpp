@@ -31,6 +31,9 @@ struct LinkOptions {
   double loss = 0;         ///< of a packet of 1,400 bytes: on a stream it is delay
   double bulk_charge = 1;  ///< a line carries each byte of a tensor as so many: a small model stands for a large one
   std::size_t queue_bytes = 1U << 20U;  ///< on the way and unread, per direction; then writers wait
+  /// What a router before a line keeps. Streams share it, and what fills the way: as congestion control would have it,
+  /// so that none queues behind the megabytes of another.
+  Duration buffer = std::chrono::milliseconds(200);
 };
 
 /// How a machine's own clock differs from the world's time.
@@ -72,6 +75,7 @@ class Host final : public net::Network {
 
   asio::any_io_executor executor();
   Task<> thawed();
+  std::size_t room(const Pipe& pipe) const;
   Task<Result<>> write(std::shared_ptr<Pipe> pipe, std::span<const std::byte> bytes);
   Task<Result<std::size_t>> read(std::shared_ptr<Pipe> pipe, std::span<std::byte> into);
 
@@ -85,6 +89,8 @@ class Host final : public net::Network {
   std::unique_ptr<HostClock> clock_;
   TimePoint up_free_{};
   TimePoint down_free_{};
+  std::size_t streams_up_ = 0;    // on which more than a message is on the way from here,
+  std::size_t streams_down_ = 0;  // and to here
   bool alive_ = true;
   bool frozen_ = false;
   std::size_t side_ = 0;  ///< of a partition

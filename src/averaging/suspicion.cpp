@@ -75,7 +75,8 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
     return peer.refused || age(lost, now) >= options_.redial_max ? LeftOut::dead : LeftOut::no;
   }
   const Duration limit = silence(link);
-  if (age(std::max({link.last_received, started_, peer.heard_at}), now) >= limit) return LeftOut::frozen;
+  if (age(std::max({link.last_received, started_, peer.heard_at}), now) >= limit + options_.unasked)
+    return LeftOut::frozen;
   if (owes) {
     // an owner may wait itself, until it has given up a sender whose connection broke
     const Duration of_others = 2 * limit + options_.redial_max;

@@ -19,6 +19,8 @@ namespace collab::averaging {
 struct SuspicionOptions {
   Duration silence_min = std::chrono::seconds(1);  ///< a peer that is silent for less is never suspected
   Duration silence_max = std::chrono::seconds(4);  ///< a peer that is silent for longer always is
+  /// So long nothing comes before somebody is asked for a sign of life: that silence says nothing.
+  Duration unasked = std::chrono::milliseconds(500);
   Duration hand_over{};  ///< so long a peer that was not heard yet may collect its values: it owes no part meanwhile
   double slow_below = 0.05;  ///< of its planned rate, over `slow_window`
   Duration slow_window = std::chrono::seconds(5);

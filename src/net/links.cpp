@@ -6,6 +6,8 @@
 namespace collab::net {
 namespace {
 
+constexpr std::size_t kTurns = 4;  // of a window within a second: it is what holds the sender back
+
 void add(Traffic& total, const Traffic& traffic) {
   for (std::size_t i = 0; i < kClasses; ++i) {
     total.sent[i] += traffic.sent[i];
@@ -22,9 +24,6 @@ Connection& Links::attach(std::unique_ptr<Opened> opened) {
   fresh.connection = std::make_unique<Connection>(needs_.executor, needs_.clock, needs_.owner, serial,
                                                   std::move(opened), options_.connection);
   Connection& connection = *fresh.connection;
-  fresh.credit = std::min(receive_left_ / 4, options_.receive_of_connection_max);
-  receive_left_ -= fresh.credit;
-  if (fresh.credit > 0) connection.streams().widen_connection(TrafficClass::bulk, fresh.credit);
 
   Connection* old = current(connection.peer());
   if (old == nullptr || (connection.confirmed() && is_better(connection, *old))) {
@@ -47,13 +46,62 @@ void Links::detach(std::uint64_t serial) {
   connection.drop("the endpoint ended");
   connection.streams().lose();
   remember(found->second);
-  receive_left_ += found->second.credit;
+  receive_left_ += found->second.credit + found->second.narrowing;
+  if (found->second.bulk) --bulk_;
   const PeerId peer = connection.peer();
   needs_.log.info("net.disconnected", {{"peer", peer.short_text()}, {"reason", connection.reason()}});
   if (current(peer) == &connection) current_.erase(peer);
   attached_.erase(found);
   if (current(peer) == nullptr) promote_spare(peer);
   needs_.user.on_change(peer);
+}
+
+void Links::carries_bulk(Connection& connection) {
+  Attached& fresh = attached(connection);
+  if (std::exchange(fresh.bulk, true)) return;
+  ++bulk_;
+  collect(fresh);
+  give_part(fresh);
+}
+
+void Links::share_credit() {
+  for (auto& [serial, attached] : attached_) {  // also what this node has asked for
+    if (attached.bulk || attached.connection->streams().traffic().received[2] == 0) continue;
+    attached.bulk = true;
+    ++bulk_;
+  }
+  if (bulk_ == 0) return;
+  for (auto& [serial, attached] : attached_) collect(attached);
+  for (auto& [serial, attached] : attached_) {
+    if (attached.bulk) give_part(attached);
+  }
+}
+
+/// What it has lost by now.
+void Links::collect(Attached& attached) {
+  const std::size_t left = attached.connection->streams().not_yet_narrowed(TrafficClass::bulk);
+  receive_left_ += attached.narrowing - left;
+  attached.narrowing = left;
+}
+
+void Links::give_part(Attached& attached) {
+  Multiplexer& streams = attached.connection->streams();
+  const std::size_t part = std::min(options_.receive_bytes_max / bulk_, options_.receive_of_connection_max);
+  const std::uint64_t received = streams.traffic().received[2];
+  const bool used = received - std::exchange(attached.received_then, received) >= kTurns * attached.credit;
+  // of few each gets at once what a round over a long way needs; 12 of them take most of it, until they use it
+  const std::size_t first = std::max(options_.receive_of_connection_first, receive_left_ / 8);
+  const std::size_t wanted = attached.credit == 0 ? first : 2 * attached.credit;
+  if (attached.credit > part) {
+    streams.narrow_connection(TrafficClass::bulk, attached.credit - part);
+    attached.narrowing += attached.credit - part;
+    attached.credit = part;
+  } else if (attached.credit < part && used) {
+    const std::size_t more = std::min(std::min(wanted, part) - attached.credit, receive_left_);
+    receive_left_ -= more;
+    attached.credit += more;
+    if (more > 0) streams.widen_connection(TrafficClass::bulk, more);
+  }
 }
 
 void Links::remember(const Attached& attached) {

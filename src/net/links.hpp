@@ -39,10 +39,11 @@ class Links {
   struct Options {
     Duration drain_min = std::chrono::seconds(1);  ///< of a superseded connection
     Duration drain_max = std::chrono::seconds(5);  ///< also of leave()
-    /// Credit of all connections beyond their first. It is given once, when a connection begins, and never doubled: a
-    /// window of 16 MiB for one peer would leave the others of a full group less than a chunk each.
+    /// Credit of all connections beyond their first, for those that carry tensors: as much as they use, but none more
+    /// than an equal part. Who has more than that when another one begins loses it as it is used.
     std::size_t receive_bytes_max = std::size_t(24) << 20U;
-    std::size_t receive_of_connection_max = std::size_t(4) << 20U;  ///< bulk credit of one, while there is some left
+    std::size_t receive_of_connection_first = std::size_t(768) << 10U;  ///< of one; doubled when a look finds it used,
+    std::size_t receive_of_connection_max = std::size_t(4) << 20U;      ///< up to this, however few they are
     Connection::Options connection;
   };
   /// All of it outlives them.
@@ -73,6 +74,10 @@ class Links {
   /// Its owner's news of a connection: the first bytes came; the peer said goodbye on it.
   void heard(Connection& connection);
   void said_goodbye(Connection& connection);
+  /// Tensors may come on it from now on.
+  void carries_bulk(Connection& connection);
+  /// Each second: finds those that do, and who uses all that it has; gives to some what others have lost.
+  void share_credit();
   /// Periodically, for each: closes it when it has drained, and drops the one in use when only a spare answers.
   void settle(Connection& connection, TimePoint now);
   /// Says goodbye on one that nobody uses; it is closed as soon as it has drained.
@@ -93,8 +98,11 @@ class Links {
   struct Attached {
     std::unique_ptr<Connection> connection;
     TimePoint since;
-    std::size_t credit = 0;  ///< of receive_bytes_max
-    bool spare = false;      ///< superseded, and good enough should the other one break
+    std::size_t credit = 0;           ///< of receive_bytes_max, without what it is about to lose,
+    std::size_t narrowing = 0;        ///< and that
+    std::uint64_t received_then = 0;  ///< of tensors, at the last look
+    bool bulk = false;                ///< tensors come on it
+    bool spare = false;               ///< superseded, and good enough should the other one break
   };
 
   bool is_better(const Connection& fresh, const Connection& old) const;
@@ -102,6 +110,8 @@ class Links {
   void supersede(Connection& connection);
   void say_goodbye(Connection& connection, const char* reason);
   void promote_spare(const PeerId& peer);
+  void collect(Attached&);
+  void give_part(Attached&);
   bool still_needed(Connection& spare, TimePoint now);
   void remember(const Attached& attached);
   Attached& attached(const Connection& connection) { return attached_.at(connection.streams().serial()); }
@@ -112,6 +122,7 @@ class Links {
   std::map<PeerId, Connection*> current_;
   std::uint64_t next_serial_ = 1;
   std::size_t receive_left_;
+  std::size_t bulk_ = 0;  // how many of them carry tensors
   Traffic finished_;
   bool leaving_ = false;
 };

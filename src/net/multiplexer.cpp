@@ -229,7 +229,9 @@ void Multiplexer::give(StreamId wire, TrafficClass traffic, std::size_t bytes) {
 
 void Multiplexer::owe(std::size_t traffic, std::size_t bytes) {
   Account& account = accounts_[traffic];
-  account.owed += static_cast<std::int64_t>(bytes);
+  const std::size_t kept = std::min(bytes, account.withheld);
+  account.withheld -= kept;
+  account.owed += static_cast<std::int64_t>(bytes - kept);
   if (account.owed < static_cast<std::int64_t>(account.window / 4)) return;
   account.given += static_cast<std::size_t>(account.owed);
   give(0, static_cast<TrafficClass>(traffic), static_cast<std::size_t>(std::exchange(account.owed, 0)));
@@ -267,6 +269,12 @@ void Multiplexer::widen_connection(TrafficClass traffic, std::size_t bytes) {
   account.window += bytes;
   account.given += bytes;
   give(0, traffic, bytes);
+}
+
+void Multiplexer::narrow_connection(TrafficClass traffic, std::size_t bytes) {
+  Account& account = accounts_[index(traffic)];
+  account.window -= bytes;
+  account.withheld += bytes;
 }
 
 /// A message that has begun can be finished: without this, one longer than a window would wait for ever.

@@ -76,6 +76,10 @@ class Multiplexer {
   void widen(StreamHandle);
   /// More credit for one class of the connection.
   void widen_connection(TrafficClass, std::size_t bytes);
+  /// The contrary: so much of what will be consumed is not given back.
+  void narrow_connection(TrafficClass, std::size_t bytes);
+  /// What of that the other side still has, or what it sent of it is unread.
+  std::size_t not_yet_narrowed(TrafficClass traffic) const noexcept { return accounts_[index(traffic)].withheld; }
 
   /// Queues a frame about the connection, before all others.
   void send_connection_frame(FrameType, Bytes head);
@@ -126,6 +130,7 @@ class Multiplexer {
     std::size_t given = 0;
     std::int64_t owed = 0;
     std::size_t window = 0;
+    std::size_t withheld = 0;  ///< of what will be consumed
   };
 
   static bool is_unfinished(const Stream& stream) { return stream.expected != 0 && stream.given > 0; }

@@ -209,6 +209,7 @@ void PeerEndpoint::tick(TimePoint now) {
 void PeerEndpoint::look_at_all(TimePoint now) {
   looked_at_all_ = now;
   check_access(now);
+  links_.share_credit();
   for (const Connection* connection : links_.all()) look_soon(*connection);
   count_traffic();
   observe_self();
@@ -390,6 +391,7 @@ Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, Traf
                           ? conversations_.on_open(connection.streams(), stream, traffic, *topic, message_bytes)
                           : server_.on_open(connection.streams(), stream, traffic, std::get<OpenCall>(head),
                                             message_bytes, connection.rtt());
+  if (accepted && traffic == TrafficClass::bulk) links_.carries_bulk(connection);
   if (accepted) return accepted;
   Partner& with = partner(connection.peer());
   const TimePoint now = needs_.clock.now();

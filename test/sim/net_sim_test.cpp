@@ -436,6 +436,48 @@ TEST_CASE("sim net: one conversation fills a line of 100 Mbit/s whose answers ta
   CHECK(rate_with(std::size_t(1) << 20U) < 0.9 * 12.5e6);
 }
 
+TEST_CASE("sim net: the last of 31 who send tensors has as much of the reader's memory as the first") {
+  sim::LinkOptions far = near();
+  far.latency_min = far.latency_max = milliseconds(40);
+  far.queue_bytes = std::size_t(4) << 20U;
+  Swarm swarm(32, 1, far);
+  const auto scenario = [&]() -> Task<> {
+    SimNode& reader = swarm[0];
+    std::vector<PeerId> senders;
+    std::vector<std::unique_ptr<Conversation>> talks;
+    for (std::size_t i = 1; i < 32; ++i) {
+      senders.push_back(swarm[i].id());
+      talks.push_back(swarm[i].endpoint().converse("test.talk", Digest{}, only(reader)));
+    }
+    const auto theirs = reader.endpoint().converse("test.talk", Digest{}, senders);
+    std::size_t received = 0;
+    const auto read = [&]() -> Task<> {
+      for (;;) {
+        const auto envelope = co_await theirs->receive(TimePoint::max());
+        if (envelope) received += (*envelope).frame->size();
+      }
+    };
+    const auto send = [&](std::size_t who, Duration length) -> Task<> {
+      const TimePoint end = swarm.now() + length;
+      while (swarm.now() < end) {
+        const auto sent = co_await talks[who]->send(reader.id(), TrafficClass::bulk, filled_frame(256 * 1024),
+                                                    swarm[who + 1].in(kLong));
+        if (!sent) co_return;
+      }
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("read", read());
+    for (std::size_t i = 0; i < 31; ++i) tasks.spawn("send", send(i, seconds(i < 30 ? 20 : 60)));
+    co_await swarm.pause(seconds(35));
+    co_await swarm.pause(seconds(2));
+    const std::size_t before = received;
+    co_await swarm.pause(seconds(5));
+    CHECK(static_cast<double>(received - before) / 5 > 0.75 * 12.5e6);  // half a megabyte would carry 0.4
+    co_await tasks.stop();
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: frames that come before their topic is open wait 5 s, then they are stale") {
   Swarm swarm(2, 1, near());
   const auto scenario = [&]() -> Task<> {

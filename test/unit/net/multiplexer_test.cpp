@@ -112,6 +112,30 @@ TEST_CASE("streams: a reader that does not read gets one window, and then the re
   CHECK(ends.b.received.size() == 41);
 }
 
+TEST_CASE("streams: credit that is taken back is gone once it was used, and was good until then") {
+  Ends ends;
+  constexpr std::size_t kGranted = 1'000'000;
+  const StreamHandle stream = open(ends.a, TrafficClass::bulk, nullptr);
+  REQUIRE(settle(ends.a, ends.b));
+  ends.b.streams.widen(ends.b.opened.front());
+  ends.b.streams.widen_connection(TrafficClass::bulk, kGranted);
+  REQUIRE(settle(ends.a, ends.b));
+  ends.b.streams.narrow_connection(TrafficClass::bulk, kGranted);
+  ends.b.reads = false;
+  for (int i = 0; i < 100; ++i) ends.a.streams.send(stream, filled(50'000), false);
+  REQUIRE(settle(ends.a, ends.b));
+  CHECK(ends.b.received.size() >= (kConnectionCredit[2] + kGranted) / 50'000);
+  CHECK(ends.b.streams.not_yet_narrowed(TrafficClass::bulk) == kGranted);
+  const std::size_t unread = ends.b.received.size();
+  for (std::size_t i = 0; i < unread; ++i)
+    ends.b.streams.consumed(ends.b.received[i].first, TrafficClass::bulk, ends.b.received[i].second->size());
+  REQUIRE(settle(ends.a, ends.b));
+  CHECK(ends.b.streams.not_yet_narrowed(TrafficClass::bulk) == 0);
+  const std::size_t after = ends.b.received.size() - unread;
+  CHECK(after > 0);
+  CHECK(after <= kConnectionCredit[2] / 50'000 + 1);
+}
+
 TEST_CASE("streams: one that is held gets its first credit only, until somebody reads") {
   Ends ends;
   ends.b.hold = true;

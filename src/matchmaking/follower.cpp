@@ -41,7 +41,7 @@ Follower::Next Follower::on_time(const Links& links, TimePoint now, std::string_
   if (!leader_) return Next::wait;
   const Patience& patience = terms_.options.patience;
   const net::LinkState link = links.state(*leader_);
-  why = "silent";
+  why = kSilent;
   if (accepted_) {
     if (is_lost(link, asked_at_, now, patience)) return Next::strike;
     why = "never began";

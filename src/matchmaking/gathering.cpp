@@ -91,7 +91,7 @@ void Gathering::on_time(TimePoint now) {
   if (now - last_time_ > patience.blocked) lenient_until_ = now + patience.silence_min;
   last_time_ = now;
   if (outcome_ || now < lenient_until_) return;
-  forgive_connected();
+  forgive_connected(now);
   check_follower(now);
   check_followers(now);
   choose(now);
@@ -265,7 +265,8 @@ void Gathering::on(const PeerId& from, const wire::Redirect& message, TimePoint 
   if (from == named && !carried_.distrusted.contains(from)) candidates_.forgive(from);
   candidates_.add({named, true, Sureness::declared});
   const auto mine = leading_ ? std::optional<PeerId>(terms_.self) : follower_.leader();
-  if (from == named && mine == named && follower_.is_to_ask_again()) return ask(named, now);  // it leads by now
+  // it leads by now; or it had accepted us, and has struck us since
+  if (from == named && mine == named && (follower_.is_to_ask_again() || follower_.accepted())) return ask(named, now);
   if (from == named && mine && *mine != named && candidates_.before(*mine, named)) redirect(from, *mine);
   choose(now);
 }
@@ -387,7 +388,7 @@ bool Gathering::waiting_for_others() const {
 
 void Gathering::check_followers(TimePoint now) {
   if (!leading_) return;
-  for (const PeerId& id : leader_.lost(links_, now)) strike(id, "silent", now);
+  for (const PeerId& id : leader_.lost(links_, now)) strike(id, kSilent, now);
   const Patience& patience = terms_.options.patience;
   for (const auto& [id, since] : std::map(invited_)) {
     const net::LinkState link = links_.state(id);
@@ -399,9 +400,9 @@ void Gathering::check_followers(TimePoint now) {
                            : patient          ? std::max(patience.absent_max, 4 * link.rtt)
                                               : silence_limit(link, patience);
     if (is_lost(link, since, now, patience)) {
-      strike(id, "silent", now);
+      strike(id, kSilent, now);
     } else if (now - since >= limit) {
-      strike(id, "did not join", now);
+      strike(id, is_lost(link, TimePoint(), now, patience) ? kSilent : "did not join", now);
     }
   }
 }
@@ -435,12 +436,16 @@ void Gathering::check_follower(TimePoint now) {
   }
 }
 
-/// Peers that begin at the same moment do not know each other's addresses yet. Were such a strike for good, each would
-/// wait for a word from the others.
-void Gathering::forgive_connected() {
-  candidates_.forgive_if([this](const PeerId& peer, std::string_view why) {
+/// Peers that begin at the same moment do not know each other's addresses yet, and a line that was clogged or broke may
+/// be there again in a moment. Were such a strike for good, each would wait for a word from the others: so did two
+/// leaders who had struck each other, with half of a swarm each. Whoever has more than half already goes on without.
+void Gathering::forgive_connected(TimePoint now) {
+  const bool has_enough = leading_ && leader_.has_quorum();
+  candidates_.forgive_if([&](const PeerId& peer, std::string_view why) {
     const bool worse_since = carried_.distrusted.contains(peer) || left_.contains(peer);
-    return why == kUnreachable && links_.state(peer).connected && !worse_since;
+    if (worse_since || !links_.state(peer).connected) return false;
+    if (why == kUnreachable) return true;
+    return why == kSilent && !has_enough && !is_lost(links_.state(peer), TimePoint(), now, terms_.options.patience);
   });
 }
 

@@ -115,8 +115,8 @@ class Gathering {
   void spread_the_word(TimePoint now);
   void check_followers(TimePoint now);
   bool waiting_for_others() const;
+  void forgive_connected(TimePoint now);
   /// Not asked and not waited for any more; if it was our leader, the next is chosen.
-  void forgive_connected();
   void strike(const PeerId&, std::string_view why, TimePoint now);
   void distrust(const PeerId&, std::string_view why, TimePoint now);
   /// A refusal, ours or theirs, may tell why there will be no group.

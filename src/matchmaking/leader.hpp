@@ -39,6 +39,8 @@ class Leader {
   bool has_joined_followers() const;
   /// Members whose connection broke or is silent.
   std::vector<PeerId> lost(const Links&, TimePoint now) const;
+  /// More than half of the current peers, self included.
+  bool has_quorum() const { return 2 * senders() > terms_.wanted.electorate; }
   bool full() const { return members_.size() + 1 >= terms_.options.group_size_max; }
   /// Own and told samples; of nobody more than is believed of it.
   std::uint64_t samples(std::uint64_t own) const;
@@ -61,7 +63,6 @@ class Leader {
   std::uint64_t bound_of(const PeerId&) const;
   std::uint64_t believed_of(const PeerId&) const;
   std::size_t senders() const;
-  bool has_quorum() const { return 2 * senders() > terms_.wanted.electorate; }
 
   const Terms& terms_;
   std::map<PeerId, Follower> members_;  // without self

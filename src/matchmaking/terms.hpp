@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace collab::matchmaking {
@@ -126,5 +127,6 @@ Duration silence_limit(const net::LinkState&, const Patience&);
 /// The connection broke after `since`; or nothing came over it for a ping period and the silence limit, counted from
 /// `since` at the earliest; or there is still none after `absent_max`.
 bool is_lost(const net::LinkState&, TimePoint since, TimePoint now, const Patience&);
+inline constexpr std::string_view kSilent = "silent";  ///< why such a peer is struck
 
 }  // namespace collab::matchmaking

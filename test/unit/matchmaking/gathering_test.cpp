@@ -51,6 +51,12 @@ wire::Redirect redirect_to(unsigned number) {
   return redirect;
 }
 
+wire::Accepted accepted_for(std::chrono::milliseconds time) {
+  wire::Accepted accepted;
+  accepted.deadline_ms = static_cast<std::uint32_t>(time.count());
+  return accepted;
+}
+
 RefusalReason reason_in(const std::optional<wire::Refused>& refused) {
   return refused ? static_cast<RefusalReason>(refused->reason) : RefusalReason(0);
 }
@@ -421,6 +427,50 @@ TEST_CASE("gathering: when the own loop stood still nobody is struck for the sil
   CHECK(follower.gathering.following() == peer(kPlaces[0]));
   follower.gathering.on_time(kStart + 5500ms);
   CHECK(follower.gathering.leading());
+}
+
+TEST_CASE("gathering: a leader without a majority takes back those who were silent, as soon as their lines are well") {
+  One second(kPlaces[1], knowing({kPlaces[0], kPlaces[2], kPlaces[3]}), 4);
+  second.hears(kPlaces[0], accepted_for(10s));
+  second.world.frozen = {peer(kPlaces[0]), peer(kPlaces[3])};
+  for (Duration after = 0ms; after <= 2500ms; after += 100ms) {
+    second.world.now = kStart + after;
+    second.gathering.on_time(kStart + after);
+  }
+  second.hears(kPlaces[2], join_of(kPlaces[2], 1), kStart + 2500ms);
+  REQUIRE(second.gathering.leading());
+  second.world.frozen = {peer(kPlaces[0])};
+  (void)second.gathering.take_outgoing();
+  second.gathering.on_time(kStart + 2600ms);
+  CHECK(second.gathering.leading());
+  CHECK(second.said_to<wire::Redirect>(kPlaces[3]));
+  second.world.frozen.clear();
+  second.gathering.on_time(kStart + 2700ms);
+  CHECK(second.gathering.following() == peer(kPlaces[0]));
+  CHECK(second.said_to<wire::Join>(kPlaces[0]));
+}
+
+TEST_CASE("gathering: a leader with a majority does not wait again for those who were silent") {
+  One second(kPlaces[1], knowing({kPlaces[0], kPlaces[2]}), 3);
+  second.hears(kPlaces[0], accepted_for(10s));
+  second.world.frozen = {peer(kPlaces[0])};
+  for (Duration after = 0ms; after <= 1500ms; after += 100ms) {
+    second.world.now = kStart + after;
+    second.gathering.on_time(kStart + after);
+  }
+  second.hears(kPlaces[2], join_of(kPlaces[2], 1), kStart + 1500ms);
+  second.world.frozen.clear();
+  second.gathering.on_time(kStart + 1600ms);
+  CHECK(second.gathering.leading());
+  CHECK(!second.said_to<wire::Join>(kPlaces[0]));
+}
+
+TEST_CASE("gathering: whom its leader has struck in silence asks it again when it is invited") {
+  One follower(kPlaces[2], knowing({kPlaces[0]}));
+  follower.hears(kPlaces[0], wire::Accepted());
+  (void)follower.gathering.take_outgoing();
+  follower.hears(kPlaces[0], redirect_to(kPlaces[0]));
+  CHECK(follower.said_to<wire::Join>(kPlaces[0]));
 }
 
 TEST_CASE(

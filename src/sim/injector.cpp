@@ -197,6 +197,7 @@ void Injector::impose(const Fault& fault, Peer& peer, bool on) {
     case FaultKind::lie:
       lies_ = on;
       peer.lie(on ? std::optional(fault.lie) : std::nullopt);
+      invariants_.exaggerates(peer.number(), on && fault.lie == Lie::heavy);
       break;
     case FaultKind::disk_full: peer.disk().fill(on); break;
     case FaultKind::slow_disk: peer.disk().slow(on ? from_seconds(fault.amount) : Disk::kSyncTime); break;

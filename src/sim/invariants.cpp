@@ -83,6 +83,11 @@ void Invariants::handed_over(const HandOver& mine) {
   taken.values.assign(mine.values.begin(), mine.values.end());
   taken.contribution = {mine.weight, taken.values};
   taken.samples.assign(mine.samples.begin(), mine.samples.end());
+  taken.told_max = mine.weight;
+  // who tells more is believed an equal share, of two peers at most, or the growth that its records allow
+  PeerBooks& books = books_[mine.peer];
+  if (books.exaggerated) taken.told_max = std::max(2 * mine.weight, (options_.target_batch + 1) / 2);
+  books.exaggerated = books.exaggerates;
   live_.handed_over(mine.peer, group);
   if (mine.epoch > kEpochsKept) forget(mine.epoch - kEpochsKept);
 }
@@ -138,6 +143,12 @@ void Invariants::spoilt(std::size_t peer, const Digest& parameters) {
   books_[peer].parameters = parameters;
   spoilt_.insert(peer);
   spoilt_parameters_.insert(parameters);
+}
+
+void Invariants::exaggerates(std::size_t peer, bool is) {
+  PeerBooks& books = books_[peer];
+  books.exaggerates = is;
+  books.exaggerated = books.exaggerated || is;
 }
 
 void Invariants::check_owners(std::size_t peer, const averaging::CommittedRound& round) {
@@ -276,13 +287,15 @@ void Invariants::check_begin(std::size_t peer, const epoch::EpochReport& report)
   if (!report.group) return;
   const auto& taken = taken_[books_[peer].group];
   std::uint64_t samples = 0;
+  std::uint64_t known = 0;
   for (const matchmaking::Member& member : report.group->roster) {
     const auto number = numbers_.find(member.id);
     const auto mine = number == numbers_.end() ? taken.end() : taken.find(number->second);
     if (mine == taken.end()) return;
     samples += mine->second.contribution.weight;
+    known += mine->second.told_max;
   }
-  if (samples >= options_.target_batch) return;
+  if (known >= options_.target_batch) return;
   add("begin", {peer},
       fmt::format("epoch {} began with {} samples of {}", report.epoch, samples, options_.target_batch));
 }

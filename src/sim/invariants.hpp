@@ -64,6 +64,8 @@ class Invariants {
   void spoilt(std::size_t peer, const Digest& parameters);
   /// The same of its ledger alone; at the end nobody's is another one.
   void ledger_spoilt(std::size_t peer) { ledger_spoilt_.insert(peer); }
+  /// It tells its leaders of more samples than it has.
+  void exaggerates(std::size_t peer, bool is);
   bool is_expelled(std::size_t peer) const { return expelled_.contains(peer); }
 
   Liveness& live() noexcept { return live_; }
@@ -87,6 +89,7 @@ class Invariants {
     std::vector<float> values;
     Contribution contribution;
     std::vector<SampleRun> samples;
+    std::uint64_t told_max = 0;  // that an honest leader can have believed it had
   };
   struct Committed {
     std::string group;
@@ -108,6 +111,8 @@ class Invariants {
     std::optional<Digest> parameters;  // as of the last step or restore
     std::string group;                 // of the round it is in
     Digest averaged{};                 // hash of what its last step took
+    bool exaggerates = false;
+    bool exaggerated = false;  // since its last hand-over
   };
 
   History& history_of(std::size_t peer) { return histories_[books_[peer].history]; }
@@ -121,7 +126,8 @@ class Invariants {
   void check_told(std::size_t peer, const epoch::EpochReport& report);
   void check_owners(std::size_t peer, const averaging::CommittedRound& round);
   void check_applied(std::size_t peer, const epoch::EpochReport& report);
-  /// No epoch begins before its batch is there; a group whose members have not all handed over cannot tell.
+  /// No epoch begins before its batch is there, as far as a leader can know; a group whose members have not all handed
+  /// over cannot tell.
   void check_begin(std::size_t peer, const epoch::EpochReport& report);
   void check_weight(std::size_t peer, const Committed& committed, const epoch::EpochReport& report);
   void forget(std::uint64_t before_epoch);

@@ -2,7 +2,9 @@
 
 #include "small_swarm.hpp"
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -65,6 +67,28 @@ TEST_CASE("liar sim: whatever one peer lies about, the others go on in agreement
       CHECK(outcome.epochs >= 20);
       CHECK_FALSE(accused.by[event].empty());
     }
+  }
+}
+
+TEST_CASE(
+    "liar sim: a slow peer that tells of more samples is believed an equal share, and the epoch has so many fewer") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options = with_liar(seed, Lie::heavy);
+    options.peers = 3;
+    options.rates = {16, 16, 4};
+    Swarm swarm(options);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    check_struck(outcome);
+    const auto fewer = [&](const EpochFact& epoch) {
+      const auto handed_over = [](std::uint64_t sum, const auto& sender) { return sum + sender.second; };
+      const std::uint64_t samples =
+          std::accumulate(epoch.weights.begin(), epoch.weights.end(), std::uint64_t(0), handed_over);
+      CHECK(samples > options.target_batch / 2);
+      return samples < options.target_batch;
+    };
+    CHECK(std::any_of(outcome.epoch_facts.begin(), outcome.epoch_facts.end(), fewer));
   }
 }
 

@@ -33,6 +33,7 @@ wire::Join Follower::join(std::uint64_t own_samples) const {
 
 void Follower::on_accepted(const wire::Accepted& accepted, TimePoint now) {
   accepted_ = true;
+  redirects_ = 0;
   ask_again_at_.reset();
   leader_deadline_ = now + std::chrono::milliseconds(accepted.deadline_ms);
 }

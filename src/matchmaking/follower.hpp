@@ -47,7 +47,7 @@ class Follower {
   TimePoint asked_at_{};
   TimePoint leader_deadline_ = TimePoint::max();
   std::optional<TimePoint> ask_again_at_;
-  unsigned redirects_ = 0;
+  unsigned redirects_ = 0;  // since it was accepted
 };
 
 /// Whether this peer may take part in the group that a leader shows it; if not, why (averaging.md 7).

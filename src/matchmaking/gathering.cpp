@@ -20,7 +20,7 @@ Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, Tim
       follower_(terms_),
       own_samples_(start_.own_samples),
       // in later rounds only a peer itself can tell with whom it committed the round before
-      may_presume_(start_.direct && terms_.wanted.attempt == 0 && terms_.wanted.round == 1),
+      may_presume_(start_.direct && !start_.again && terms_.wanted.attempt == 0 && terms_.wanted.round == 1),
       last_time_(now) {
   for (const PeerId& peer : carried_.distrusted) candidates_.strike(peer, "distrusted");
   const auto stranger = [&](const Standing& one) { return terms_.foreseen() && !terms_.expects(one.id); };

@@ -18,8 +18,9 @@ namespace collab::matchmaking {
 
 /// What a search starts from.
 struct Start {
-  std::vector<Standing> last_group;   ///< who held its result, without self
-  bool direct = false;                ///< this round follows directly: they count as joined to its first leader
+  std::vector<Standing> last_group;  ///< who held its result, without self
+  bool direct = false;               ///< this round follows directly: they count as joined to its first leader
+  bool again = false;  ///< a search for this round has ended here, so all who counted on this peer were told to look on
   std::vector<Candidate> candidates;  ///< from the directory
   std::vector<PeerId> late;           ///< came too late for the round before: they will be here in a moment
   std::uint64_t own_samples = 0;

@@ -143,8 +143,8 @@ void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executo
     for (const Member& member : last_->members)
       start.last_group.push_back({member.id, member.role, member.incarnation});
   }
-  if (search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round)
-    return search_->retry(terms_for(wanted), std::move(start));
+  start.again = search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round;
+  if (start.again) return search_->retry(terms_for(wanted), std::move(start));
   if (search_ && start.direct) start.late = to_await(search_->late(), wanted.epoch);
   if (search_) retired_ = std::exchange(search_, nullptr);
   search_ = std::make_shared<Search>(context_, watch_, executor, terms_for(wanted), std::move(start));

@@ -143,6 +143,12 @@ TEST_CASE("gathering: a redirect upwards is distrusted, nine downwards are too m
   CHECK(patient.gathering.following() == peer(kPlaces[2]));
   patient.hears(kPlaces[2], redirect_to(kPlaces[1]));
   CHECK(patient.gathering.take_struck().at(0).second == "too many redirects");
+
+  One accepted(kPlaces[12], knowing({kPlaces[10]}));
+  for (unsigned i = 10; i > 2; --i) accepted.hears(kPlaces[i], redirect_to(kPlaces[i - 1]));
+  accepted.hears(kPlaces[2], accepted_for(10s));
+  accepted.hears(kPlaces[2], redirect_to(kPlaces[1]));
+  CHECK(accepted.gathering.following() == peer(kPlaces[1]));
 }
 
 TEST_CASE("gathering: hearsay from one peer makes it wander eight times at most") {
@@ -217,6 +223,24 @@ TEST_CASE("gathering: a standing group is presumed by its first leader only, and
   const Gathering again(terms, world.links(), start, {}, kStart);
   CHECK(again.leading());
   CHECK(!again.outcome());
+}
+
+TEST_CASE("gathering: who ended a search without a group told its followers so, and invites them to the next") {
+  Start start;
+  start.direct = true;
+  start.own_samples = kTarget;
+  start.last_group = {{peer(kPlaces[1]), Role::node}, {peer(kPlaces[2]), Role::node}};
+  start.again = true;
+  One first(kPlaces[0], start);
+  CHECK(first.gathering.leading());
+  CHECK(!first.gathering.outcome());
+  CHECK(first.said_to<wire::Redirect>(kPlaces[1]));
+
+  One other(kPlaces[1], knowing({kPlaces[0], kPlaces[2]}));
+  other.hears(kPlaces[0], wire::Leave());
+  REQUIRE(other.gathering.leading());
+  other.hears(kPlaces[0], redirect_to(kPlaces[0]));
+  CHECK(other.gathering.following() == peer(kPlaces[0]));
 }
 
 TEST_CASE("gathering: late askers hear that it has begun; who retries is kept for our own retry") {

@@ -95,6 +95,10 @@ void read_rates(const std::string& file, const toml::table& table, Mixture& into
       into.close = node.value_or(false);
       continue;
     }
+    if (word == "from") {
+      into.from_s = number_of(file, word, node, 0, kSecondsMax);
+      continue;
+    }
     const FaultKind kind = named(kKinds, file, word);
     const bool planned = kind == FaultKind::join || kind == FaultKind::coordinator || kind == FaultKind::split;
     if (planned || kind == FaultKind::ban)
@@ -320,8 +324,7 @@ void draw_series(const FaultPlan& plan, std::uint64_t seed, std::size_t peers, s
 
 }  // namespace
 
-std::vector<Fault> draw_faults(const FaultPlan& plan, std::uint64_t seed, std::size_t peers, Duration calm_until,
-                               Duration length) {
+std::vector<Fault> draw_faults(const FaultPlan& plan, std::uint64_t seed, std::size_t peers, Duration length) {
   std::vector<Fault> events = plan.events;
   draw_series(plan, seed, peers, events);
   const double end_s = 0.75 * to_seconds(length);
@@ -329,7 +332,7 @@ std::vector<Fault> draw_faults(const FaultPlan& plan, std::uint64_t seed, std::s
     if (rate <= 0) continue;
     Random random = Random(seed).derive("sim.fault." + std::string(name(kind)));
     const double mean_gap_s = 3600 / (rate * static_cast<double>(peers));
-    for (double at_s = to_seconds(calm_until);;) {
+    for (double at_s = plan.mixture.from_s;;) {
       at_s -= mean_gap_s * std::log(1 - random.uniform());
       Fault fault = draw_fault(plan.mixture, kind, peers, random);
       fault.at = from_seconds(std::min(at_s, kSecondsMax));

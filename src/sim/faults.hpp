@@ -75,6 +75,7 @@ struct Mixture {
   double blank = 0.3;                 ///< of kills: the disk is lost as well
   double torn = 0;                    ///< of the others: the newest checkpoint is damaged
   bool close = false;                 ///< half cuts follow other cuts of a peer at once: `Fault::close`
+  double from_s = 15;                 ///< nothing strikes sooner: all are to have joined
   // seconds that it lasts, drawn evenly between the two
   Range down{5, 10};     ///< killed or left, until it is back
   Range away{2, 8};      ///< frozen, cut off, mute, deaf, flapping, clogged, its box rebooting
@@ -97,10 +98,8 @@ struct FaultPlan {
 /// "calm", "home", "churn", "storm", "hostile", "soak62", "split", "orphan", or a TOML file with [rates], [ranges] and
 /// [[event]] as doc/operating.md shows. Throws `Failure(usage)`, naming file and key.
 FaultPlan load_faults(const std::string& preset_or_file);
-/// The events of a run of `length` with `peers` peers, by time. The last quarter, and the time of gathering before
-/// `calm_until`, have none of the mixture's.
-std::vector<Fault> draw_faults(const FaultPlan& plan, std::uint64_t seed, std::size_t peers, Duration calm_until,
-                               Duration length);
+/// The events of a run of `length` with `peers` peers, by time. The last quarter has none of the mixture's.
+std::vector<Fault> draw_faults(const FaultPlan& plan, std::uint64_t seed, std::size_t peers, Duration length);
 /// As a file that `load_faults` reads: exactly these events.
 std::string to_toml(const std::vector<Fault>& events);
 

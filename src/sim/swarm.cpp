@@ -25,11 +25,13 @@ using std::chrono::seconds;
 constexpr const char* kRun = "sim";
 constexpr std::size_t kCoordinator = 1'000'000;  // its key's number; no peer has it
 constexpr Duration kLook = milliseconds(250);
-constexpr Duration kGather = seconds(15);  // for joining, before the mixture strikes
-constexpr Duration kStuck = seconds(60);   // of calm without a commit
-constexpr double kNever = 1e-6;            // samples/s of who does not train
-constexpr std::size_t kVerified = 50'000;  // statements that need not be verified again
-constexpr double kBudget = 4;              // times what the rates promise
+constexpr Duration kGather = seconds(15);   // for joining, before the mixture strikes
+constexpr Duration kStuck = seconds(60);    // of calm without a commit
+constexpr Duration kCalmEnd = seconds(10);  // of a run
+constexpr Duration kSettle = seconds(10);   // after the last strike: who is silent counts so long, and promises hold
+constexpr double kNever = 1e-6;             // samples/s of who does not train
+constexpr std::size_t kVerified = 50'000;   // statements that need not be verified again
+constexpr double kBudget = 4;               // times what the rates promise
 
 double normal(Random& random) {
   const auto uniform = [&] { return (static_cast<double>(random.next() >> 11U) + 0.5) * 0x1p-53; };
@@ -145,6 +147,7 @@ struct Swarm::World final : Stage {
 
   Task<> scenario();
   void look();
+  void look_for_epochs(Duration calm);
   void weigh();
   bool over() const;
   void judge_end();
@@ -236,7 +239,7 @@ Swarm::World::World(SwarmOptions given)
   if (length == Duration()) length = kGather + from_seconds(kBudget * promised_s + aborted_s) + seconds(120);
   Duration expected = length;
   if (options.epochs > 0) expected = std::min(length, kGather + from_seconds(promised_s));
-  injector.plan(draw_faults(options.faults, options.seed, options.peers, kGather, expected));
+  injector.plan(draw_faults(options.faults, options.seed, options.peers, expected));
   recorder.on_phase([this](std::size_t peer, Phase phase) { injector.reached(peer, phase); });
   recorder.watch(peers);
   for (std::size_t i = 0; i < options.peers; ++i) add_peer();
@@ -336,10 +339,17 @@ void Swarm::World::look() {
   interrupted = !options.stop_at.empty() && invariants.violations().has(options.stop_at);
   interrupted = interrupted || (asked_to_stop && asked_to_stop(now));
   recorder.look(net.bytes_delivered());
-  const bool no_epoch = invariants.live().calm_for(kStuck) && recorder.since_commit() > kStuck + kGather &&
-                        recorder.since_commit() > 4 * recorder.epoch_length();
+  look_for_epochs(kStuck);
+}
+
+/// After so much calm.
+void Swarm::World::look_for_epochs(Duration calm) {
+  const double all = std::accumulate(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(options.peers), 0.0);
+  const Duration promised = from_seconds(static_cast<double>(options.target_batch) / all);
+  const Duration longest = calm + std::max({kSettle, 3 * promised, 3 * recorder.epoch_length()});
   const bool all_done = std::all_of(peers.begin(), peers.end(), [](const auto& peer) { return peer->finished(); });
-  if (!no_epoch || all_done || !options.trains || options.aborted_rounds > 0) return;
+  if (all_done || !options.trains || options.aborted_rounds > 0) return;
+  if (!invariants.live().calm_for(calm) || recorder.since_commit() <= longest) return;
   invariants.add("live", {}, fmt::format("calm, and no epoch for {:.0f} s", to_seconds(recorder.since_commit())));
   recorder.touch();
 }
@@ -376,6 +386,7 @@ Task<> Swarm::World::scenario() {
 void Swarm::World::judge_end() {
   std::uint64_t newest = 0;
   for (const auto& peer : peers) newest = std::max(newest, peer->trainer().epoch());
+  look_for_epochs(kCalmEnd);
   if (options.epochs > 0 && newest < options.epochs)
     invariants.add("live", {}, fmt::format("{} of {} epochs in the time given", newest, options.epochs));
   for (const auto& peer : peers) {

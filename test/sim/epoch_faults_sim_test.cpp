@@ -175,6 +175,23 @@ TEST_CASE("epoch faults sim: under churn, and in a storm of every fault, every i
   }
 }
 
+TEST_CASE("epoch faults sim: what strikes while peers join, and in their first epochs, breaks no invariant either") {
+  const test::TempFolder folder;
+  const std::string early = folder.path() / "early.toml";
+  write_file(early, "[rates]\nfrom = 1\nkill = 60\nfreeze = 60\npartition = 60\nmute = 30\ncorrupt = 30\n");
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 5, 0);
+    options.length = 45s;
+    options.crypto = Crypto::fake;
+    options.faults = load_faults(early);
+    const Outcome outcome = Swarm(options).run();
+    check_held(outcome);
+    const auto joining = [](const FaultFact& fact) { return fact.struck && *fact.struck < 15s; };
+    CHECK(std::any_of(outcome.faults.begin(), outcome.faults.end(), joining));
+  }
+}
+
 TEST_CASE("epoch faults sim: one fault of each kind, and every invariant holds") {
   using enum FaultKind;
   const std::map<FaultKind, double> amounts = {{mute, 0},   {deaf, 0},    {slow, 8},  {flap, 2},

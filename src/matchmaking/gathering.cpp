@@ -88,8 +88,10 @@ void Gathering::on_electorate(std::size_t count, TimePoint now) {
 void Gathering::on_time(TimePoint now) {
   const Patience& patience = terms_.options.patience;
   // when our own loop stood still, everybody looks silent
-  if (now - last_time_ > patience.blocked) lenient_until_ = now + patience.silence_min;
+  const bool stood_still = now - last_time_ > patience.blocked;
+  if (stood_still) lenient_until_ = now + patience.silence_min;
   last_time_ = now;
+  if (stood_still && leading_ && !outcome_) confirm_followers(now);
   if (outcome_ || now < lenient_until_) return;
   forgive_connected(now);
   check_follower(now);
@@ -161,6 +163,16 @@ void Gathering::lead(TimePoint now) {
   if (!may_presume_) return;
   for (const Standing& one : start_.last_group) {
     if (links_.state(one.id).connected && !candidates_.struck(one.id)) leader_.presume(one, now);
+  }
+}
+
+/// They may have taken us for dead meanwhile, and said so on a line that broke. Who follows us still joins anew.
+void Gathering::confirm_followers(TimePoint now) {
+  const std::vector<PeerId> before = leader_.followers();
+  leader_.resign();
+  for (const PeerId& id : before) {
+    invited_.insert_or_assign(id, now);
+    redirect(id, terms_.self);
   }
 }
 

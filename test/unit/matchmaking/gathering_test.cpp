@@ -497,6 +497,18 @@ TEST_CASE("gathering: whom its leader has struck in silence asks it again when i
   CHECK(follower.said_to<wire::Join>(kPlaces[0]));
 }
 
+TEST_CASE("gathering: a leader whose own loop stood still counts on its followers only when they join anew") {
+  One waiting(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
+  waiting.hears(kPlaces[1], join_of(kPlaces[1], 0));
+  (void)waiting.gathering.take_outgoing();
+  waiting.world.now = kStart + 5s;
+  waiting.gathering.on_time(kStart + 5s);
+  CHECK(waiting.gathering.followers().empty());
+  CHECK(waiting.said_to<wire::Redirect>(kPlaces[1]));
+  waiting.hears(kPlaces[1], join_of(kPlaces[1], 0), kStart + 5100ms);
+  CHECK(waiting.gathering.followers().size() == 1);
+}
+
 TEST_CASE(
     "gathering: in later rounds of a pass nobody is presumed, for only a peer knows its group of the round before") {
   Start start;

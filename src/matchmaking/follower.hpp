@@ -34,8 +34,11 @@ class Follower {
   void on_accepted(const wire::Accepted&, TimePoint now);
   /// The leader pointed to somebody else. False when it happened too often: strike who redirects.
   bool count_redirect() { return ++redirects_ <= terms_.options.patience.redirects_max; }
-  /// The leader does not know yet what we know: ask it once more, soon.
-  void ask_later(TimePoint now) { ask_again_at_ = now + terms_.options.patience.ask_again; }
+  /// The leader does not know yet what we know: ask it once more, soon. It leads no more, whatever it promised.
+  void ask_later(TimePoint now) {
+    accepted_ = false;
+    ask_again_at_ = now + terms_.options.patience.ask_again;
+  }
 
   /// What the time since the last word of the leader means. `why` says it for the log when the answer is strike.
   Next on_time(const Links&, TimePoint now, std::string_view& why) const;

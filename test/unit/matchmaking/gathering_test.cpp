@@ -489,6 +489,19 @@ TEST_CASE("gathering: a leader with a majority does not wait again for those who
   CHECK(!second.said_to<wire::Join>(kPlaces[0]));
 }
 
+TEST_CASE(
+    "gathering: a follower whose leader goes over to a peer that is struck here asks again, though it was accepted") {
+  One follower(kPlaces[2], knowing({kPlaces[0], kPlaces[1]}));
+  follower.gathering.on_over(peer(kPlaces[0]), kStart);
+  REQUIRE(follower.gathering.following() == peer(kPlaces[1]));
+  follower.hears(kPlaces[1], accepted_for(10s));
+  follower.hears(kPlaces[1], redirect_to(kPlaces[0]));
+  (void)follower.gathering.take_outgoing();
+  follower.world.now = kStart + 200ms;
+  follower.gathering.on_time(kStart + 200ms);
+  CHECK(follower.said_to<wire::Join>(kPlaces[1]));
+}
+
 TEST_CASE("gathering: whom its leader has struck in silence asks it again when it is invited") {
   One follower(kPlaces[2], knowing({kPlaces[0]}));
   follower.hears(kPlaces[0], wire::Accepted());

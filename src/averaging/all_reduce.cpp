@@ -195,6 +195,7 @@ void Session::receive(const net::Envelope& envelope) {
 void Session::check() {
   const TimePoint now = context_.clock.now();
   next_check_ = now + options_.suspicion.period;
+  lanes_.look_for_closed();
   std::vector<net::LinkState> links;
   for (const auto& member : shape_->group.roster) links.push_back(context_.net.link(member.id));
   probe(links);

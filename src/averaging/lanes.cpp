@@ -38,6 +38,11 @@ void Lanes::push(Ranks to, net::TrafficClass traffic, const Frame& frame) {
   }
 }
 
+void Lanes::look_for_closed() {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank)
+    if (!lanes_[rank]->closed && talk_.closed_by(peers_[rank])) close(static_cast<Rank>(rank));
+}
+
 void Lanes::wake_parts(Rank to) {
   lanes_.at(to)->changed.notify();
 }

@@ -36,6 +36,8 @@ class Lanes {
   /// Spawns the sending tasks; they run until `tasks` is stopped. Frames are given up at `deadline`.
   void start(TaskGroup& tasks, TimePoint deadline);
   void push(Ranks to, net::TrafficClass traffic, const Frame& frame);
+  /// Whoever has closed its end has departed, also those to whom there is nothing more to send.
+  void look_for_closed();
   /// There may be parts to send.
   void wake_parts(Rank to);
   /// Nothing is queued or being sent to peers that are still here and not `gone`.

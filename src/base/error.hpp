@@ -31,7 +31,7 @@ template <class T = void>
 using Result = boost::system::result<T>;
 
 /// Why a peer said no, with what it added: a text for the user, and a number whose meaning follows from the code
-/// (`busy`: milliseconds until a retry makes sense; `stale`: the current epoch).
+/// (`busy`: milliseconds until a retry makes sense; `stale`: the current epoch; of a conversation 1 when it was open).
 struct Refusal {
   Refusal() = default;  ///< what a result without an error answers when asked for it
   Refusal(Errc why, std::string text = {}, std::uint64_t more = 0)  // NOLINT(google-explicit-constructor)

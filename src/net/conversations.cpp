@@ -8,6 +8,7 @@ namespace collab::net {
 namespace {
 
 constexpr std::uint64_t kUnopenedRetryMs = 1000;
+constexpr std::uint64_t kWasOpen = 1;  // in a refusal as stale: it will not be opened again
 
 }  // namespace
 
@@ -38,6 +39,15 @@ class Conversations::Talk final : public Conversation {
     if (peer == hub_.needs_.self || std::find(members_.begin(), members_.end(), peer) != members_.end()) return;
     members_.push_back(peer);
     hub_.needs_.paths.converses(peer, 1);
+  }
+
+  bool closed_by(const PeerId& peer) const override {
+    for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::latency, TrafficClass::bulk}) {
+      const auto lane = lanes.find(std::make_pair(peer, traffic));
+      if (lane == lanes.end() || !lane->second.refused) continue;
+      if (lane->second.refused->code == Errc::stale && lane->second.refused->number == kWasOpen) return true;
+    }
+    return false;
   }
 
   /// `peer` talks about it, so it has it open: what it refused as stale before is said in vain no longer.
@@ -225,7 +235,8 @@ void Conversations::erase(Rooms::iterator at) {
   for (const StreamKey& stream : std::exchange(room.streams, {})) {
     incoming_.erase(stream);
     if (Multiplexer* streams = needs_.paths.find(stream.connection))
-      streams->reset(stream.stream, Refusal(Errc::stale, "not open here"));
+      streams->reset(stream.stream, room.talk != nullptr ? Refusal(Errc::stale, "closed here", kWasOpen)
+                                                         : Refusal(Errc::stale, "not open here"));
   }
   for (auto& unread : room.unread)
     for (const Item& item : std::exchange(unread, {})) give_back(item);
@@ -311,7 +322,7 @@ Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, Traff
   in.key.topic = open.topic;
   in.traffic = traffic;
   in.frame_bytes_max = row->method.request_bytes_max;
-  if (closed_.contains(in.key)) return Refusal(Errc::stale, "closed here");
+  if (closed_.contains(in.key)) return Refusal(Errc::stale, "closed here", kWasOpen);
   if (!rooms_.contains(in.key))
     if (auto why = found(in.key, streams.peer())) return std::move(*why);
   Room& room = rooms_.at(in.key);

@@ -63,6 +63,9 @@ class Conversation {
   virtual Task<Result<Envelope>> receive(TimePoint deadline) = 0;
   /// From now on `peer` is a member as those it was opened with: its connection is pinged. Once is enough.
   virtual void add_member(PeerId peer) = 0;
+  /// `peer` had it open and has closed it: of what was sent the last may be unread there, and nothing comes any more.
+  /// Also known to who has nothing more to send.
+  virtual bool closed_by(const PeerId& peer) const = 0;
 };
 
 /// What is known about the way to one peer.

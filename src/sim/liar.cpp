@@ -118,6 +118,7 @@ class LyingConversation final : public net::Conversation {
   }
   Task<Result<net::Envelope>> receive(TimePoint deadline) override { return honest_->receive(deadline); }
   void add_member(PeerId peer) override { honest_->add_member(peer); }
+  bool closed_by(const PeerId& peer) const override { return honest_->closed_by(peer); }
 
  private:
   std::vector<Frame> distorted(const PeerId& to, Frame frame) const {

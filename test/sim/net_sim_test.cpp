@@ -537,6 +537,42 @@ TEST_CASE("sim net: who was refused as stale is heard again once the other side 
   swarm.run(scenario);
 }
 
+TEST_CASE(
+    "sim net: who has said all it has to say learns that the other side has closed, but not that it never opened") {
+  Swarm swarm(3, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& b = swarm[1];
+    SimNode& c = swarm[2];
+    Digest other{};
+    other[0] = 1;
+    auto theirs = b.endpoint().converse("test.talk", Digest{}, only(a));
+    const auto ours = a.endpoint().converse("test.talk", Digest{}, only(b));
+    for (SimNode* to : {&b, &c}) {
+      const auto sent = co_await ours->send(to->id(), TrafficClass::bulk, filled_frame(10), a.in(kLong));
+      CHECK(sent);
+    }
+    co_await swarm.pause(seconds(1));
+    CHECK(!ours->closed_by(b.id()));
+    theirs.reset();
+    const auto unread = co_await ours->send(b.id(), TrafficClass::bulk, filled_frame(10), a.in(kLong));
+    CHECK((unread || unread.error() == Errc::stale));
+    co_await swarm.pause(seconds(6));
+    CHECK(ours->closed_by(b.id()));
+    CHECK(!ours->closed_by(c.id()));
+    const auto refused = co_await ours->send(c.id(), TrafficClass::bulk, filled_frame(10), a.in(kLong));
+    CHECK(refused.error() == Errc::stale);
+    const auto late = a.endpoint().converse("test.talk", other, only(b));
+    auto brief = b.endpoint().converse("test.talk", other, only(a));
+    brief.reset();
+    const auto sent = co_await late->send(b.id(), TrafficClass::control, filled_frame(10), a.in(kLong));
+    CHECK(sent);
+    co_await swarm.pause(milliseconds(500));
+    CHECK(late->closed_by(b.id()));
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: a peer of another run, or with a clock that is off, is told so") {
   Swarm swarm(1, 1, near());
   EndpointOptions elsewhere;

@@ -28,6 +28,8 @@ class MessageNetwork::Talk final : public net::Conversation {
   Task<Result<>> send(PeerId to, TrafficClass, Frame, TimePoint) override;
   Task<Result<net::Envelope>> receive(TimePoint deadline) override;
   void add_member(PeerId) override {}  // every link is pinged here
+  bool closed_by(const PeerId& peer) const override { return refused_.contains(peer); }
+  void refused(const PeerId& by) { refused_.insert(by); }
   void deliver(TrafficClass traffic, net::Envelope envelope) {
     inbox_[static_cast<std::size_t>(traffic)].push_back(std::move(envelope));
     arrived_.notify();
@@ -39,6 +41,7 @@ class MessageNetwork::Talk final : public net::Conversation {
   std::string protocol_;
   Digest topic_;
   std::array<std::deque<net::Envelope>, 3> inbox_;
+  std::set<PeerId> refused_;  // by them: theirs is closed
   Signal arrived_;
 };
 
@@ -254,6 +257,10 @@ Task<> MessageNetwork::carry(std::shared_ptr<InFlight> flight) {
     talk->second->deliver(flight->traffic, std::move(envelope));
   } else if (!to.closed_.contains({flight->protocol, flight->topic})) {
     to.unread_[{flight->protocol, flight->topic}].emplace_back(flight->traffic, std::move(envelope));
+  } else {
+    const auto& talks = peers_.at(flight->from)->talks_;
+    const auto sender = talks.find({flight->protocol, flight->topic});
+    if (sender != talks.end()) sender->second->refused(flight->to);
   }
 }
 

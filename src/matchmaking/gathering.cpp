@@ -354,7 +354,12 @@ void Gathering::take_group(const PeerId& from, Group group) {
     leading_ = false;
   }
   follower_.forget();
+  begun(std::move(group));
+}
+
+void Gathering::begun(Group group) {
   open_next_line(group);
+  for (const Member& member : group.roster) left_.erase(member.id);  // who left, and is in it, has come back since
   has_begun(group.attempt);
   outcome_ = Result<Group>(std::move(group));
 }
@@ -381,13 +386,11 @@ void Gathering::maybe_begin(TimePoint now) {
   if (!leading_ || outcome_) return;
   auto group = leader_.begin(own_samples_, waiting_for_others(), now);
   if (!group) return;
-  open_next_line(*group);
   const wire::Begin begin = wire::to_wire(*group);
   for (const Member& member : group->roster) {
     if (member.id != terms_.self) send(member.id, begin);
   }
-  has_begun(group->attempt);
-  outcome_ = Result<Group>(std::move(*group));
+  begun(std::move(*group));
 }
 
 bool Gathering::waiting_for_others() const {

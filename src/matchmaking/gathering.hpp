@@ -110,6 +110,7 @@ class Gathering {
   void answer_after_outcome(const PeerId& from, const wire::Join&);
   std::size_t strangers_in(const wire::Begin& begin) const;
   void take_group(const PeerId& from, Group group);
+  void begun(Group group);
   void open_next_line(const Group& group);
   void maybe_begin(TimePoint now);
   void check_follower(TimePoint now);

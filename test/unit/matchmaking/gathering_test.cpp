@@ -432,6 +432,25 @@ TEST_CASE("gathering: who sits out is not presumed after the round; a stranger's
   CHECK(leader.gathering.left() == std::set<PeerId>{peer(kPlaces[1])});
 }
 
+TEST_CASE("gathering: who left the run and is in the group after all is counted on in the next round") {
+  One leader(kPlaces[0], Start(), 3);
+  One follower(kPlaces[1], knowing({kPlaces[0], kPlaces[2]}), 3);
+  leader.hears(kPlaces[1], join_of(kPlaces[1], 0));
+  wire::Leave leave;
+  leave.for_good = true;
+  leader.hears(kPlaces[2], leave);
+  follower.hears(kPlaces[2], leave);
+  CHECK(leader.gathering.left() == std::set<PeerId>{peer(kPlaces[2])});
+  leader.hears(kPlaces[2], join_of(kPlaces[2], 0));
+  leader.gathering.on_samples(kTarget, kStart);
+  const auto begin = leader.said_to<wire::Begin>(kPlaces[1]);
+  REQUIRE(begin);
+  follower.hears(kPlaces[0], *begin);
+  REQUIRE(follower.gathering.outcome());
+  CHECK(leader.gathering.left().empty());
+  CHECK(follower.gathering.left().empty());
+}
+
 TEST_CASE("gathering: told that the round began, a peer gives up once the rest is no majority") {
   One late(kPlaces[3], knowing({kPlaces[0], kPlaces[1]}), 4);
   wire::Refused refused;

@@ -60,7 +60,7 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
     if (found->second.seating == seating) return;
     if (!matchmaking::goes_before(writer, found->second.writer, seating.from)) return;
   }
-  known_.insert_or_assign(place, Known{writer, seating});
+  known_.insert_or_assign(place, Known{writer, seating, peers_ > 0});
   needs_.log.info("grid.known", {{"from", seating.from},
                                  {"revision", seating.revision},
                                  {"grid", radices_text(seating)},
@@ -78,6 +78,16 @@ bool SeatingKeeper::is_absurd(const PeerId& writer, const Seating& seating) {
   if (absurd_.size() < kAbsurdTold && absurd_.insert(writer).second)
     needs_.log.warn("grid.absurd", {{"peer", writer.short_text()}, {"seats", seats}, {"peers", peers_}});
   return true;
+}
+
+/// A newcomer reads before it can count.
+void SeatingKeeper::judge_early() {
+  if (peers_ == 0) return;
+  const auto early = [this](const auto& entry) {
+    return !entry.second.judged && is_absurd(entry.second.writer, entry.second.seating);
+  };
+  std::erase_if(known_, early);
+  for (auto& [place, known] : known_) known.judged = true;
 }
 
 const Seating* SeatingKeeper::in_force(std::uint64_t epoch) const {
@@ -127,6 +137,7 @@ bool SeatingKeeper::fits(const Seating& wanted, const Seating* now) {
 void SeatingKeeper::look_at(const Now& now) {
   epoch_ = now.epoch;
   peers_ = now.present.size();
+  judge_early();
   if (std::exchange(passed_over_, false)) read(watch_->records());  // by now we may count as many
   forget_old();
   if (now.present.empty()) {  // the last ones are leaving

@@ -68,6 +68,7 @@ class SeatingKeeper {
   struct Known {
     PeerId writer;
     matchmaking::Seating seating;
+    bool judged = true;  ///< false: it came before this peer could count the others
   };
   using Place = std::pair<std::uint64_t, std::uint32_t>;  ///< first epoch and revision: the later counts
   struct Slot {
@@ -77,6 +78,7 @@ class SeatingKeeper {
 
   void read(const std::vector<directory::Record>& records);
   void consider(const PeerId& writer, const matchmaking::Seating& seating);
+  void judge_early();
   const matchmaking::Seating* last() const;
   static bool fits(const matchmaking::Seating& wanted, const matchmaking::Seating* now);
   std::uint64_t notice(Duration last_epoch) const;

@@ -40,6 +40,13 @@ class Peers {
         options_));
     tasks_.spawn("keeper", keepers.back()->run());
   }
+  /// Somebody's word, whether true or not.
+  void write(unsigned char number, const matchmaking::Seating& seating) {
+    board_.view_of(peer(number))
+        .publish(std::string(matchmaking::kSeatingKey), matchmaking::seating_subkey(0, 0),
+                 matchmaking::encode(seating).front(), 60s);
+    settle();
+  }
   /// The last ones are not there any more, as far as the others can see.
   void lose(std::size_t count) { ids.resize(ids.size() - count); }
   /// Everybody sees everybody; the turn goes round.
@@ -177,6 +184,27 @@ TEST_CASE("seating keeper: who comes while a seating is still to begin is seated
     CHECK(peers.keepers[i]->in_force(5)->seats.size() == 15);  // the one in force is not written over
     CHECK(peers.keepers[i]->in_force(6)->has(peer(120)));
   }
+}
+
+TEST_CASE("seating keeper: a newcomer who cannot count yet follows no absurd seating once it can") {
+  Peers peers(3);
+  peers.epoch(1);
+  matchmaking::Seating absurd;
+  absurd.from = 2;
+  absurd.radices = {8, 8};
+  for (matchmaking::Seat seat = 1; seat <= 64; ++seat) absurd.seats.push_back(seat);
+  peers.write(200, absurd);
+  peers.add(4);
+  peers.settle();
+  CHECK(peers.in_force(0, 2).empty());
+  CHECK(peers.in_force(3, 2) == Radices{8, 8});  // for all it knows
+  peers.epoch(1);
+  CHECK(peers.in_force(3, 2).empty());
+  Peers many(7);
+  for (const std::uint64_t epoch : {1, 2}) many.epoch(epoch);
+  many.add(100);
+  many.epoch(3);
+  CHECK(many.in_force(7, 4) == Radices{3, 2});  // it counts as many
 }
 
 TEST_CASE("seating keeper: of two writers for one epoch all follow the same one") {

@@ -80,10 +80,11 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
   if (owes) {
     // an owner may wait itself, until it has given up a sender whose connection broke
     const Duration of_others = 2 * limit + options_.redial_max;
-    const Duration of_parts = limit + (peer.heard_at == TimePoint() ? options_.hand_over : Duration());
+    // counted from the round's begin, whatever it was asked for since
+    const bool collects = owes_parts && peer.heard_at == TimePoint() && age(started_, now) < limit + options_.hand_over;
     const Duration of_holds = of_others + exchange_;
-    const Duration patience = owes_parts ? of_parts : owes_results ? of_others : owes_hold ? of_holds : 2 * of_holds;
-    if (age(std::max(peer.owes_since, peer.heard_at), now) >= patience) peer.stuck = true;
+    const Duration patience = owes_parts ? limit : owes_results ? of_others : owes_hold ? of_holds : 2 * of_holds;
+    if (!collects && age(std::max(peer.owes_since, peer.heard_at), now) >= patience) peer.stuck = true;
     if (owes_parts && too_slow(peer, now)) peer.slow_until = now + options_.slow_window;
   }
   if (peer.stuck) return LeftOut::frozen;

@@ -21,7 +21,7 @@ struct SuspicionOptions {
   Duration silence_max = std::chrono::seconds(4);  ///< a peer that is silent for longer always is
   /// So long nothing comes before somebody is asked for a sign of life: that silence says nothing.
   Duration unasked = std::chrono::milliseconds(500);
-  Duration hand_over{};  ///< so long a peer that was not heard yet may collect its values: it owes no part meanwhile
+  Duration hand_over{};  ///< so long after its begin who was not heard yet may collect its values: it owes no part then
   double slow_below = 0.05;  ///< of its planned rate, over `slow_window`
   Duration slow_window = std::chrono::seconds(5);
   Duration redial_max = std::chrono::seconds(2);          ///< a lost connection is not back after this: dead

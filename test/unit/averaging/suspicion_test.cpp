@@ -75,6 +75,11 @@ TEST_CASE("suspicion: who was not heard yet may be collecting its values, if it 
   frozen.answers = false;
   CHECK(frozen.until(1400ms) == 0);
   CHECK(frozen.until(1700ms) == bit(1));
+  Watch asked(options);  // for its word on a view, when it should have been here for a while
+  asked.until(2500ms);
+  asked.debts.parts = bit(1);
+  CHECK(asked.until(3500ms) == 0);
+  CHECK(asked.until(3800ms) == bit(1));
 }
 
 TEST_CASE("suspicion: a coordinator gives everybody else their time before it decides, but no more") {

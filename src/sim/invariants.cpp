@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kEpochsKept = 4;  // a groupmate that lags reports within these
 constexpr std::uint64_t kPassesOpen = 2;
+constexpr std::uint64_t kEpochsToHeal = 3;
 
 bool equal(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
@@ -124,7 +125,8 @@ void Invariants::stepped(const StepTaken& step) {
 void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters) {
   books_[peer].parameters = parameters;
   ledger_spoilt_.erase(peer);
-  if (spoilt_parameters_.contains(parameters)) return (void)spoilt_.insert(peer);  // until the vote says so
+  if (spoilt_parameters_.contains(parameters))
+    return (void)spoilt_.emplace(peer, newest_epoch());  // until the vote says so
   spoilt_.erase(peer);
   const auto holds = [&](const History& history) {
     const auto known = history.parameters.find(epoch);
@@ -141,8 +143,16 @@ void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& p
 
 void Invariants::spoilt(std::size_t peer, const Digest& parameters) {
   books_[peer].parameters = parameters;
-  spoilt_.insert(peer);
+  spoilt_.insert_or_assign(peer, newest_epoch());
   spoilt_parameters_.insert(parameters);
+}
+
+void Invariants::ended(std::size_t peer, std::uint64_t epoch, const Digest& parameters, std::uint64_t newest) {
+  const auto agreed = parameters_of(epoch);
+  if (!agreed || *agreed == parameters) return;
+  const auto spoilt = spoilt_.find(peer);
+  if (spoilt != spoilt_.end() && newest < spoilt->second + kEpochsToHeal) return;
+  add("rejoin", {peer}, fmt::format("its parameters of epoch {} are not the others'", epoch));
 }
 
 void Invariants::exaggerates(std::size_t peer, bool is) {
@@ -367,6 +377,11 @@ void Invariants::expelled(std::size_t peer, bool is) {
   } else {
     expelled_.erase(peer);
   }
+}
+
+std::uint64_t Invariants::newest_epoch() const {
+  const auto& parameters = histories_[common()].parameters;
+  return parameters.empty() ? 0 : parameters.rbegin()->first;
 }
 
 std::optional<Digest> Invariants::parameters_of(std::uint64_t epoch) const {

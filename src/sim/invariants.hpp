@@ -68,6 +68,10 @@ class Invariants {
   void exaggerates(std::size_t peer, bool is);
   bool is_expelled(std::size_t peer) const { return expelled_.contains(peer); }
 
+  /// What a peer holds at the end of a run in which others have come to `newest`. Who was spoilt has three epochs to
+  /// heal.
+  void ended(std::size_t peer, std::uint64_t epoch, const Digest& parameters, std::uint64_t newest);
+
   Liveness& live() noexcept { return live_; }
   /// At the end of a run.
   void close();
@@ -116,6 +120,8 @@ class Invariants {
   };
 
   History& history_of(std::size_t peer) { return histories_[books_[peer].history]; }
+  /// As far as anybody in the history of most peers has come.
+  std::uint64_t newest_epoch() const;
   /// The history of most peers.
   std::size_t common() const;
   void check_untouched(std::size_t peer, const Digest& parameters, const char* when);
@@ -141,7 +147,7 @@ class Invariants {
   std::set<std::size_t> hidden_;
   std::map<std::size_t, PeerBooks> books_;
   std::set<std::size_t> expelled_;
-  std::set<std::size_t> spoilt_;
+  std::map<std::size_t, std::uint64_t> spoilt_;  // and the swarm's epoch then
   std::set<std::size_t> ledger_spoilt_;
   std::set<Digest> spoilt_parameters_;
   std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer

@@ -399,9 +399,7 @@ void Swarm::World::judge_end() {
           fmt::format("it is at epoch {}{}, others at {}", epoch, peer->in_step() ? "" : " and not in step", newest));
       continue;
     }
-    const auto agreed = invariants.parameters_of(epoch);
-    if (agreed && *agreed != peer->trainer().parameter_hash())
-      invariants.add("rejoin", who, fmt::format("its parameters of epoch {} are not the others'", epoch));
+    invariants.ended(peer->number(), epoch, peer->trainer().parameter_hash(), newest);
   }
   invariants.close();
 }

@@ -86,6 +86,7 @@ class Links {
   void leave();
 
   bool empty() const noexcept { return attached_.empty(); }
+  std::size_t size() const noexcept { return attached_.size(); }
   /// In the order in which they began. Good until the next `attach` or `detach`.
   std::vector<Connection*> all() const;
   std::vector<PeerId> connected() const;

@@ -11,6 +11,7 @@ namespace collab::net {
 namespace {
 
 constexpr Duration kAllPeriod = std::chrono::seconds(1);
+constexpr std::size_t kAgreeAtOnceMax = 8;  // connections; of more, one moves the median little, and it may wait
 constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no record of such a peer is left
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
@@ -208,6 +209,7 @@ void PeerEndpoint::tick(TimePoint now) {
 /// What need not be exact: a full group has many connections on which nothing happens.
 void PeerEndpoint::look_at_all(TimePoint now) {
   looked_at_all_ = now;
+  agree_on_time();
   check_access(now);
   links_.share_credit();
   for (const Connection* connection : links_.all()) look_soon(*connection);
@@ -377,7 +379,7 @@ void PeerEndpoint::on_superseded(Connection& connection) {
 
 void PeerEndpoint::on_change(const PeerId& peer) {
   partner(peer).changed.notify();
-  agree_on_time();
+  if (links_.size() <= kAgreeAtOnceMax) agree_on_time();
 }
 
 void PeerEndpoint::on_heard(Connection& connection) {

@@ -286,7 +286,8 @@ void Router::plan(TaskGroup& tasks) {
   });
   // as many as say they can be dialled might make a large swarm: then they have to show it
   const RoutingTable& table = server_.table();
-  if (table.size() + table.suggested() + 1 >= server_.routing().k) plan_suggested(tasks);
+  const bool may_be_large = table.size() + table.suggested() + 1 >= server_.routing().k;
+  if (may_be_large && !refreshing_) plan_suggested(tasks);  // a refresh finds most of them itself
   if (server_.form() == Form::whole) return;
   if (clock_.now() >= refresh_at_ && !refreshing_) {
     refreshing_ = true;

@@ -147,9 +147,10 @@ void SeatingKeeper::look_at(const Now& now) {
   const std::uint64_t soonest = epoch_ + notice(now.last_epoch);
   const Seating* present = in_force(epoch_);
   const Seating* planned = last();
-  // more than half of all peers do not fit into one group
+  // half of all peers do not fit into one group, or have no seat, since the swarm was still gathering
   const bool one_group = present == nullptr || present->one_group();
-  const bool stuck = now.stuck || (one_group && now.present.size() >= 2 * options_.group_size_max);
+  const std::size_t seats = one_group ? options_.group_size_max : present->seats.size();
+  const bool stuck = now.stuck || now.present.size() >= kSeatsOff * seats;
   // one that nobody goes by yet may be of a swarm that was still gathering
   const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
   const Seating* replaced = stuck ? present : planned;

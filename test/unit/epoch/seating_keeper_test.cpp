@@ -136,6 +136,21 @@ TEST_CASE("seating keeper: when passes fail because of who is gone, the seating 
   for (std::size_t i = 0; i < 9; ++i) CHECK(peers.keepers[i]->in_force(5)->seats.size() == 9);
 }
 
+TEST_CASE("seating keeper: when half of all have no seat they get one within the epoch, and fewer wait for the next") {
+  Peers peers(8);
+  for (int look = 0; look < 2; ++look) peers.epoch(0);
+  REQUIRE(peers.in_force(0, 0) == matchmaking::radices_for(8, 4));
+  for (unsigned char late = 100; late < 107; ++late) peers.add(late);
+  for (int look = 0; look < 3; ++look) peers.epoch(0);
+  for (std::size_t i = 0; i < 8; ++i) CHECK(peers.keepers[i]->in_force(0)->seats.size() == 8);
+  peers.add(120);
+  for (int look = 0; look < 3; ++look) peers.epoch(0);
+  for (std::size_t i = 0; i < 16; ++i) {
+    REQUIRE(peers.keepers[i]->in_force(0) != nullptr);
+    for (const PeerId& id : peers.ids) CHECK(peers.keepers[i]->in_force(0)->has(id));
+  }
+}
+
 TEST_CASE("seating keeper: who has made a key with another's seat takes that seat, and ends nobody") {
   Peers peers(12);
   PeerId twin = peer(3);

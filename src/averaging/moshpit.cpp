@@ -1,5 +1,6 @@
 #include "averaging/moshpit.hpp"
 
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +18,8 @@ using matchmaking::Wanted;
 
 /// A sum of 64 such weights fits into a word.
 constexpr std::uint64_t kWeightSumMax = std::uint64_t(1) << 57U;
+
+constexpr Duration kLookWhetherItStands = std::chrono::milliseconds(100);
 
 /// Rounds have keys of their own: the same digits mean other cells in each.
 std::string key_of(const std::string& bundle, std::uint32_t round, const Pass& pass, const PeerId& self) {
@@ -177,6 +180,20 @@ Task<Result<Group>> Moshpit::find(std::uint32_t round, const Progress& progress)
   co_return Errc::bad_request;
 }
 
+Task<boost::system::error_code> Moshpit::replaced() const {
+  while (!pass_->stands || pass_->stands()) {
+    co_await context_.clock.sleep_until(context_.clock.now() + kLookWhetherItStands);
+  }
+  co_return matchmaking::NoGroup::late;
+}
+
+Task<Result<Group>> Moshpit::find_while_it_stands(std::uint32_t round, const Progress& progress) {
+  using namespace asio::experimental::awaitable_operators;
+  auto first = co_await (find(round, progress) || replaced());
+  if (first.index() == 0) co_return std::get<0>(std::move(first));
+  co_return std::get<1>(first);
+}
+
 Task<Result<Group>> Moshpit::begin(Pass pass) {
   first_.reset();
   first_talk_.reset();
@@ -197,7 +214,12 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
 Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
   Result<Group> group = matchmaking::NoGroup::begun;
   if (round == 1 && first_) group = std::move(*first_);
-  if (round > 1) group = co_await find(round, progress);
+  const bool in_none_yet = progress.outcome.rounds.empty();  // so nobody counts on this peer's voice
+  if (round > 1 && in_none_yet) {
+    group = co_await find_while_it_stands(round, progress);
+  } else if (round > 1) {
+    group = co_await find(round, progress);
+  }
   if (!group) {
     progress.only_receive();
     co_return group.error();
@@ -248,7 +270,10 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   Result<> last;
   for (std::uint32_t round = 1; round <= rounds; ++round) {
     last = co_await run_round(round, progress);
-    if (!last && last.error() == matchmaking::NoGroup::left) break;
+    if (last) continue;
+    const bool left_behind = progress.outcome.rounds.empty() && pass_->stands && !pass_->stands();
+    if (left_behind) last = matchmaking::NoGroup::late;
+    if (left_behind || last.error() == matchmaking::NoGroup::left) break;
   }
   context_.log.info("averaging.pass", {{"epoch", pass_->epoch},
                                        {"rounds", rounds},

@@ -35,6 +35,8 @@ struct Pass {
   /// anew for each round, for who wrote the seats down may have known peers of whom nothing has come here yet. Empty:
   /// the schedule knows them, and all can be dialled.
   std::function<matchmaking::Expected(const PeerId&)> look_up;
+  /// Whether the schedule is the one in force. Empty: always.
+  std::function<bool()> stands;
   std::uint64_t epoch = 0;
   std::uint32_t attempt = 0;         ///< passes of this epoch that failed
   std::uint64_t target_samples = 0;  ///< round 1 begins then; 0: as soon as everybody is there
@@ -100,7 +102,8 @@ class Moshpit {
   /// The rounds of the pass that was begun, once. Replaces `values` by the mean of the swarm, all of them or none, at
   /// the end. `work`: the units behind them, as in all_reduce(); each voice carries on what its group counted, so that
   /// the last round proves the work of all. More ranges than voices can name: the smallest gaps count as done. If
-  /// begin() found no group, or a round is missed, goes on with the next and receives. Errors, all with `values`
+  /// begin() found no group, or a round is missed, goes on with the next and receives; but who was in no group yet ends
+  /// with NoGroup::late when the schedule does not stand any more: all others have left it. Errors, all with `values`
   /// unchanged: `stale` the last group lacked a part of the swarm, or committed without this peer: others may hold the
   /// whole result; `late`, `gone` or a NoGroup of the last round; `bad_request` for values of another length or a
   /// weight above the bound, before anything was sent. `report` is filled in either case.
@@ -121,6 +124,8 @@ class Moshpit {
   void make_matchmakers();
   matchmaking::Wanted wanted(std::uint32_t round, const Progress& progress) const;
   Task<Result<matchmaking::Group>> find(std::uint32_t round, const Progress& progress);
+  Task<Result<matchmaking::Group>> find_while_it_stands(std::uint32_t round, const Progress& progress);
+  Task<boost::system::error_code> replaced() const;
   Task<Result<>> run_round(std::uint32_t round, Progress& progress);
   bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;

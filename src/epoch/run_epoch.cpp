@@ -81,6 +81,10 @@ Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options,
   if (options.pass) {
     averaging::Pass pass = *options.pass;
     pass.epoch = options.epoch;
+    pass.stands = [&seats = node.seats, epoch = options.epoch, grid = pass.grid.id] {
+      const matchmaking::Seating* seating = seats.in_force(epoch);
+      return seating != nullptr && !seating->one_group() && seating->grid().id == grid;
+    };
     pass.target_samples = options.target_batch;
     pass.weight_min = options.weight_min;
     pass.deadline = deadline;

@@ -36,15 +36,33 @@ Task<> feed(EpochContext node, std::uint64_t epoch) {
   }
 }
 
-/// On a grid: what everybody outside the first group has gathered.
-Task<> feed_elsewhere(EpochContext node, averaging::Pass pass) {
+std::vector<PeerId> without_seat(const std::vector<progress::Standing>& peers, const matchmaking::Seating* seating) {
+  std::vector<PeerId> without;
+  for (const progress::Standing& standing : peers) {
+    if (seating != nullptr && !seating->has(standing.peer)) without.push_back(standing.peer);
+  }
+  return without;
+}
+
+/// On a grid: what all who sit outside the first group have gathered. Samples of who has no seat are in no group: in a
+/// swarm that grows they would have a pass of few peers begin as if it were of all.
+Task<> feed_elsewhere(EpochContext node, std::uint64_t epoch, averaging::Pass pass) {
+  Clock& clock = node.averaging.clock;
   const auto group = pass.schedule->group(node.averaging.identity.id(), 1);
-  for (;;) {
-    std::vector<PeerId> here;
-    for (const PeerId& peer : group) here.push_back(pass.look_up(peer).id);
-    node.moshpit.samples_elsewhere(static_cast<std::uint64_t>(node.tracker.samples_elsewhere(here)));
+  std::vector<PeerId> unseated;
+  std::size_t looked_at = 0;
+  for (TimePoint look_again = clock.now();;) {
+    const auto& others = node.tracker.others();
+    if (clock.now() >= look_again || others.size() != looked_at) {  // of all, so not at each record
+      unseated = without_seat(others, node.seats.in_force(epoch));
+      looked_at = others.size();
+      look_again = clock.now() + kLookAgain;
+    }
+    std::vector<PeerId> left_out = unseated;
+    for (const PeerId& peer : group) left_out.push_back(pass.look_up(peer).id);
+    node.moshpit.samples_elsewhere(static_cast<std::uint64_t>(node.tracker.samples_elsewhere(left_out)));
     // what was told grows at the told rate until the next record
-    co_await node.tracker.changed().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAtSamples);
+    co_await node.tracker.changed().wait_until(clock, clock.now() + kLookAtSamples);
   }
 }
 
@@ -105,7 +123,7 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
   Result<matchmaking::Group> group = Errc::gone;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     tasks.spawn("epoch.feed", feed(node, options.epoch));
-    if (options.pass) tasks.spawn("epoch.feed_elsewhere", feed_elsewhere(node, *options.pass));
+    if (options.pass) tasks.spawn("epoch.feed_elsewhere", feed_elsewhere(node, options.epoch, *options.pass));
     const bool alone = node.tracker.alone();
     auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone));
     group = first.index() == 0 ? std::get<0>(std::move(first)) : Result<matchmaking::Group>(std::get<1>(first));

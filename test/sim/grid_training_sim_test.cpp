@@ -53,6 +53,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("grid training: while a swarm gathers, samples of who has no seat yet begin no epoch") {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 40, 3);
+    options.target_batch = 64 * options.peers;
+    options.group_size_max = 4;
+    Swarm swarm(options);
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs == 3);
+    CHECK(outcome.samples_committed >= 3 * options.target_batch);
+  }
+}
+
 TEST_CASE(
     "grid training: on a grid, whoever dies or freezes is missed for a few epochs and gets a new place when it is "
     "back") {

@@ -486,6 +486,9 @@ std::optional<std::uint64_t> Tracker::diverged_at() const {
     for (const auto& [peer, record] : fresh) {
       if (record.epoch == epoch) there.push_back({peer, record});
       if (record.epoch < epoch && record.taking_part) there.push_back({peer, mine});
+      // who holds what we hold now came the same way
+      const bool like_us = record.epoch == own_.epoch && record.parameters == own_.parameters;
+      if (like_us && record.epoch > epoch) there.push_back({peer, mine});
     }
     const auto outvoted = [&](std::optional<Digest> most, Digest Record::*held) {
       const auto holds = [&](const Standing& one) { return one.record.*held == most; };

@@ -114,7 +114,7 @@ TEST_CASE("epoch sim: who leaves stays for a groupmate that is behind, so that i
     CAPTURE(seed);
     SwarmOptions options = short_epochs(seed, 2ms, 330);
     options.leave_at_end = true;
-    options.faults.events = {timed(11500ms, FaultKind::freeze, 2, 2500ms)};
+    options.faults.events = {timed(12s, FaultKind::freeze, 2, 2500ms)};
     std::size_t left = 0;
     std::size_t caught_up = 0;
     Swarm swarm(options);

@@ -37,10 +37,7 @@ Rank Members::coordinator(std::uint32_t view) const noexcept {
 }
 
 bool Members::is_quorum(Ranks ranks) const noexcept {
-  const std::size_t here = count(ranks & voters);
-  if (2 * here != electorate || electorate != count(voters)) return 2 * here > electorate;
-  const Ranks dialled = reachable & voters;
-  return contains(ranks, first(dialled != 0 ? dialled : voters));
+  return 2 * count(ranks & voters) > electorate;
 }
 
 std::size_t Members::index_of(std::size_t segment) const noexcept {

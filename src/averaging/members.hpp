@@ -45,7 +45,8 @@ struct Members {
   Ranks linked(std::size_t rank) const noexcept { return (contains(reachable, rank) ? all : reachable) & ~bit(rank); }
   Rank coordinator(std::uint32_t view) const noexcept;
   /// Voters that are more than half of the electorate: any two quorums share a voter, also those of two groups that
-  /// peers of one electorate have formed. Where all of it votes here, half with the first reachable voter will do.
+  /// peers of one electorate have formed, or of two that differ by a newcomer. Half of it never is one, not even of two
+  /// peers: one of them and a newcomer that it does not know yet are more than half of three.
   bool is_quorum(Ranks ranks) const noexcept;
   /// Index into a manifest; `segments.size()` when the segment has no values.
   std::size_t index_of(std::size_t segment) const noexcept;

@@ -86,12 +86,8 @@ void Gathering::on_electorate(std::size_t count, TimePoint now) {
 }
 
 void Gathering::on_time(TimePoint now) {
-  const Patience& patience = terms_.options.patience;
-  // when our own loop stood still, everybody looks silent
-  const bool stood_still = now - last_time_ > patience.blocked;
-  if (stood_still) lenient_until_ = now + patience.silence_min;
+  notice_standstill(now);
   last_time_ = now;
-  if (stood_still && leading_ && !outcome_) confirm_followers(now);
   if (outcome_ || now < lenient_until_) return;
   forgive_connected(now);
   check_follower(now);
@@ -164,6 +160,15 @@ void Gathering::lead(TimePoint now) {
   for (const Standing& one : start_.last_group) {
     if (links_.state(one.id).connected && !candidates_.struck(one.id)) leader_.presume(one, now);
   }
+}
+
+/// When our own loop stood still, everybody looks silent, and what we counted on may be over.
+void Gathering::notice_standstill(TimePoint now) {
+  const Patience& patience = terms_.options.patience;
+  if (now - last_time_ <= patience.blocked) return;
+  last_time_ = now;
+  lenient_until_ = now + patience.silence_min;
+  if (leading_ && !outcome_) confirm_followers(now);
 }
 
 /// They may have taken us for dead meanwhile, and said so on a line that broke. Who follows us still joins anew.
@@ -383,6 +388,7 @@ void Gathering::open_next_line(const Group& group) {
 // ---- leading
 
 void Gathering::maybe_begin(TimePoint now) {
+  notice_standstill(now);
   if (!leading_ || outcome_) return;
   auto group = leader_.begin(own_samples_, waiting_for_others(), now);
   if (!group) return;

@@ -102,6 +102,7 @@ class Gathering {
   void choose(TimePoint now);
   void hint();
   void lead(TimePoint now);
+  void notice_standstill(TimePoint now);
   void confirm_followers(TimePoint now);
   void invite(TimePoint now);
   void resign(const PeerId& to);

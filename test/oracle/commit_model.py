@@ -24,7 +24,7 @@ RULES = {
     'electorate': ('partition', 'two groups'),       # or of all current peers, where some of them are not in the group
     'undecided': ('partition', 'two groups'),        # who signed a Hold and knows no outcome is in no other group
     'seals': ('crash', 'two results'),               # a Commit counts only with the signed Holds of a quorum
-    'incarnations': ('restart', 'two results'),      # who lost its memory is out of the rounds of its former life
+    'incarnations': ('restart', 'two groups'),       # who lost its memory is out of the rounds of its former life
     'one_voice': ('suspicion', 'a voice twice'),     # of a previous group one member counts in a chunk
     'unique_units': ('crash', 'a unit twice'),       # of two senders that name one unit one is left out
     'stand_ins': ('crash', 'a group left out'),      # an owner that suspects a voice asks the next of its group
@@ -221,12 +221,8 @@ class World:
         mask &= self.voters
         if 'quorum' not in self.rules:
             return mask != 0
-        double, voters = 2 * mask.bit_count(), self.voters.bit_count()
-        electorate = voters + (self.elsewhere if 'electorate' in self.rules else 0)
-        if double != electorate or electorate != voters:
-            return double > electorate
-        tie_break = first(self.reachable & self.voters or self.voters)
-        return mask >> tie_break & 1 == 1
+        electorate = self.voters.bit_count() + (self.elsewhere if 'electorate' in self.rules else 0)
+        return 2 * mask.bit_count() > electorate
 
     def sign(self, rank, view, manifest):
         seal = (True, rank, view, manifest)

@@ -66,8 +66,10 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
   const bool owes_hold = contains(debts.holds, rank);
   const bool owes = owes_parts || owes_results || owes_hold || contains(debts.decision, rank);
   if (owes && !peer.owes) peer.owes_since = now;
+  if (owes_hold && !peer.owes_hold) peer.owes_hold_since = now;
   if (!owes_parts) peer.moved.clear();
   peer.owes = owes;
+  peer.owes_hold = owes_hold;
 
   if (peer.departed) return LeftOut::dead;
   if (!link.connected) {
@@ -82,9 +84,12 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
     const Duration of_others = 2 * limit + options_.redial_max;
     // counted from the round's begin, whatever it was asked for since
     const bool collects = owes_parts && peer.heard_at == TimePoint() && age(started_, now) < limit + options_.hand_over;
-    const Duration of_holds = of_others + exchange_;
-    const Duration patience = owes_parts ? limit : owes_results ? of_others : owes_hold ? of_holds : 2 * of_holds;
-    if (!collects && age(std::max(peer.owes_since, peer.heard_at), now) >= patience) peer.stuck = true;
+    const Duration patience = owes_parts ? limit : owes_results ? of_others : 2 * (of_others + exchange_);
+    const TimePoint asked = std::max(peer.owes_since, peer.heard_at);
+    // the others agree: whatever else it says, nobody waits longer for its word than all that it lacks takes
+    const bool last_word = owes_hold && age(peer.owes_hold_since, now) >= limit + exchange_;
+    const bool owes_more = owes_parts || owes_results || contains(debts.decision, rank);
+    if (last_word || (owes_more && !collects && age(asked, now) >= patience)) peer.stuck = true;
     if (owes_parts && too_slow(peer, now)) peer.slow_until = now + options_.slow_window;
   }
   if (peer.stuck) return LeftOut::frozen;

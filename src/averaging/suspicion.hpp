@@ -35,7 +35,7 @@ class Suspicion {
   struct Debts {
     Ranks parts = 0;     ///< and tells, and fetched results: things a peer has and can send
     Ranks results = 0;   ///< averages, for which the owner may itself be waiting: more patience
-    Ranks holds = 0;     ///< the word that it has everything: as long as the exchange takes, and that patience
+    Ranks holds = 0;     ///< the word that it has everything, when a quorum has said so: as long as the exchange takes
     Ranks decision = 0;  ///< a coordinator's, which gives others that long first
   };
 
@@ -66,6 +66,8 @@ class Suspicion {
     TimePoint heard_at{};
     TimePoint owes_since{};
     bool owes = false;
+    TimePoint owes_hold_since{};
+    bool owes_hold = false;
     bool stuck = false;  // owed and moved nothing, or was given up before it said a word; until a frame comes
     bool refused = false;
     bool departed = false;

@@ -156,9 +156,13 @@ TEST_CASE("suspicion: an owner gets the time that it needs to give up a dead sen
   CHECK(watch.until(4300ms) == bit(1));
 }
 
-TEST_CASE("suspicion: who owes its Hold gets the time of the exchange on top") {
+TEST_CASE("suspicion: when the others agree, its Hold is waited for as long as the exchange takes, whatever else it says") {
   Watch watch;
   watch.suspicion.plan_exchange(3s);
+  watch.debts.parts = bit(1);
+  watch.frame_bytes = 100;
+  CHECK(watch.until(3s) == 0);
+  watch.debts = {};
   watch.debts.holds = bit(1);
   CHECK(watch.until(6900ms) == 0);
   CHECK(watch.until(7300ms) == bit(1));

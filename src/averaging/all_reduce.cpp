@@ -66,9 +66,12 @@ class Session {
   Participant::Setup setup(Weights weights, Work work);
   void plan_rates();
   void receive(const net::Envelope& envelope);
+  void tell_who_talks_on(Rank peer);
   void check();
   void refused(Rank peer);
   void probe(const std::vector<net::LinkState>& links);
+  void ask(Ranks debtors);
+  void say_hello(Ranks to);
   void flush();
   void decide();
   void describe();
@@ -89,6 +92,8 @@ class Session {
   Lanes lanes_;
   std::vector<std::uint64_t> bytes_received_;
   std::vector<std::optional<TimePoint>> probed_;  // by rank: for which loss
+  std::vector<TimePoint> asked_at_;               // by rank: for a sign of life in the round
+  std::vector<TimePoint> told_at_;                // by rank: that the round is committed
   bool decided_ = false;
   bool reminded_ = false;
   TimePoint decided_at_{};
@@ -114,6 +119,8 @@ Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<
               [this](Rank peer) { suspicion_.departed(peer); }}),
       bytes_received_(shape_->members.size, 0),
       probed_(shape_->members.size),
+      asked_at_(shape_->members.size),
+      told_at_(shape_->members.size),
       changed_(executor) {
   plan_rates();
 }
@@ -190,6 +197,15 @@ void Session::receive(const net::Envelope& envelope) {
   if (!taken && (taken.error() == Errc::bad_request || taken.error() == Errc::denied))
     context_.log.debug("averaging.frame_refused",
                        {{"peer", envelope.from.short_text()}, {"why", taken.error().message()}});
+  tell_who_talks_on(static_cast<Rank>(*rank));
+}
+
+/// It stood still while the round was committed, perhaps, and what told it so is lost with the line that it had then.
+void Session::tell_who_talks_on(Rank peer) {
+  const TimePoint now = context_.clock.now();
+  if (!decided_ || now < std::max(decided_at_, told_at_[peer]) + options_.suspicion.silence_min) return;
+  told_at_[peer] = now;
+  participant_.remind(bit(peer));
 }
 
 void Session::check() {
@@ -205,6 +221,7 @@ void Session::check() {
     debts.results = participant_.round().awaited_owners() | participant_.commit().awaited_plan();
     debts.holds = participant_.commit().awaited_holds();
     debts.decision = participant_.commit().awaited_decision();
+    ask(debts.parts | debts.results | debts.holds | debts.decision);
   }
   const Ranks before = suspicion_.suspected();
   const Ranks suspected = suspicion_.check(now, links, debts);
@@ -217,7 +234,7 @@ void Session::check() {
   participant_.poke();
   // who had no line to the coordinator when that told it, and has gone by now, would wait for it until the deadline
   const bool late = decided_ && now >= decided_at_ + options_.suspicion.silence_min;
-  if (late && !std::exchange(reminded_, true)) participant_.remind();
+  if (late && !std::exchange(reminded_, true)) participant_.remind(shape_->members.all);
   if (now >= deadline_ && !decided_) {
     if (participant_.state() == Commit::State::running) {
       report_.reason = RoundReport::Reason::deadline;
@@ -239,11 +256,29 @@ void Session::probe(const std::vector<net::LinkState>& links) {
     if (!context_.net.can_reach(shape_->group.roster[rank].id)) continue;
     if (probed_[rank] == links[rank].lost_at) continue;
     probed_[rank] = links[rank].lost_at;
-    wire::Refuse refuse;
-    refuse.group = shape_->group.id;
-    refuse.view = participant_.commit().view();
-    lanes_.push(bit(rank), net::TrafficClass::control, frame::encode(wire::Header(refuse)));
+    say_hello(bit(rank));
   }
+}
+
+/// Who owes us something, and has heard nothing from us, perhaps does not know that we are here, or has closed the
+/// round: one word of ours, and it tells.
+void Session::ask(Ranks debtors) {
+  const TimePoint now = context_.clock.now();
+  for (Ranks rest = debtors & shape_->members.linked(participant_.self()); rest != 0; rest &= rest - 1) {
+    const Rank rank = first(rest);
+    const TimePoint last = std::max({started_, asked_at_[rank], suspicion_.heard_at(rank)});
+    if (now - last < options_.suspicion.silence_min) continue;
+    asked_at_[rank] = now;
+    say_hello(bit(rank));
+  }
+}
+
+/// What we have promised: news to nobody, and an answer is due to who is behind.
+void Session::say_hello(Ranks to) {
+  wire::Refuse refuse;
+  refuse.group = shape_->group.id;
+  refuse.view = participant_.commit().view();
+  lanes_.push(to, net::TrafficClass::control, frame::encode(wire::Header(refuse)));
 }
 
 void Session::flush() {

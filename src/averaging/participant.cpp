@@ -127,8 +127,8 @@ void Participant::poke() {
   settle();
 }
 
-void Participant::remind() {
-  commit_.remind(shape_->members.all & ~done_);
+void Participant::remind(Ranks them) {
+  commit_.remind(them & ~done_);
   settle();
 }
 

@@ -50,7 +50,7 @@ class Participant {
   /// Asks a guard that said `wait` again.
   void poke();
   /// Committed: tells those again who have not said that they are done.
-  void remind();
+  void remind(Ranks them);
 
   std::vector<Outgoing> take_outgoing();
   /// Our next part for that peer, encoded now; null when there is none in this view.

@@ -65,8 +65,8 @@ struct RoundReport {
   std::uint32_t round = 0;
   Outcome outcome = Outcome::failed;
   Reason reason = Reason::none;
-  bool undecided = false;  ///< failed, but this peer had signed for a result: without its knowing others may commit it
-  std::uint32_t views = 1;              ///< plans that this peer followed
+  bool undecided = false;   ///< failed, but this peer had signed for a result: without its knowing others may commit it
+  std::uint32_t views = 1;  ///< plans that this peer followed
   std::vector<PeerReport> peers;        ///< by rank
   std::vector<SegmentReport> segments;  ///< in the order of the manifest
   std::uint64_t weight = 0;             ///< the smallest behind a value

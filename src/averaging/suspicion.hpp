@@ -57,6 +57,7 @@ class Suspicion {
   Ranks suspected() const noexcept { return suspected_; }
   /// The gravest that was thought of it in this round.
   LeftOut ever(Rank peer) const { return peers_.at(peer).ever; }
+  TimePoint heard_at(Rank peer) const { return peers_.at(peer).heard_at; }
   bool has_departed(Rank peer) const { return peers_.at(peer).departed; }
   /// How long a healthy peer of that link may be silent.
   Duration silence(const net::LinkState& link) const;

@@ -1,5 +1,5 @@
 #pragma once
-// A vector whose parts take turns: one in each epoch.
+// A vector whose parts take turns: one of them in each epoch.
 
 #include "tensor/partition.hpp"
 
@@ -10,10 +10,10 @@
 namespace collab::epoch {
 
 /// Parts are of one length, so that all rounds are of one size, but for the last: what it lacks is nobody's.
-class Turns {
+class Fragments {
  public:
   /// `parts`: at least 1.
-  Turns(std::size_t values, std::uint64_t parts) : values_(values), parts_(parts) {}
+  Fragments(std::size_t values, std::uint64_t parts) : values_(values), parts_(parts) {}
 
   std::size_t length() const noexcept { return values_ / parts_ + (values_ % parts_ == 0 ? 0 : 1); }
   Range part(std::uint64_t epoch) const noexcept {

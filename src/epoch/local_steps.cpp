@@ -11,7 +11,7 @@ LocalSteps::LocalSteps(std::span<const float> parameters, const node::Mode& mode
     : rate_(mode.outer_rate),
       momentum_kept_(mode.outer_momentum),
       mix_(mode.mix),
-      turns_(parameters.size(), mode.fragments),
+      fragments_(parameters.size(), mode.fragments),
       agreed_(parameters.begin(), parameters.end()),
       counted_(agreed_),
       momentum_(mode.outer_momentum > 0 ? parameters.size() : 0, 0.0F) {
@@ -22,7 +22,7 @@ LocalSteps::LocalSteps(std::span<const float> parameters, const node::Mode& mode
 
 void LocalSteps::hand_over(std::uint64_t epoch, std::span<const float> parameters, std::span<float> fallen) {
   assert(parameters.size() == counted_.size() && fallen.size() == carried());
-  const Range part = turns_.part(epoch);
+  const Range part = fragments_.part(epoch);
   for (std::size_t i = 0; i < part.size; ++i) {
     fallen[i] = counted_[part.begin + i] - parameters[part.begin + i];
     counted_[part.begin + i] = parameters[part.begin + i];
@@ -35,7 +35,7 @@ void LocalSteps::hand_over(std::uint64_t epoch, std::span<const float> parameter
 
 void LocalSteps::give_back(std::uint64_t epoch, std::span<const float> fallen) {
   assert(fallen.size() == carried());
-  const Range part = turns_.part(epoch);
+  const Range part = fragments_.part(epoch);
   for (std::size_t i = 0; i < part.size; ++i) counted_[part.begin + i] += fallen[i];
   begun_known_ = false;
 }
@@ -50,7 +50,7 @@ LocalSteps::Moved LocalSteps::moved(std::size_t i, float averaged) const {
 
 Result<> LocalSteps::step(std::uint64_t epoch, std::span<const float> averaged) {
   assert(averaged.size() == carried());
-  const Range part = turns_.part(epoch);
+  const Range part = fragments_.part(epoch);
   stepped_ = part;
   for (std::size_t i = 0; i < part.size; ++i) {
     const Moved to = moved(part.begin + i, averaged[i]);

@@ -2,7 +2,7 @@
 // A model that takes steps of its own between two averages.
 
 #include "base/error.hpp"
-#include "epoch/turns.hpp"
+#include "epoch/fragments.hpp"
 #include "node/mode.hpp"
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class LocalSteps {
   std::span<const float> agreed() const noexcept { return agreed_; }
   std::span<const float> momentum() const noexcept { return momentum_; }  ///< empty when the mode has none
   /// Values that a round carries; in that of the last fragment the rest is zeros.
-  std::size_t carried() const noexcept { return turns_.length(); }
+  std::size_t carried() const noexcept { return fragments_.length(); }
 
   /// Gives how far the fragment of `epoch` has fallen in `parameters`, and counts it; `fallen` has carried() values.
   void hand_over(std::uint64_t epoch, std::span<const float> parameters, std::span<float> fallen);
@@ -61,7 +61,7 @@ class LocalSteps {
   double rate_;
   double momentum_kept_;
   double mix_;
-  Turns turns_;
+  Fragments fragments_;
   std::vector<float> agreed_;
   std::vector<float> counted_;
   std::vector<float> momentum_;

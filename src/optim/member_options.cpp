@@ -1,6 +1,6 @@
 #include "optim/member_options.hpp"
 
-#include "epoch/turns.hpp"
+#include "epoch/fragments.hpp"
 #include "optim/statistics.hpp"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ Schema round_schema(const Schema& tensors, const node::Mode& mode) {
   };
   Schema carried = parameters;
   for (TensorInfo& tensor : carried.tensors) tensor.role = TensorRole::gradient;
-  const std::size_t fragment = epoch::Turns(parameters.values(), mode.fragments).length();
+  const std::size_t fragment = epoch::Fragments(parameters.values(), mode.fragments).length();
   if (mode.fragments > 1) carried.tensors = {part("fragment", fragment, TensorRole::gradient)};
   const std::size_t statistics = statistics_carried(parameters.values(), mode);
   if (statistics > 0) carried.tensors.push_back(part("statistics", statistics, TensorRole::statistic));

@@ -12,7 +12,7 @@ namespace collab::optim {
 Statistics::Statistics(Stepper& stepper, const node::Mode& mode)
     : stepper_(&stepper),
       live_(stepper.moments_named(mode.statistics)),
-      turns_(statistic_values(stepper.schema().values(), mode), std::max<std::uint64_t>(1, mode.statistics_every)) {
+      fragments_(statistic_values(stepper.schema().values(), mode), std::max<std::uint64_t>(1, mode.statistics_every)) {
   for (const auto values : live_) agreed_.insert(agreed_.end(), values.begin(), values.end());
   assert(agreed_.size() == statistic_values(stepper.schema().values(), mode));
 }
@@ -30,7 +30,7 @@ void Statistics::for_each_piece(Range range, Visit visit) const {
 
 void Statistics::hand_over(std::uint64_t epoch, std::span<float> out) const {
   assert(out.size() == carried());
-  const Range part = turns_.part(epoch);
+  const Range part = fragments_.part(epoch);
   std::fill(out.begin(), out.end(), 0.0F);
   for_each_piece(part, [&](std::size_t at, std::span<const float> values) {
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -40,7 +40,7 @@ void Statistics::hand_over(std::uint64_t epoch, std::span<float> out) const {
 
 void Statistics::step(std::uint64_t epoch, std::span<const float> averaged) {
   assert(averaged.size() == carried());
-  const Range part = turns_.part(epoch);
+  const Range part = fragments_.part(epoch);
   if (!all_finite(averaged)) return;
   std::copy_n(averaged.begin(), part.size, agreed_.begin() + static_cast<std::ptrdiff_t>(part.begin));
   stepped_ = part;

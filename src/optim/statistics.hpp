@@ -1,7 +1,7 @@
 #pragma once
 // Moments of each peer's own optimizer that the run averages along.
 
-#include "epoch/turns.hpp"
+#include "epoch/fragments.hpp"
 #include "node/mode.hpp"
 #include "optim/stepper.hpp"
 
@@ -24,7 +24,7 @@ class Statistics {
   Statistics(Stepper& stepper, const node::Mode& mode);
 
   std::span<const float> agreed() const noexcept { return agreed_; }
-  std::size_t carried() const noexcept { return turns_.length(); }
+  std::size_t carried() const noexcept { return fragments_.length(); }
 
   void hand_over(std::uint64_t epoch, std::span<float> out) const;
   void step(std::uint64_t epoch, std::span<const float> averaged);
@@ -40,7 +40,7 @@ class Statistics {
   Stepper* stepper_;
   std::vector<std::span<float>> live_;
   std::vector<float> agreed_;
-  epoch::Turns turns_;
+  epoch::Fragments fragments_;
   std::optional<Range> stepped_;  // agreed, and not adopted yet
 };
 
@@ -50,7 +50,8 @@ inline std::size_t statistic_values(std::size_t parameters, const node::Mode& mo
 }
 /// Values of them that a round carries.
 inline std::size_t statistics_carried(std::size_t parameters, const node::Mode& mode) {
-  return epoch::Turns(statistic_values(parameters, mode), std::max<std::uint64_t>(1, mode.statistics_every)).length();
+  return epoch::Fragments(statistic_values(parameters, mode), std::max<std::uint64_t>(1, mode.statistics_every))
+      .length();
 }
 
 }  // namespace collab::optim

@@ -156,7 +156,8 @@ TEST_CASE("suspicion: an owner gets the time that it needs to give up a dead sen
   CHECK(watch.until(4300ms) == bit(1));
 }
 
-TEST_CASE("suspicion: when the others agree, its Hold is waited for as long as the exchange takes, whatever else it says") {
+TEST_CASE(
+    "suspicion: when the others agree, its Hold is waited for as long as the exchange takes, whatever else it says") {
   Watch watch;
   watch.suspicion.plan_exchange(3s);
   watch.debts.parts = bit(1);

@@ -95,7 +95,7 @@ TEST_CASE("local steps: an average that is not finite, or leads there, changes n
 TEST_CASE("turns: each value has its turn once, in parts of one length") {
   for (const std::size_t values : {0, 1, 5, 12, 13}) {
     for (const std::uint64_t parts : {1, 3, 4, 20}) {
-      const Turns turns(values, parts);
+      const Fragments turns(values, parts);
       std::size_t covered = 0;
       for (std::uint64_t epoch = 0; epoch < parts; ++epoch) {
         const Range part = turns.part(epoch);

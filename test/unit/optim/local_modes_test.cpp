@@ -46,7 +46,7 @@ std::vector<float> in_one_place(const Plan& plan, const node::Mode& mode) {
   std::vector<std::unique_ptr<Peer>> peers;
   for (std::uint64_t i = 0; i < plan.peers; ++i) peers.push_back(std::make_unique<Peer>(plan));
   epoch::LocalSteps outer(peers[0]->stepper.parameters(), mode);
-  const epoch::Turns turns(outer.agreed().size(), mode.fragments);
+  const epoch::Fragments turns(outer.agreed().size(), mode.fragments);
   const std::uint64_t share = kBatch / plan.peers;
   for (std::uint64_t epoch = 0; epoch < plan.epochs; ++epoch) {
     const Range part = turns.part(epoch);

@@ -451,25 +451,48 @@ TEST_CASE("tracker: peers whose calendars are wrong by up to 30 s still count, a
   swarm.world.run(scenario());
 }
 
+Record held(unsigned char parameters, unsigned char ledger) {
+  Record record;
+  record.parameters[0] = parameters;
+  record.ledger[0] = ledger;
+  return record;
+}
+
+void go_on(Swarm& swarm, std::size_t peer, std::uint64_t epoch, Record record) {
+  Record& own = swarm.peers[peer]->own;
+  record.epoch = epoch;
+  record.taking_part = true;
+  record.samples_per_s = own.samples_per_s;
+  record.microbatch = own.microbatch;
+  record.samples = peer;  // nobody else has fewer than peer 0
+  own = record;
+  swarm.peers[peer]->tracker.show(own);
+}
+
+TEST_CASE("tracker: the larger side of a partition is not outvoted by the smaller, which is behind") {
+  Swarm swarm({0, 0, 0, 0, 0});
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(5);
+    for (const std::size_t peer : {0, 1, 2}) go_on(swarm, peer, 1, held(1, 1));
+    for (const std::size_t peer : {0, 1, 2}) go_on(swarm, peer, 2, held(3, 1));
+    for (const std::size_t peer : {3, 4}) go_on(swarm, peer, 1, held(2, 1));
+    co_await swarm.sleep_until(9);
+    REQUIRE(swarm.peers[0]->tracker.donors(1).size() == 4);
+    for (const std::size_t peer : {0, 1, 2}) CHECK_FALSE(swarm.peers[peer]->tracker.diverged_at());
+    for (const std::size_t peer : {1, 2}) go_on(swarm, peer, 2, held(4, 1));  // then they are nobody's witnesses
+    co_await swarm.sleep_until(25);
+    CHECK(swarm.peers[0]->tracker.diverged_at() == 1);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: other parameters or another ledger than the majority's show, and not by the first word of it") {
   Swarm swarm({0, 0, 0, 0});
-  const auto held = [](unsigned char parameters, unsigned char ledger) {
-    Record record;
-    record.parameters[0] = parameters;
-    record.ledger[0] = ledger;
-    return record;
-  };
   const auto scenario = [&]() -> Task<> {
     Tracker& tracker = swarm.peers[0]->tracker;
-    const auto goes_on = [&](std::size_t peer, std::uint64_t epoch, Record record) {
-      record.epoch = epoch;
-      Record& own = swarm.peers[peer]->own;
-      record.taking_part = true;
-      record.samples_per_s = own.samples_per_s;
-      record.microbatch = own.microbatch;
-      record.samples = peer;  // nobody else has fewer than peer 0
-      own = record;
-      swarm.peers[peer]->tracker.show(own);
+    const auto goes_on = [&](std::size_t peer, std::uint64_t epoch, const Record& record) {
+      go_on(swarm, peer, epoch, record);
     };
     co_await swarm.sleep_until(5);
     CHECK_FALSE(tracker.diverged_at());

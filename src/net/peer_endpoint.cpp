@@ -544,7 +544,7 @@ Task<Answer> PeerEndpoint::call(PeerId to, std::string_view method, Frame reques
   co_return co_await with_deadline(needs_.clock, deadline, std::move(answer));
 }
 
-std::unique_ptr<Conversation> PeerEndpoint::converse(std::string_view protocol, const Digest& topic,
+std::unique_ptr<Conversation> PeerEndpoint::converse(std::string_view protocol, const Topic& topic,
                                                      std::vector<PeerId> members) {
   return conversations_.open(protocol, topic, std::move(members));
 }

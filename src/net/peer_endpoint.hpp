@@ -105,7 +105,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void handle(Method method, Handler handler) override;
   void allow_conversation(Method protocol) override;
   Task<Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override;
-  std::unique_ptr<Conversation> converse(std::string_view protocol, const Digest& topic,
+  std::unique_ptr<Conversation> converse(std::string_view protocol, const Topic& topic,
                                          std::vector<PeerId> members) override;
   LinkState link(const PeerId& peer) const override;
   void introduce(const PeerId& peer, std::vector<Address> addresses) override;

@@ -79,7 +79,7 @@ class WatchedEndpoint final : public net::Endpoint {
   Task<net::Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override {
     return watched_.call(to, method, std::move(request), deadline);
   }
-  std::unique_ptr<net::Conversation> converse(std::string_view protocol, const Digest& topic,
+  std::unique_ptr<net::Conversation> converse(std::string_view protocol, const net::Topic& topic,
                                               std::vector<PeerId> members) override {
     auto talk = watched_.converse(protocol, topic, std::move(members));
     if (!rewrite_ && !watch_) return talk;

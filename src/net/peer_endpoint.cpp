@@ -85,6 +85,11 @@ void PeerEndpoint::agree_on_time() {
   time_.agree(skews);
 }
 
+/// Of many connections one waits for the next second.
+void PeerEndpoint::agree_soon() {
+  if (links_.size() <= kAgreeAtOnceMax) agree_on_time();
+}
+
 Hello PeerEndpoint::hello() const {
   Hello hello;
   hello.features = options_.features;
@@ -379,7 +384,7 @@ void PeerEndpoint::on_superseded(Connection& connection) {
 
 void PeerEndpoint::on_change(const PeerId& peer) {
   partner(peer).changed.notify();
-  if (links_.size() <= kAgreeAtOnceMax) agree_on_time();
+  agree_soon();
 }
 
 void PeerEndpoint::on_heard(Connection& connection) {

@@ -18,6 +18,8 @@ std::uint32_t load(const std::byte* at, std::size_t bytes) {
   return value;
 }
 
+constexpr std::size_t kHeadBytes = 128;  // of most; msgpack would begin with 8 kB
+
 /// How an OpenTopic of no occasion is written.
 struct WithoutOccasion {
   std::string protocol;
@@ -61,7 +63,7 @@ Prefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes) {
 
 template <class Head>
 Bytes encode_head(const Head& head) {
-  msgpack::sbuffer buffer;
+  msgpack::sbuffer buffer(kHeadBytes);
   msgpack::pack(buffer, head);
   return to_bytes(buffer);
 }
@@ -92,7 +94,7 @@ template Bytes encode_head(const GoawayHead&);
 template Result<GoawayHead> decode_head(std::span<const std::byte>);
 
 Bytes encode_open(const OpenHead& head) {
-  msgpack::sbuffer buffer;
+  msgpack::sbuffer buffer(kHeadBytes);
   msgpack::packer<msgpack::sbuffer> packer(buffer);
   packer.pack_array(2).pack(head.index());
   const auto* topic = std::get_if<OpenTopic>(&head);

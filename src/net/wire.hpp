@@ -128,8 +128,7 @@ struct OpenTopic {
   std::string protocol;
   Digest topic{};
   std::uint32_t size = 0;
-  Digest occasion{};  ///< Topic::occasion; not written when it is zero
-  MESSAGE_MAP(protocol, topic, size, occasion)
+  MESSAGE_MAP(protocol, topic, size)
 };
 
 using OpenHead = std::variant<OpenCall, OpenTopic>;

@@ -260,8 +260,8 @@ void Session::probe(const std::vector<net::LinkState>& links) {
   }
 }
 
-/// Who owes us something, and has heard nothing from us, perhaps does not know that we are here, or has closed the
-/// round: one word of ours, and it tells.
+/// Who owes us something and is silent perhaps does not know that we are here, or has closed the round: one word of
+/// ours, and it tells.
 void Session::ask(Ranks debtors) {
   const TimePoint now = context_.clock.now();
   for (Ranks rest = debtors & shape_->members.linked(participant_.self()); rest != 0; rest &= rest - 1) {

@@ -132,7 +132,9 @@ void CallServer::on_message(Multiplexer& streams, StreamHandle stream, Frame req
   asker.order.push_back(asked.id);
   running_.insert({asked.deadline, asked.from, asked.id});
   auto serving = serve(asked.from, asked.id, asked.row, std::move(request), asked.deadline);
-  fresh.task = tasks_->spawn(asked.row->method.name, std::move(serving));
+  const auto task = tasks_->spawn(asked.row->method.name, std::move(serving));
+  // a handler that did not wait has answered by now, and an idempotent one's place is gone
+  if (const auto still = asker.answers.find(asked.id); still != asker.answers.end()) still->second.task = task;
 }
 
 Task<> CallServer::serve(PeerId from, CallId id, const MethodRow* row, Frame request, TimePoint deadline) {

@@ -354,6 +354,20 @@ TEST_CASE("calls: an idempotent method is answered again by its handler, but run
   server.run(scenario);
 }
 
+TEST_CASE("calls: an idempotent handler that answers before it waits leaves nothing behind") {  // seen by sanitizers
+  Server server;
+  const auto scenario = [&]() -> Task<> {
+    for (std::size_t i = 1; i <= 3; ++i) {
+      (void)server.ask("test.join.idempotent", 10'000, 1, 10);
+      server.move();
+      CHECK(server.asker.received.size() == i);
+      CHECK(server.handled == i);
+    }
+    co_return;
+  };
+  server.run(scenario);
+}
+
 TEST_CASE("calls: one that runs long does not keep the answers after it from being forgotten") {
   CallOptions options;
   options.remembered_max = 4;

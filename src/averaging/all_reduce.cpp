@@ -249,7 +249,7 @@ void Session::refused(Rank peer) {
   if (context_.net.can_reach(shape_->group.roster[peer].id)) suspicion_.refused(peer);
 }
 
-/// A connection broke: dialling again, with what we have promised for a message, tells at once whether the peer lives.
+/// A connection broke: dialling again tells at once whether the peer lives.
 void Session::probe(const std::vector<net::LinkState>& links) {
   for (std::size_t rank = 0; rank < links.size(); ++rank) {
     if (links[rank].connected || !contains(shape_->members.linked(participant_.self()), rank)) continue;
@@ -260,14 +260,16 @@ void Session::probe(const std::vector<net::LinkState>& links) {
   }
 }
 
-/// Who owes us something and is silent perhaps does not know that we are here, or has closed the round: one word of
-/// ours, and it tells.
+/// Who owes us something and is silent perhaps does not know of us, or has closed the round, or is in another group:
+/// one word of ours, and it tells. At once where it had nothing to read from us so far.
 void Session::ask(Ranks debtors) {
   const TimePoint now = context_.clock.now();
   for (Ranks rest = debtors & shape_->members.linked(participant_.self()); rest != 0; rest &= rest - 1) {
     const Rank rank = first(rest);
-    const TimePoint last = std::max({started_, asked_at_[rank], suspicion_.heard_at(rank)});
-    if (now - last < options_.suspicion.silence_min) continue;
+    if (!context_.net.can_reach(shape_->group.roster[rank].id)) continue;
+    const TimePoint last = std::max(asked_at_[rank], suspicion_.heard_at(rank));
+    const bool strange = last == TimePoint() && lanes_.bytes_sent(rank) == 0;
+    if (!strange && now - std::max(started_, last) < options_.suspicion.silence_min) continue;
     asked_at_[rank] = now;
     say_hello(bit(rank));
   }
@@ -409,7 +411,8 @@ net::Method round_protocol() {
 }
 
 std::unique_ptr<net::Conversation> open_round(const Context& context, const matchmaking::Group& group) {
-  return context.net.converse(wire::kProtocol, group.id, ids_of(group));
+  const net::Topic topic(group.id, matchmaking::occasion_of(group));
+  return context.net.converse(wire::kProtocol, topic, ids_of(group));
 }
 
 Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,

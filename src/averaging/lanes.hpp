@@ -26,7 +26,7 @@ class Lanes {
   struct Hooks {
     std::function<Frame(Rank)> next_part;  ///< null: none now
     std::function<void(Rank)> refused;     ///< a dial failed; the frame is tried again later
-    std::function<void(Rank)> departed;    ///< it closed its end: nothing is sent to it any more
+    std::function<void(Rank)> departed;  ///< it closed its end, or is in another group: nothing is sent to it any more
   };
 
   /// `talk`, `clock` and what the hooks use outlive the tasks.
@@ -36,7 +36,8 @@ class Lanes {
   /// Spawns the sending tasks; they run until `tasks` is stopped. Frames are given up at `deadline`.
   void start(TaskGroup& tasks, TimePoint deadline);
   void push(Ranks to, net::TrafficClass traffic, const Frame& frame);
-  /// Whoever has closed its end has departed, also those to whom there is nothing more to send.
+  /// Whoever has closed its end, or is in another group, has departed, also those to whom there is nothing more to
+  /// send.
   void look_for_closed();
   /// There may be parts to send.
   void wake_parts(Rank to);

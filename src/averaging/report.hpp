@@ -14,7 +14,7 @@ namespace collab::averaging {
 enum class LeftOut : std::uint8_t {
   no,
   elsewhere,  ///< by another owner, who knows why
-  dead,       ///< its connection broke
+  dead,       ///< its connection broke, or it closed its end of the round, or was in another group
   frozen,     ///< it answered no pings, or moved none of the bytes it owed
   slow,       ///< it moved far less than planned
   refused,    ///< what it sent was bad: see `fault`

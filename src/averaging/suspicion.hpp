@@ -49,7 +49,7 @@ class Suspicion {
   void heard(Rank from, std::size_t bytes, TimePoint now);
   /// A dial failed.
   void refused(Rank peer) { peers_.at(peer).refused = true; }
-  /// It closed its end of the round: nothing will come any more.
+  /// It closed its end of the round, or is in another group: nothing will come any more.
   void departed(Rank peer) { peers_.at(peer).departed = true; }
 
   /// Judges everyone. `links`: by rank. Returns who is suspected.

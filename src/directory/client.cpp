@@ -130,6 +130,7 @@ Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoi
   const bool elsewhere = failing(node.id) && !net_.link(node.id).connected;
   if (!node.addresses.empty() && (elsewhere || !net_.can_reach(node.id))) net_.introduce(node.id, node.addresses);
   const std::string key = search.key;
+  const bool own_place = search.place == server_.table().place();
   Frame request = encode_search(node, std::move(search));
   const net::Answer answer = co_await net_.call(node.id, "directory.find", std::move(request), deadline);
   judge(node.id, answer);
@@ -172,6 +173,7 @@ Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoi
     server_.admit(std::move(node));
     table.told(id, clock_.now());
   }
+  if (own_place) table.asked(id);
   co_return nearby;
 }
 

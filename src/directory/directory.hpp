@@ -17,7 +17,7 @@ namespace collab::directory {
 class Watch {
  public:
   virtual ~Watch() = default;
-  /// Sorted by (owner, subkey); expired ones are gone.
+  /// Sorted by (owner, subkey); expired ones are gone. Until somebody looks at this key again, so not across a wait.
   virtual const std::vector<Record>& records() const = 0;
   /// True after the next change, false when `deadline` passed first.
   virtual Task<bool> changed_until(TimePoint deadline) = 0;

@@ -31,14 +31,15 @@ Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
   std::map<PeerId, Introduced> introduced;
   bool only_proven = false;
   for (;;) {
-    std::map<PeerId, Introduced> current;
     const bool all_anew = only_dials(members->records(), net.self()) != only_proven;
     only_proven = only_proven != all_anew;
+    auto known = introduced.begin();  // both are sorted
     for (const Record& record : members->records()) {
       if (record.owner == net.self() || !record.subkey.empty()) continue;
-      const auto known = introduced.find(record.owner);
-      if (known != introduced.end() && known->second.sequence == record.sequence && !all_anew) {
-        current.insert(introduced.extract(known));
+      while (known != introduced.end() && known->first < record.owner) known = introduced.erase(known);
+      const bool is_known = known != introduced.end() && known->first == record.owner;
+      if (is_known && known->second.sequence == record.sequence && !all_anew) {
+        ++known;
         continue;
       }
       auto peer = decode_peer_record(record.value);
@@ -47,11 +48,15 @@ Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
         continue;
       }
       if (only_proven && !peer->reachable) peer->listen.clear();
-      if (known == introduced.end() || known->second.addresses != peer->listen)
-        net.introduce(record.owner, peer->listen);
-      current.emplace(record.owner, Introduced{record.sequence, std::move(peer->listen)});
+      if (!is_known || known->second.addresses != peer->listen) net.introduce(record.owner, peer->listen);
+      Introduced now{record.sequence, std::move(peer->listen)};
+      if (is_known) {
+        known++->second = std::move(now);
+      } else {
+        introduced.emplace_hint(known, record.owner, std::move(now));
+      }
     }
-    introduced = std::move(current);
+    introduced.erase(known, introduced.end());
     co_await members->changed_until(TimePoint::max());
   }
 }

@@ -279,6 +279,7 @@ void Router::plan(TaskGroup& tasks) {
     Question question = own_neighbourhood();
     question.also.push_back({*guide, {}});
     refreshing_ = true;
+    refresh_at_ = clock_.now() + about(options_.refresh_period);
     tasks.spawn("directory.refresh", refresh(std::move(question)));
   }
   std::erase_if(spots_, [&](const auto& entry) {
@@ -326,7 +327,7 @@ Task<> Router::locate_and_free(std::string key) {
 void Router::plan_pings(TaskGroup& tasks) {
   RoutingTable& table = server_.table();
   // so two swarms that touch know each other within seconds
-  for (const PeerId& node : table.take_unasked(options_.new_pings)) {
+  for (const PeerId& node : table.take_unasked(options_.unasked_pings)) {
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
   }
   for (const PeerId& node : table.silent_since(clock_.now() - options_.ping_after, options_.pings)) {
@@ -345,7 +346,7 @@ void Router::plan_suggested(TaskGroup& tasks) {
     auto suggested = table.take_suggested(random_.below(table.suggested()));
     const auto misled = suggested.teacher ? misled_.find(*suggested.teacher) : misled_.end();
     if (misled != misled_.end() && misled->second >= options_.misled_max) continue;
-    if (table.has_room_for(suggested.node.id) && !client_.failing(suggested.node.id))
+    if (table.is_short_of(suggested.node.id) && !client_.failing(suggested.node.id))
       tasks.spawn("directory.ping", try_suggested(std::move(suggested)));
   }
 }
@@ -404,6 +405,7 @@ Task<> Router::refresh(Question question) {
   const TimePoint deadline = clock_.now() + std::chrono::seconds(20);
   const Report report = co_await look_up(question, deadline);
   question.place = far_place();
+  question.width = server_.routing().replicas;  // a few more of that bucket: who is near there knows the others
   const Report far = co_await look_up(std::move(question), deadline);
   // Two swarms that have met on one side only, whose far buckets are full of their own, meet on the other side so:
   // strangers are asked for this node's own neighbourhood.

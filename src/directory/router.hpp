@@ -28,7 +28,8 @@ struct RouterOptions {
   Duration guide_period = std::chrono::seconds(3);       ///< the same, for one who has just come to a large swarm
   Duration ping_after = std::chrono::seconds(20);        ///< a node of the table that is silent for so long is asked,
   std::size_t pings = 3;                                 ///< so many each second,
-  std::size_t new_pings = 8;                             ///< and so many who are new or were named
+  std::size_t unasked_pings = 2;                         ///< so many who are new,
+  std::size_t new_pings = 8;                             ///< and so many who were named where the table is short
   std::size_t strangers = 3;                             ///< of a refresh, who are asked for the own neighbourhood
   std::size_t spots_at_once = 8;                         ///< look-ups in background
   Duration misled_time = std::chrono::seconds(30);       ///< in which who names nodes that do not answer,

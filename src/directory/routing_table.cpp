@@ -80,6 +80,13 @@ bool RoutingTable::has_room_for(const PeerId& id) const {
   return buckets_[bucket].size() < options_.bucket_max || replaceable(bucket) != nullptr;
 }
 
+bool RoutingTable::is_short_of(const PeerId& id) const {
+  if (!has_room_for(id)) return false;
+  const std::size_t bucket = bucket_of(place_of(id));
+  const bool small = sound_ < 3 * options_.bucket_max;  // it tells by its size how large the swarm is
+  return small || bucket >= neighbourhood() || 2 * buckets_[bucket].size() < options_.bucket_max;
+}
+
 bool RoutingTable::add(RouteNode node, std::string network, TimePoint now) {
   if (node.id == self_) return false;
   suggested_.erase(node.id);
@@ -112,7 +119,7 @@ bool RoutingTable::add(RouteNode node, std::string network, TimePoint now) {
 }
 
 bool RoutingTable::suggest(RouteNode node, std::optional<PeerId> teacher) {
-  if (suggested_.size() >= options_.suggested_max || suggested_.contains(node.id) || !has_room_for(node.id))
+  if (suggested_.size() >= options_.suggested_max || suggested_.contains(node.id) || !is_short_of(node.id))
     return false;
   const PeerId id = node.id;
   suggested_.emplace(id, Suggested{std::move(node), teacher});
@@ -148,6 +155,10 @@ bool RoutingTable::told(const PeerId& id, TimePoint now) {
   if (found == entries_.end()) return false;
   found->second.told = now;
   return true;
+}
+
+void RoutingTable::asked(const PeerId& id) {
+  if (const auto found = entries_.find(id); found != entries_.end()) found->second.asked = true;
 }
 
 void RoutingTable::remove(const PeerId& id) {

@@ -57,6 +57,10 @@ class RoutingTable {
 
   /// Whether `add` would take somebody that is not there yet, whatever his network.
   bool has_room_for(const PeerId&) const;
+  /// Whether he is worth a dial of his own: there is room, and the table is small, he is among the nearest, or his
+  /// bucket is not half full. Far away a few nodes show the way as well as many, and who comes by himself fills the
+  /// rest.
+  bool is_short_of(const PeerId&) const;
   /// Only those who are proven: they have spoken to this node, and were dialled by it, or by others as their own signed
   /// record says. Replaces the addresses of who is there. False: he is this node, or there is no room for him.
   bool add(RouteNode node, std::string network, TimePoint now);
@@ -64,7 +68,7 @@ class RoutingTable {
     RouteNode node;
     std::optional<PeerId> teacher;  ///< who named him; none: he himself, in a signed record
   };
-  /// Somebody who may be alive, by hearsay: to be asked. False: there is no room for him.
+  /// Somebody who may be alive, by hearsay: to be asked. False: there is no room for him, or no need.
   bool suggest(RouteNode node, std::optional<PeerId> teacher = std::nullopt);
   /// Forgets one who was suggested and gives him: number `index` of `suggested()`, which is not zero.
   Suggested take_suggested(std::size_t index);
@@ -76,6 +80,8 @@ class RoutingTable {
   void failed(const PeerId&);
   /// He has this node's own record. False: he is not here.
   bool told(const PeerId&, TimePoint now);
+  /// He has named whom he knows near this node.
+  void asked(const PeerId&);
   void remove(const PeerId&);
   const Entry* find(const PeerId&) const;
   /// Of those who have not failed lately; all are sorted by their distance from `place`.

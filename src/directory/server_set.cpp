@@ -25,7 +25,8 @@ Digest rank_of(const std::string& run, const PeerId& id) {
   return hasher.finish();
 }
 
-std::uint64_t hash_of(const std::set<PeerId>& named) {
+/// `named`: sorted.
+std::uint64_t hash_of(const std::vector<PeerId>& named) {
   Hasher hasher("collab/servers/v1");
   for (const PeerId& id : named) hasher.add(id.key);
   const Digest digest = hasher.finish();
@@ -35,37 +36,62 @@ std::uint64_t hash_of(const std::set<PeerId>& named) {
 }
 
 void add_lowest(std::set<PeerId>& servers, std::vector<Member>& members, std::size_t count) {
-  std::sort(members.begin(), members.end());
-  for (std::size_t i = 0; i < std::min(count, members.size()); ++i) servers.insert(members[i].id);
+  const auto end = members.begin() + static_cast<std::ptrdiff_t>(std::min(count, members.size()));
+  std::partial_sort(members.begin(), end, members.end());
+  for (auto next = members.begin(); next != end; ++next) servers.insert(next->id);
 }
 
 }  // namespace
 
+/// As before when that was of the same record.
+ServerSet::Published ServerSet::read(const SignedRecord& signed_record, const Published* before) const {
+  if (before != nullptr && before->signature == signed_record.signature) return *before;
+  const Record& record = signed_record.record;
+  Published read;
+  read.owner = record.owner;
+  read.signature = signed_record.signature;
+  read.sequence = record.sequence;
+  const auto peer = decode_peer_record(record.value);
+  read.valid = peer.has_value();
+  read.reachable = peer && peer->reachable;
+  read.directory = peer && peer->directory;
+  read.rank = before != nullptr ? before->rank : rank_of(options_.run, record.owner);
+  return read;
+}
+
+void ServerSet::read_all(const Storage& storage, std::int64_t now_ms) {
+  std::vector<Published> all;
+  all.reserve(published_.size() + 1);
+  auto before = published_.begin();
+  for (const SignedRecord* record : storage.records(std::string(kPeerKey), now_ms)) {
+    const Record& fact = record->record;
+    next_ms_ = std::min(next_ms_, fact.expires_ms);
+    if (!fact.subkey.empty()) continue;
+    while (before != published_.end() && before->owner < fact.owner) ++before;
+    const bool known = before != published_.end() && before->owner == fact.owner;
+    all.push_back(read(*record, known ? &*before : nullptr));
+  }
+  published_ = std::move(all);
+}
+
 bool ServerSet::update(const Storage& storage, std::int64_t now_ms) {
-  const std::string key(kPeerKey);
-  const std::uint64_t version = storage.visible_version(key);
+  const std::uint64_t version = storage.visible_version(std::string(kPeerKey));
   if (version == seen_version_ && now_ms >= seen_ms_ && now_ms < next_ms_) return false;
   seen_version_ = version;
   seen_ms_ = now_ms;
   next_ms_ = std::numeric_limits<std::int64_t>::max();
+  read_all(storage, now_ms);
 
   std::vector<Member> flagged;
   std::vector<Member> reachable;
-  std::set<PeerId> published;
-  for (const SignedRecord* record : storage.records(key, now_ms)) {
-    const Record& fact = record->record;
-    next_ms_ = std::min(next_ms_, fact.expires_ms);
-    const auto peer = decode_peer_record(fact.value);
-    if (!peer || !fact.subkey.empty()) continue;
-    published.insert(fact.owner);
-    if (!peer->reachable) continue;
+  for (const Published& peer : published_) {
+    if (!peer.valid || !peer.reachable) continue;
     // a node's sequence begins at its start, in Unix milliseconds
-    const std::int64_t born_ms = static_cast<std::int64_t>(std::min(fact.sequence, kSequenceFar));
+    const std::int64_t born_ms = static_cast<std::int64_t>(std::min(peer.sequence, kSequenceFar));
     const bool young = born_ms + options_.young_ms > now_ms;
     if (young) next_ms_ = std::min(next_ms_, born_ms + options_.young_ms);
-    const Digest rank = rank_of(options_.run, fact.owner);
-    if (peer->directory) flagged.push_back({false, rank, fact.owner});
-    reachable.push_back({young, rank, fact.owner});
+    if (peer.directory) flagged.push_back({false, peer.rank, peer.owner});
+    reachable.push_back({young, peer.rank, peer.owner});
   }
   std::set<PeerId> servers;
   for (const PeerId& id : options_.bootstrap) {
@@ -74,9 +100,12 @@ bool ServerSet::update(const Storage& storage, std::int64_t now_ms) {
   add_lowest(servers, flagged, options_.flagged_max);
   add_lowest(servers, reachable, options_.standing_max);
 
-  std::set<PeerId> named;
-  std::set_intersection(servers.begin(), servers.end(), published.begin(), published.end(),
-                        std::inserter(named, named.end()));
+  std::vector<PeerId> named;
+  const auto before = [](const Published& peer, const PeerId& id) { return peer.owner < id; };
+  for (const PeerId& id : servers) {
+    const auto found = std::lower_bound(published_.begin(), published_.end(), id, before);
+    if (found != published_.end() && found->owner == id && found->valid) named.push_back(id);
+  }
   hash_ = hash_of(named);
   std::vector<PeerId> ids(servers.begin(), servers.end());
   const bool changed = ids != ids_;

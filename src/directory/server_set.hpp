@@ -37,7 +37,21 @@ class ServerSet {
   std::vector<const SignedRecord*> records(const Storage& storage, std::int64_t now_ms) const;
 
  private:
+  /// What a member says of itself, as far as it matters here.
+  struct Published {
+    PeerId owner;
+    Signature signature{};
+    std::uint64_t sequence = 0;
+    bool valid = false;
+    bool reachable = false;
+    bool directory = false;
+    Digest rank{};
+  };
+  Published read(const SignedRecord& record, const Published* before) const;
+  void read_all(const Storage& storage, std::int64_t now_ms);
+
   Options options_;
+  std::vector<Published> published_;  ///< sorted by owner: of many one or two have changed since the last time
   std::vector<PeerId> ids_;
   std::uint64_t hash_ = 0;
   std::uint64_t seen_version_ = 0;

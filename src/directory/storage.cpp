@@ -285,6 +285,16 @@ std::vector<const SignedRecord*> Storage::records(const std::string& key, std::i
   return records;
 }
 
+std::vector<const SignedRecord*> Storage::changed(const std::string& key, std::uint64_t since) const {
+  std::vector<const SignedRecord*> changed;
+  const auto shelf = shelves_.find(key);
+  if (shelf == shelves_.end()) return changed;
+  const auto& changes = shelf->second.by_change;
+  for (auto next = changes.upper_bound(since); next != changes.end(); ++next)
+    changed.push_back(&next->second->second.record);
+  return changed;
+}
+
 const SignedRecord* Storage::record(const std::string& key, const PeerId& owner, std::int64_t now_ms) const {
   const auto shelf = shelves_.find(key);
   if (shelf == shelves_.end()) return nullptr;

@@ -99,6 +99,8 @@ class Storage {
   std::uint64_t visible_version(const std::string& key) const;
   /// What a reader sees: neither expired nor withdrawn, sorted by (owner, subkey).
   std::vector<const SignedRecord*> records(const std::string& key, std::int64_t now_ms) const;
+  /// Those that changed under `key` after change number `since`, in the order of their changes, withdrawn ones too.
+  std::vector<const SignedRecord*> changed(const std::string& key, std::uint64_t since) const;
   /// Null: nothing is kept there.
   const SignedRecord* find(const SlotId&) const;
   /// The same, encoded; empty: nothing. Valid until the next change.

@@ -24,9 +24,32 @@ std::string save(const std::filesystem::path& file, const std::string& text) {
   }
 }
 
+std::vector<Record> copied(const std::vector<const SignedRecord*>& current) {
+  std::vector<Record> records;
+  records.reserve(current.size());
+  for (const SignedRecord* record : current) records.push_back(record->record);
+  return records;
+}
+
+/// `records`: sorted by (owner, subkey).
+void bring(std::vector<Record>& records, const Record& changed, std::int64_t now_ms) {
+  const auto place = [](const Record& record) { return std::tie(record.owner, record.subkey); };
+  const auto before = [&](const Record& a, const Record& b) { return place(a) < place(b); };
+  const auto at = std::lower_bound(records.begin(), records.end(), changed, before);
+  const bool here = at != records.end() && place(*at) == place(changed);
+  const bool visible = changed.expires_ms > now_ms && !changed.value.empty();
+  if (here && visible) {
+    *at = changed;
+  } else if (here) {
+    records.erase(at);
+  } else if (visible) {
+    records.insert(at, changed);
+  }
+}
+
 }  // namespace
 
-/// The records of a key as of the last look.
+/// Of all watches of one key the list is one: a large swarm's is long, and some keys are watched by several.
 class SwarmDirectory::View final : public Watch {
  public:
   View(SwarmDirectory& directory, std::string key)
@@ -41,15 +64,15 @@ class SwarmDirectory::View final : public Watch {
   View& operator=(const View&) = delete;
 
   const std::vector<Record>& records() const override {
-    look();
-    changed_ = false;
-    return records_;
+    directory_.look(key_, followed_);
+    seen_ = followed_.changes;
+    return followed_.records;
   }
 
   Task<bool> changed_until(TimePoint deadline) override {
     for (;;) {
-      look();
-      if (std::exchange(changed_, false)) co_return true;
+      directory_.look(key_, followed_);
+      if (std::exchange(seen_, followed_.changes) != followed_.changes) co_return true;
       if (directory_.clock_.now() >= deadline) co_return false;
       const TimePoint until = std::min(deadline, next_expiry());
       co_await directory_.server_.signals().wait_until(key_, directory_.clock_, until);
@@ -62,41 +85,8 @@ class SwarmDirectory::View final : public Watch {
   }
 
  private:
-  /// A renewal is no change, an expiry is.
-  void look() const {
-    const std::int64_t now_ms = directory_.server_.unix_ms();
-    const std::uint64_t version = directory_.server_.storage().visible_version(key_);
-    if (version == version_ && now_ms < next_expiry_ms_) return;
-    const std::size_t size_before = records_.size();
-    take(directory_.server_.storage().records(key_, now_ms));
-    next_expiry_ms_ = std::numeric_limits<std::int64_t>::max();
-    for (const Record& record : records_) next_expiry_ms_ = std::min(next_expiry_ms_, record.expires_ms);
-    changed_ = changed_ || version != version_ || records_.size() != size_before;
-    version_ = version;
-  }
-
-  /// Copies the new ones only. Both are sorted by (owner, subkey).
-  void take(const std::vector<const SignedRecord*>& current) const {
-    const auto place = [](const Record& record) { return std::tie(record.owner, record.subkey); };
-    std::vector<Record> records;
-    records.reserve(current.size());
-    auto old = records_.begin();
-    for (const SignedRecord* signed_record : current) {
-      const Record& record = signed_record->record;
-      while (old != records_.end() && place(*old) < place(record)) ++old;
-      const bool kept = old != records_.end() && place(*old) == place(record) && old->sequence == record.sequence &&
-                        old->expires_ms == record.expires_ms && old->value == record.value;
-      if (kept) {
-        records.push_back(std::move(*old++));
-      } else {
-        records.push_back(record);
-      }
-    }
-    records_ = std::move(records);
-  }
-
   TimePoint next_expiry() const {
-    const std::int64_t wait_ms = next_expiry_ms_ - directory_.server_.unix_ms();
+    const std::int64_t wait_ms = followed_.next_expiry_ms - directory_.server_.unix_ms();
     if (wait_ms > 3'600'000) return TimePoint::max();
     return directory_.clock_.now() + std::chrono::milliseconds(std::max<std::int64_t>(wait_ms, 1));
   }
@@ -105,10 +95,7 @@ class SwarmDirectory::View final : public Watch {
   std::string key_;
   Followed& followed_;
   std::multiset<Duration>::iterator pace_;
-  mutable std::vector<Record> records_;
-  mutable std::uint64_t version_ = 0;
-  mutable std::int64_t next_expiry_ms_ = 0;
-  mutable bool changed_ = false;
+  mutable std::uint64_t seen_ = 0;  // of its changes
 };
 
 SwarmDirectory::SwarmDirectory(net::Endpoint& net, Clock& clock, Random random, Log& log, asio::any_io_executor loop,
@@ -261,6 +248,30 @@ void SwarmDirectory::unfollow(const std::string& key) {
   if (--found->second.watches > 0) return;
   if (!found->second.running) followed_.erase(found);
   released_.notify(key);
+}
+
+/// A renewal is no change, an expiry is. Of many records few have changed since the last look.
+void SwarmDirectory::look(const std::string& key, Followed& followed) const {
+  const Storage& storage = server_.storage();
+  const std::int64_t now_ms = server_.unix_ms();
+  const std::uint64_t version = storage.visible_version(key);
+  const bool expired = now_ms >= followed.next_expiry_ms;
+  if (version == followed.version && !expired) return;
+  const std::size_t size_before = followed.records.size();
+  if (expired) {
+    followed.records = copied(storage.records(key, now_ms));
+    followed.next_expiry_ms = std::numeric_limits<std::int64_t>::max();
+    for (const Record& record : followed.records)
+      followed.next_expiry_ms = std::min(followed.next_expiry_ms, record.expires_ms);
+  } else {
+    for (const SignedRecord* changed : storage.changed(key, followed.newest)) {
+      bring(followed.records, changed->record, now_ms);
+      followed.next_expiry_ms = std::min(followed.next_expiry_ms, changed->record.expires_ms);
+    }
+  }
+  followed.newest = std::max(followed.newest, storage.latest(key));
+  if (version != followed.version || followed.records.size() != size_before) ++followed.changes;
+  followed.version = version;
 }
 
 /// Follows one key for as long as somebody watches it.

@@ -67,10 +67,16 @@ class SwarmDirectory final : public Directory {
     bool running = false;
     std::map<PeerId, Cursor> cursors;  ///< of the servers that were asked
     std::multiset<Duration> paces;     ///< of its watches
+    std::vector<Record> records;       ///< as of the last look
+    std::uint64_t version = 0;         ///< visible in the storage, then,
+    std::uint64_t newest = 0;          ///< and the newest change there
+    std::int64_t next_expiry_ms = 0;   ///< of one of them
+    std::uint64_t changes = 0;         ///< that looks have found
   };
 
   Followed& follow(const std::string& key);
   void unfollow(const std::string& key);
+  void look(const std::string& key, Followed& followed) const;
   Task<> keep_followed(std::string key);
   Duration pace_of(const std::string& key) const;
   Task<> long_poll(std::string key);

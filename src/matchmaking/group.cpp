@@ -57,6 +57,12 @@ GroupId compute_id(const Group& group) {
   return hasher.finish();
 }
 
+Digest occasion_of(const Group& group) {
+  Hasher hasher("collab occasion");
+  hasher.add(group.topic).add(group.epoch).add(std::uint64_t(group.round)).add(std::uint64_t(group.attempt));
+  return hasher.finish();
+}
+
 Group seal(Group group, const std::map<PeerId, std::uint32_t>& dropped) {
   assert(!group.roster.empty() && group.roster.size() <= kGroupSizeMax);
   std::sort(group.roster.begin(), group.roster.end(), [](const Member& a, const Member& b) { return a.id < b.id; });

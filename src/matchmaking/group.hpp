@@ -57,12 +57,14 @@ struct Group {
 /// Sorts the roster, fills in `order` and the id. Sums run in the order of (`dropped`, peer id): the grid digit that a
 /// peer dropped after the round before, so that groups that hold the same values sum them alike. Absent: 0.
 Group seal(Group group, const std::map<PeerId, std::uint32_t>& dropped = {});
+/// Equal for all groups of one (key, epoch, round, attempt), whoever leads them: a peer is in one of them at most.
+Digest occasion_of(const Group& group);
 /// The id of what is there, whoever computed it.
 GroupId compute_id(const Group& group);
 /// What a plan must keep, whoever sent it. Errors: `bad_request` for a roster that is unsorted, too small or large or
 /// without `self`; units that do not add up to a vector of `values`, or given to a client; chunks of no unit or of more
-/// than 16; nobody who votes, or too few for a commit; an `order` that is no permutation; a node or client that may bring nothing; an id that
-/// does not fit.
+/// than 16; nobody who votes, or too few for a commit; an `order` that is no permutation; a node or client that may
+/// bring nothing; an id that does not fit.
 Result<> check(const Group& group, const PeerId& self, std::size_t values);
 
 }  // namespace collab::matchmaking

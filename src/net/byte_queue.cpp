@@ -41,6 +41,10 @@ void ByteQueue::trim() {
   move_to(size());
 }
 
+void ByteQueue::rest() {
+  if (empty() && capacity_ > 0) move_to(0);
+}
+
 void ByteQueue::move_to(std::size_t capacity) {
   auto storage = capacity == 0 ? nullptr : std::make_unique_for_overwrite<std::byte[]>(capacity);
   std::copy(storage_.get() + head_, storage_.get() + tail_, storage.get());

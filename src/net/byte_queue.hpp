@@ -24,6 +24,8 @@ class ByteQueue {
   void consume(std::size_t bytes) noexcept;
   /// Gives back the memory that holds no bytes.
   void trim();
+  /// All of it, if it holds no bytes.
+  void rest();
 
  private:
   void move_to(std::size_t capacity);

@@ -118,6 +118,7 @@ bool Connection::take_opened() {
   if (over_) return false;
   if (taken) {
     channel.consume(*taken);
+    if (attention_ != Attention::conversing) channel.rest();
     return true;
   }
   channel.consume(channel.opened().size());
@@ -140,6 +141,15 @@ void Connection::resize_read_buffer(std::size_t used) {
   read_bytes_ = wanted;
 }
 
+/// Nothing is to be written. Only who talks to a group has much to write soon; the others are many, so each keeps
+/// nothing.
+void Connection::rest() {
+  if (attention_ == Attention::conversing) return;
+  opened_->channel.rest();
+  outgoing_.rest();
+  small_ = Bytes();
+}
+
 // --- bytes out
 
 Task<> Connection::write_loop() {
@@ -153,6 +163,7 @@ Task<> Connection::write_loop() {
         co_return;
       }
       up_.pause();
+      rest();
       co_await output_.wait();
       continue;
     }

@@ -48,7 +48,7 @@ enum class Attention : std::uint8_t {
 class Connection final : private MultiplexerOwner {
  public:
   struct Options {
-    std::size_t read_bytes_min = 4 * 1024;    ///< buffer of a quiet connection
+    std::size_t read_bytes_min = 1024;        ///< buffer of a quiet connection
     std::size_t read_bytes_max = 256 * 1024;  ///< buffer of a busy one
     std::size_t batch_bytes = 64 * 1024;      ///< small frames that are sealed together for one write
     std::size_t piece_bytes_min = 16 * 1024;
@@ -137,6 +137,7 @@ class Connection final : private MultiplexerOwner {
   void learn_skew(std::int64_t their_ms);
   bool is_slow(TimePoint now);
   void resize_read_buffer(std::size_t used);
+  void rest();
 
   asio::any_io_executor executor_;
   Clock& clock_;

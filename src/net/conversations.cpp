@@ -8,7 +8,11 @@ namespace collab::net {
 namespace {
 
 constexpr std::uint64_t kUnopenedRetryMs = 1000;
-constexpr std::uint64_t kWasOpen = 1;  // in a refusal as stale: it will not be opened again
+constexpr std::uint64_t kNotAgain = 1;  // in a refusal as stale: it will not be opened here, or not again
+
+Refusal elsewhere() {
+  return Refusal(Errc::stale, "this peer is in another conversation of this occasion", kNotAgain);
+}
 
 }  // namespace
 
@@ -24,8 +28,8 @@ struct Conversations::Lane {
 
 class Conversations::Talk final : public Conversation {
  public:
-  Talk(Conversations& hub, Key about, std::vector<PeerId> with)
-      : key(std::move(about)), arrived(hub.needs_.executor), hub_(hub), members_(std::move(with)) {
+  Talk(Conversations& hub, Key about, const Digest& on, std::vector<PeerId> with)
+      : key(std::move(about)), occasion(on), arrived(hub.needs_.executor), hub_(hub), members_(std::move(with)) {
     for (const PeerId& member : members_) hub_.needs_.paths.converses(member, 1);
   }
   ~Talk() override {
@@ -45,7 +49,7 @@ class Conversations::Talk final : public Conversation {
     for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::latency, TrafficClass::bulk}) {
       const auto lane = lanes.find(std::make_pair(peer, traffic));
       if (lane == lanes.end() || !lane->second.refused) continue;
-      if (lane->second.refused->code == Errc::stale && lane->second.refused->number == kWasOpen) return true;
+      if (lane->second.refused->code == Errc::stale && lane->second.refused->number == kNotAgain) return true;
     }
     return false;
   }
@@ -60,6 +64,7 @@ class Conversations::Talk final : public Conversation {
   }
 
   Key key;
+  Digest occasion;
   Signal arrived;
   std::map<std::pair<PeerId, TrafficClass>, Lane> lanes;
 
@@ -108,6 +113,7 @@ Task<Result<>> Conversations::Talk::open_stream(PeerId to, TrafficClass traffic,
   OpenTopic head;
   head.protocol = key.protocol;
   head.topic = key.topic;
+  head.occasion = occasion;
   const auto stream = (*way)->open(traffic, hub_, OpenHead(std::move(head)), std::move(frame), false);
   if (!stream) co_return stream.error();
   lane.stream = key_of(**way, *stream);
@@ -171,25 +177,48 @@ Conversations::~Conversations() {
   for (const auto& [key, room] : rooms_) assert(room.talk == nullptr && "conversations end before their endpoint");
 }
 
-std::unique_ptr<Conversation> Conversations::open(std::string_view protocol, const Digest& topic,
+std::unique_ptr<Conversation> Conversations::open(std::string_view protocol, const Topic& topic,
                                                   std::vector<PeerId> members) {
   const MethodRow* row = needs_.methods.find(protocol);
   assert(row != nullptr && !row->handler && "allow_conversation comes first");
   (void)row;  // asserts are on in every build; this is for who turns them off
   Key key;
   key.protocol = protocol;
-  key.topic = topic;
+  key.topic = topic.id;
   std::erase(members, needs_.self);
-  auto talk = std::make_unique<Talk>(*this, key, std::move(members));
+  auto talk = std::make_unique<Talk>(*this, key, topic.occasion, std::move(members));
   const auto [at, fresh] = rooms_.try_emplace(key);
   Room& room = at->second;
   assert(room.talk == nullptr && "one conversation for each topic");
   if (!fresh) no_longer_unopened(room);
   room.talk = talk.get();
-  if (closed_.erase(key) > 0) std::erase(closed_order_, key);
+  take_occasion(key.protocol, topic.occasion);
+  if (const auto closed = closed_.extract(key)) {
+    std::erase(closed_order_, key);
+    free_occasion(key.protocol, closed.mapped());
+  }
   for (const StreamKey& stream : room.streams)
     if (Multiplexer* streams = needs_.paths.find(stream.connection)) streams->widen(stream.stream);
   return talk;
+}
+
+/// Refuses what waits for another topic of it.
+void Conversations::take_occasion(const std::string& protocol, const Digest& occasion) {
+  if (occasion == Digest{}) return;
+  ++taken_[Key{protocol, occasion}];
+  std::vector<StreamKey> in_vain;
+  for (const auto& [stream, in] : incoming_)
+    if (in.occasion == occasion && in.key.protocol == protocol && rooms_.at(in.key).talk == nullptr)
+      in_vain.push_back(stream);
+  for (const StreamKey& stream : in_vain) {
+    if (Multiplexer* streams = needs_.paths.find(stream.connection)) streams->reset(stream.stream, elsewhere());
+    forget(stream, true);
+  }
+}
+
+void Conversations::free_occasion(const std::string& protocol, const Digest& occasion) {
+  const auto taken = taken_.find(Key{protocol, occasion});
+  if (taken != taken_.end() && --taken->second == 0) taken_.erase(taken);
 }
 
 void Conversations::close(Talk& talk) {
@@ -200,10 +229,12 @@ void Conversations::close(Talk& talk) {
     if (streams != nullptr && !lane.ending) streams->end(lane.stream.stream);
   }
   erase(rooms_.find(talk.key));
-  if (closed_.insert(talk.key).second) closed_order_.push_back(talk.key);
+  closed_.emplace(talk.key, talk.occasion);
+  closed_order_.push_back(talk.key);
   if (closed_order_.size() > options_.closed_max) {
-    closed_.erase(closed_order_.front());
+    const auto oldest = closed_.extract(closed_order_.front());
     closed_order_.pop_front();
+    free_occasion(oldest.key().protocol, oldest.mapped());
   }
 }
 
@@ -235,7 +266,7 @@ void Conversations::erase(Rooms::iterator at) {
   for (const StreamKey& stream : std::exchange(room.streams, {})) {
     incoming_.erase(stream);
     if (Multiplexer* streams = needs_.paths.find(stream.connection))
-      streams->reset(stream.stream, room.talk != nullptr ? Refusal(Errc::stale, "closed here", kWasOpen)
+      streams->reset(stream.stream, room.talk != nullptr ? Refusal(Errc::stale, "closed here", kNotAgain)
                                                          : Refusal(Errc::stale, "not open here"));
   }
   for (auto& unread : room.unread)
@@ -322,8 +353,12 @@ Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, Traff
   in.key.topic = open.topic;
   in.traffic = traffic;
   in.frame_bytes_max = row->method.request_bytes_max;
-  if (closed_.contains(in.key)) return Refusal(Errc::stale, "closed here", kWasOpen);
-  if (!rooms_.contains(in.key))
+  in.occasion = open.occasion;
+  if (closed_.contains(in.key)) return Refusal(Errc::stale, "closed here", kNotAgain);
+  const auto known = rooms_.find(in.key);
+  const bool is_open = known != rooms_.end() && known->second.talk != nullptr;
+  if (!is_open && taken_.contains(Key{in.key.protocol, in.occasion})) return elsewhere();
+  if (known == rooms_.end())
     if (auto why = found(in.key, streams.peer())) return std::move(*why);
   Room& room = rooms_.at(in.key);
   const StreamKey key = key_of(streams, stream);

@@ -23,6 +23,12 @@ namespace collab::net {
 /// is not open here gets no credit beyond its first, and is refused as `stale` after `unopened_time`, counted from the
 /// first stream about it. What a sender takes back before that, or loses with its connection, is dropped at once.
 ///
+/// An occasion is taken by the topic that is open here, and as long as that is remembered as closed: its outcome does
+/// not matter, for the next try is another occasion, and what is fetched of a round is fetched in its own topic. What
+/// is opened here, also once more, is open whatever took its occasion; only its first streams may have been refused. A
+/// new process remembers nothing. What a stream says about its occasion counts for that stream only, so nobody can have
+/// another's refused; and what is remembered is what was opened here, so nobody can add to it.
+///
 /// Memory: payload is bounded by credit, and what one-byte messages cost beside it by the numbers below. A stream that
 /// reaches one of them is reset as `busy`.
 class Conversations final : public StreamUser {
@@ -51,7 +57,7 @@ class Conversations final : public StreamUser {
   ~Conversations() override;
 
   /// `protocol` has a row without a handler. One conversation at a time for each (protocol, topic).
-  std::unique_ptr<Conversation> open(std::string_view protocol, const Digest& topic, std::vector<PeerId> members);
+  std::unique_ptr<Conversation> open(std::string_view protocol, const Topic& topic, std::vector<PeerId> members);
 
   /// `message_bytes`: of the first frame; 0: none yet.
   Accepted on_open(Multiplexer&, StreamHandle, TrafficClass, const OpenTopic&, std::size_t message_bytes);
@@ -93,6 +99,7 @@ class Conversations final : public StreamUser {
   };
   struct Incoming {
     Key key;
+    Digest occasion{};
     TrafficClass traffic = TrafficClass::control;
     std::size_t frame_bytes_max = 0;  ///< by the protocol's row
     std::size_t unread = 0;           ///< frames
@@ -111,6 +118,8 @@ class Conversations final : public StreamUser {
   using Rooms = std::map<Key, Room>;
 
   void close(Talk&);
+  void take_occasion(const std::string& protocol, const Digest& occasion);
+  void free_occasion(const std::string& protocol, const Digest& occasion);
   std::optional<Refusal> found(const Key& key, const PeerId& founder);
   void no_longer_unopened(const Room& room);
   void erase(Rooms::iterator room);
@@ -128,8 +137,9 @@ class Conversations final : public StreamUser {
   std::size_t unread_ = 0;
   std::map<StreamKey, Incoming> incoming_;
   std::map<StreamKey, Outgoing> outgoing_;
-  std::set<Key> closed_;
+  std::map<Key, Digest> closed_;  ///< with its occasion
   std::deque<Key> closed_order_;
+  std::map<Key, std::size_t> taken_;  ///< (protocol, occasion): how many topics of it are open or remembered as closed
 };
 
 }  // namespace collab::net

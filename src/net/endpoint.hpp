@@ -45,6 +45,16 @@ struct Envelope {
   Frame frame;
 };
 
+/// What a conversation is about. A Digest alone will do.
+struct Topic {
+  Topic(const Digest& about, const Digest& on = {}) : id(about), occasion(on) {}
+  Digest id;
+  /// Of the topics of one occasion (and protocol) a node takes part in one, so its opening answers for all of them:
+  /// streams about the others are refused at once, those that wait already and those that come later, until the one it
+  /// opened is forgotten as closed. The next try of the same thing is another occasion. Zero: none.
+  Digest occasion;
+};
+
 /// One exchange of frames among peers who know its topic: a round of averaging, the gathering of a group.
 ///
 /// Frames of one sender and one traffic class arrive in order; between classes there is no order. What arrives before
@@ -56,15 +66,16 @@ class Conversation {
   virtual ~Conversation() = default;
   /// Dials when there is no connection. Returns once the frame is accepted for delivery, which does not mean delivered;
   /// waits while the peer's window is full. Several sends may wait at once; one that waits delays no other peer's.
-  /// Errors: `gone`, `late`, `stale` (the peer closed this conversation, or has not opened it; until it speaks here),
-  /// `denied`, `busy` (too much of ours waits unread there: what was sent is lost, and more is refused).
+  /// Errors: `gone`, `late`, `stale` (the peer closed this conversation, has not opened it, or is in another of its
+  /// occasion; until it speaks here), `denied`, `busy` (too much of ours waits unread there: what was sent is lost, and
+  /// more is refused).
   virtual Task<Result<>> send(PeerId to, TrafficClass, Frame frame, TimePoint deadline) = 0;
   /// The next frame from anyone, control first, in arrival order. One receiver at a time. Errors: `late`.
   virtual Task<Result<Envelope>> receive(TimePoint deadline) = 0;
   /// From now on `peer` is a member as those it was opened with: its connection is pinged. Once is enough.
   virtual void add_member(PeerId peer) = 0;
-  /// `peer` had it open and has closed it: of what was sent the last may be unread there, and nothing comes any more.
-  /// Also known to who has nothing more to send.
+  /// `peer` had it open and has closed it, or is in another of its occasion: of what was sent the last may be unread
+  /// there, and nothing comes any more. Known to whoever has sent it something, a round trip later.
   virtual bool closed_by(const PeerId& peer) const = 0;
 };
 
@@ -100,7 +111,7 @@ class Endpoint {
   /// Opens this node's end of (protocol, topic). While it lives, connections to `members` are pinged when silent for
   /// 0.5 s, so that `link()` tells who is frozen. Frames from peers outside `members` are delivered too when the row's
   /// claim allows them.
-  virtual std::unique_ptr<Conversation> converse(std::string_view protocol, const Digest& topic,
+  virtual std::unique_ptr<Conversation> converse(std::string_view protocol, const Topic& topic,
                                                  std::vector<PeerId> members) = 0;
 
   virtual LinkState link(const PeerId&) const = 0;

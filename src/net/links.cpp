@@ -48,6 +48,7 @@ void Links::detach(std::uint64_t serial) {
   remember(found->second);
   receive_left_ += found->second.credit + found->second.narrowing;
   if (found->second.bulk) --bulk_;
+  set_spare(found->second, false);
   const PeerId peer = connection.peer();
   needs_.log.info("net.disconnected", {{"peer", peer.short_text()}, {"reason", connection.reason()}});
   if (current(peer) == &connection) current_.erase(peer);
@@ -135,7 +136,7 @@ bool Links::is_better(const Connection& fresh, const Connection& old) const {
 void Links::use(Connection& connection) {
   Connection* old = std::exchange(current_[connection.peer()], &connection);
   connection.superseded.reset();
-  attached(connection).spare = false;
+  set_spare(attached(connection), false);
   if (old != nullptr) supersede(*old);
   needs_.user.on_change(connection.peer());
 }
@@ -143,13 +144,18 @@ void Links::use(Connection& connection) {
 void Links::supersede(Connection& connection) {
   if (connection.superseded) return;
   connection.superseded = needs_.clock.now();
-  attached(connection).spare = true;
+  set_spare(attached(connection), true);
   if (current(connection.peer()) == &connection) current_.erase(connection.peer());
   needs_.user.on_superseded(connection);
 }
 
+void Links::set_spare(Attached& attached, bool is) {
+  if (std::exchange(attached.spare, is) == is) return;
+  spares_ = is ? spares_ + 1 : spares_ - 1;
+}
+
 void Links::promote_spare(const PeerId& peer) {
-  if (leaving_) return;
+  if (leaving_ || spares_ == 0) return;
   Connection* best = nullptr;
   for (auto& [serial, attached] : attached_) {
     Connection& connection = *attached.connection;
@@ -168,7 +174,7 @@ void Links::heard(Connection& connection) {
 
 void Links::said_goodbye(Connection& connection) {
   supersede(connection);
-  attached(connection).spare = false;
+  set_spare(attached(connection), false);
   if (current(connection.peer()) == nullptr) promote_spare(connection.peer());
 }
 
@@ -200,7 +206,7 @@ void Links::say_goodbye(Connection& connection, const char* reason) {
 
 void Links::retire(Connection& connection) {
   say_goodbye(connection, "unused");
-  attached(connection).spare = false;
+  set_spare(attached(connection), false);
 }
 
 void Links::leave() {

@@ -111,6 +111,7 @@ class Links {
   void supersede(Connection& connection);
   void say_goodbye(Connection& connection, const char* reason);
   void promote_spare(const PeerId& peer);
+  void set_spare(Attached&, bool is);
   void collect(Attached&);
   void give_part(Attached&);
   bool still_needed(Connection& spare, TimePoint now);
@@ -123,7 +124,8 @@ class Links {
   std::map<PeerId, Connection*> current_;
   std::uint64_t next_serial_ = 1;
   std::size_t receive_left_;
-  std::size_t bulk_ = 0;  // how many of them carry tensors
+  std::size_t bulk_ = 0;    // how many of them carry tensors,
+  std::size_t spares_ = 0;  // and how many are spare: seldom any
   Traffic finished_;
   bool leaving_ = false;
 };

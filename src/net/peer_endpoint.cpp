@@ -85,6 +85,11 @@ void PeerEndpoint::agree_on_time() {
   time_.agree(skews);
 }
 
+/// Of many connections one waits for the next second.
+void PeerEndpoint::agree_soon() {
+  if (links_.size() <= kAgreeAtOnceMax) agree_on_time();
+}
+
 Hello PeerEndpoint::hello() const {
   Hello hello;
   hello.features = options_.features;
@@ -379,7 +384,7 @@ void PeerEndpoint::on_superseded(Connection& connection) {
 
 void PeerEndpoint::on_change(const PeerId& peer) {
   partner(peer).changed.notify();
-  if (links_.size() <= kAgreeAtOnceMax) agree_on_time();
+  agree_soon();
 }
 
 void PeerEndpoint::on_heard(Connection& connection) {
@@ -544,7 +549,7 @@ Task<Answer> PeerEndpoint::call(PeerId to, std::string_view method, Frame reques
   co_return co_await with_deadline(needs_.clock, deadline, std::move(answer));
 }
 
-std::unique_ptr<Conversation> PeerEndpoint::converse(std::string_view protocol, const Digest& topic,
+std::unique_ptr<Conversation> PeerEndpoint::converse(std::string_view protocol, const Topic& topic,
                                                      std::vector<PeerId> members) {
   return conversations_.open(protocol, topic, std::move(members));
 }

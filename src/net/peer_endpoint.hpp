@@ -105,7 +105,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void handle(Method method, Handler handler) override;
   void allow_conversation(Method protocol) override;
   Task<Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override;
-  std::unique_ptr<Conversation> converse(std::string_view protocol, const Digest& topic,
+  std::unique_ptr<Conversation> converse(std::string_view protocol, const Topic& topic,
                                          std::vector<PeerId> members) override;
   LinkState link(const PeerId& peer) const override;
   void introduce(const PeerId& peer, std::vector<Address> addresses) override;
@@ -128,7 +128,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Accepted on_open(Connection&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) override;
   void on_violation(Connection&, std::string_view rule) override;
   void on_trouble(Connection&, std::string_view reason) override;
-  void on_skew(Connection&) override { agree_on_time(); }
+  void on_skew(Connection&) override { agree_soon(); }
   void on_goaway(Connection&, const std::string& reason) override;
   void on_refused(Connection&, const Refusal& why) override;
   // of LinksUser
@@ -154,6 +154,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void tick(TimePoint now);
   /// Asked for time and again, so what the peers' clocks say is not looked up each time.
   void agree_on_time();
+  void agree_soon();
   void look_at_all(TimePoint now);
   void tick_connection(Connection& connection, TimePoint now);
   void look_soon(const Connection& connection) { lively_.insert(connection.streams().serial()); }

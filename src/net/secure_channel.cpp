@@ -100,6 +100,11 @@ std::array<std::byte, 32> SecureChannel::exporter(std::string_view label) const 
   return engine_->exporter(label);
 }
 
+void SecureChannel::rest() {
+  engine_->opened.rest();
+  engine_->output.rest();
+}
+
 void SecureChannel::trim() {
   engine_->opened.trim();
   engine_->output.trim();

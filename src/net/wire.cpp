@@ -18,6 +18,20 @@ std::uint32_t load(const std::byte* at, std::size_t bytes) {
   return value;
 }
 
+constexpr std::size_t kHeadBytes = 128;  // of most; msgpack would begin with 8 kB
+
+/// How an OpenTopic of no occasion is written.
+struct WithoutOccasion {
+  std::string protocol;
+  Digest topic{};
+  std::uint32_t size = 0;
+  MESSAGE_MAP(protocol, topic, size)
+};
+
+WithoutOccasion without_occasion(const OpenTopic& open) {
+  return {open.protocol, open.topic, open.size};
+}
+
 Bytes to_bytes(const msgpack::sbuffer& buffer) {
   const auto bytes = std::as_bytes(std::span(buffer.data(), buffer.size()));
   return Bytes(bytes.begin(), bytes.end());
@@ -49,7 +63,7 @@ Prefix decode_prefix(std::span<const std::byte, kPrefixBytes> bytes) {
 
 template <class Head>
 Bytes encode_head(const Head& head) {
-  msgpack::sbuffer buffer;
+  msgpack::sbuffer buffer(kHeadBytes);
   msgpack::pack(buffer, head);
   return to_bytes(buffer);
 }
@@ -80,10 +94,15 @@ template Bytes encode_head(const GoawayHead&);
 template Result<GoawayHead> decode_head(std::span<const std::byte>);
 
 Bytes encode_open(const OpenHead& head) {
-  msgpack::sbuffer buffer;
+  msgpack::sbuffer buffer(kHeadBytes);
   msgpack::packer<msgpack::sbuffer> packer(buffer);
   packer.pack_array(2).pack(head.index());
-  std::visit([&](const auto& open) { packer.pack(open); }, head);
+  const auto* topic = std::get_if<OpenTopic>(&head);
+  if (topic != nullptr && topic->occasion == Digest{}) {
+    packer.pack(without_occasion(*topic));
+  } else {
+    std::visit([&](const auto& open) { packer.pack(open); }, head);
+  }
   return to_bytes(buffer);
 }
 

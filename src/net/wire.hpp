@@ -128,7 +128,8 @@ struct OpenTopic {
   std::string protocol;
   Digest topic{};
   std::uint32_t size = 0;
-  MESSAGE_MAP(protocol, topic, size)
+  Digest occasion{};  ///< Topic::occasion; not written when it is zero
+  MESSAGE_MAP(protocol, topic, size, occasion)
 };
 
 using OpenHead = std::variant<OpenCall, OpenTopic>;

@@ -172,6 +172,8 @@ Task<Result<>> Tracker::look(TimePoint deadline) {
 void Tracker::read_records(const std::vector<directory::Record>& records) {
   std::vector<PeerId> present;  // sorted, as the records are
   std::vector<const directory::Record*> news;
+  present.reserve(records.size());
+  auto before = told_.begin();  // sorted too
   for (const directory::Record& record : records) {
     if (!record.subkey.empty()) continue;
     if (record.owner == needs_.self) {
@@ -179,19 +181,20 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
       continue;
     }
     if (needs_.expelled && needs_.expelled(record.owner)) continue;
-    const auto before = told_.find(record.owner);
-    if (before == told_.end() || before->second.sequence != record.sequence) {
+    while (before != told_.end() && before->first < record.owner) ++before;
+    const bool told = before != told_.end() && before->first == record.owner;
+    if (!told || before->second.sequence != record.sequence) {
       const auto progress = decode(record.value);
       if (!progress) {
         needs_.log.warn("progress.bad_record", {{"peer", record.owner.short_text()}});
         continue;
       }
-      told_.insert_or_assign(record.owner, Told{record.sequence, *progress});
+      before = told_.insert_or_assign(before, record.owner, Told{record.sequence, *progress});
       news.push_back(&record);
     }
     present.push_back(record.owner);
   }
-  fresh_.reset();
+  fresh_.until_ms = std::numeric_limits<std::int64_t>::min();
   if (present != present_) forget_all_but(present);
   present_ = std::move(present);
   Yardsticks yardsticks;
@@ -249,11 +252,14 @@ void Tracker::tell_odd(const PeerId& peer) {
 void Tracker::note_who_gathers() {
   const TimePoint now = needs_.clock.now();
   const std::int64_t now_ms = needs_.clock.unix_ms();
+  auto gathered = gathered_at_.begin();  // sorted as these are
   for (const auto& [peer, record] : known_) {
+    while (gathered != gathered_at_.end() && gathered->first < peer) ++gathered;
+    const bool there = gathered != gathered_at_.end() && gathered->first == peer;
     if (!record.taking_part) {
-      gathered_at_.erase(peer);
+      if (there) gathered = gathered_at_.erase(gathered);
     } else if (is_fresh(record, now_ms)) {
-      gathered_at_[peer] = now;
+      gathered = gathered_at_.insert_or_assign(gathered, peer, now);
     }
   }
   std::erase_if(gathered_at_, [&](const auto& entry) {
@@ -291,8 +297,11 @@ void Tracker::believe(const directory::Record& from, const Yardsticks& all) {
 
 const Tracker::Fresh& Tracker::fresh() const {
   const std::int64_t now_ms = needs_.clock.unix_ms();
-  if (fresh_ && fresh_->from_ms <= now_ms && now_ms <= fresh_->until_ms) return *fresh_;
-  Fresh& fresh = fresh_.emplace();
+  if (fresh_.from_ms <= now_ms && now_ms <= fresh_.until_ms) return fresh_;
+  auto standings = std::move(fresh_.standings);
+  standings.clear();
+  Fresh& fresh = fresh_ = Fresh();
+  fresh.standings = std::move(standings);
   fresh.from_ms = now_ms;
   fresh.until_ms = std::numeric_limits<std::int64_t>::max();
   fresh.standings.reserve(known_.size());
@@ -370,7 +379,7 @@ Task<> Tracker::ask_whether_alone() {
 
 const Tracker::Sum& Tracker::sum_of(std::uint64_t epoch) const {
   (void)fresh();  // moves on with the time
-  Fresh& fresh = *fresh_;
+  Fresh& fresh = fresh_;
   if (fresh.sum && fresh.sum->epoch == epoch) return *fresh.sum;
   Sum& sum = fresh.sum.emplace();
   sum.epoch = epoch;
@@ -389,7 +398,7 @@ const Tracker::Sum& Tracker::sum_of(std::uint64_t epoch) const {
 
 double Tracker::samples() const {
   const Sum& sum = sum_of(epoch());
-  const auto age_ms = static_cast<double>(needs_.clock.unix_ms() - fresh_->from_ms);
+  const auto age_ms = static_cast<double>(needs_.clock.unix_ms() - fresh_.from_ms);
   return sum.samples + sum.per_ms * age_ms + static_cast<double>(own_.samples);
 }
 

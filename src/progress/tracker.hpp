@@ -174,7 +174,7 @@ class Tracker {
   /// Who is fresh depends on the time: true from then until then, unless a record comes. Many ask in between.
   struct Fresh {
     std::int64_t from_ms = 0;
-    std::int64_t until_ms = 0;
+    std::int64_t until_ms = -1;  ///< before `from_ms`: not known
     std::vector<Standing> standings;
     std::size_t taking_part = 0;
     double samples_per_s = 0;  ///< of those who take part
@@ -183,7 +183,7 @@ class Tracker {
   };
   const Fresh& fresh() const;
   const Sum& sum_of(std::uint64_t epoch) const;
-  mutable std::optional<Fresh> fresh_;
+  mutable Fresh fresh_;                      // keeps its memory: in a large swarm it is made anew with each record
   std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
   std::map<PeerId, SelfReport> reports_;     // also of peers that are gone: they come back with their history
   std::map<PeerId, double> handed_over_;     // of whom it is more than nothing

@@ -18,7 +18,7 @@ class CallNetwork::Peer final : public net::Endpoint {
     co_return co_await with_deadline(network_.world_.clock(), deadline, std::move(asked));
   }
 
-  std::unique_ptr<net::Conversation> converse(std::string_view, const Digest&, std::vector<PeerId>) override {
+  std::unique_ptr<net::Conversation> converse(std::string_view, const net::Topic&, std::vector<PeerId>) override {
     return nullptr;  // there are none here
   }
   net::LinkState link(const PeerId& other) const override {

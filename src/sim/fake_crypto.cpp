@@ -67,6 +67,7 @@ class FakeChannel final : public net::ChannelEngine {
       waiting_.append(ciphertext);
       const std::size_t taken = take_records(waiting_.bytes());
       waiting_.consume(taken);
+      waiting_.rest();
     } else {
       waiting_.append(ciphertext.subspan(take_records(ciphertext)));
     }

@@ -158,7 +158,7 @@ void LyingEndpoint::handle(net::Method method, net::Handler handler) {
   honest_.handle(std::move(method), lying);
 }
 
-std::unique_ptr<net::Conversation> LyingEndpoint::converse(std::string_view protocol, const Digest& topic,
+std::unique_ptr<net::Conversation> LyingEndpoint::converse(std::string_view protocol, const net::Topic& topic,
                                                            std::vector<PeerId> members) {
   auto honest = honest_.converse(protocol, topic, std::move(members));
   return std::make_unique<LyingConversation>(std::move(honest), protocol, self(), lie_);

@@ -45,7 +45,7 @@ class LyingEndpoint final : public net::Endpoint {
   Task<net::Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override {
     return honest_.call(to, method, std::move(request), deadline);
   }
-  std::unique_ptr<net::Conversation> converse(std::string_view protocol, const Digest& topic,
+  std::unique_ptr<net::Conversation> converse(std::string_view protocol, const net::Topic& topic,
                                               std::vector<PeerId> members) override;
   net::LinkState link(const PeerId& peer) const override {
     net::LinkState state = honest_.link(peer);

@@ -127,6 +127,42 @@ TEST_CASE("all-reduce: a frozen peer is left out within five seconds, and one th
   CHECK(thawed > 0);
 }
 
+TEST_CASE("all-reduce: for a groupmate that is in another group nobody waits, whatever it had to read or to say") {
+  struct Absent {
+    Role role = Role::node;
+    bool owns = false;  ///< a segment
+  };
+  for (const bool streams : {false, true}) {
+    for (const Absent& absentee : {Absent{Role::node, true}, Absent{Role::node, false}, Absent{Role::client, false},
+                                   Absent{Role::auxiliary, true}}) {
+      CAPTURE(streams);
+      CAPTURE(static_cast<unsigned>(absentee.role));
+      CAPTURE(absentee.owns);
+      Random random(1);
+      std::vector<Player> players = draw_players(random, 5, false);
+      const auto fewer = [](const Player& a, const Player& b) { return a.units < b.units; };
+      const auto [least, most] = std::minmax_element(players.begin(), players.end(), fewer);
+      REQUIRE(least->units == 0);
+      std::swap(players[2].units, absentee.owns ? most->units : least->units);
+      players[2].role = absentee.role;
+      if (absentee.role == Role::auxiliary) players[2].values.clear();
+      RoundsOptions options;
+      options.streams = streams;
+      Rounds rounds(1, std::move(players), options);
+      const std::size_t absent = rounds.rank_of_player(2);
+      rounds.goes_elsewhere(absent);
+      rounds.run();
+      CHECK(rounds.broken() == "");
+      for (std::size_t rank = 0; rank < rounds.size(); ++rank) {
+        if (rank == absent) continue;
+        CHECK(rounds.committed(rank));
+        CHECK(rounds.finished_at(rank) < 700ms);  // two looks, a round trip, and the round without it
+        CHECK(rounds.report(rank).peers[absent].counted == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("all-reduce: a partition commits on at most one side, and nobody ends with other bytes") {
   std::size_t one_side = 0;
   std::size_t undecided = 0;

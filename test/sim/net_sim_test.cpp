@@ -573,6 +573,46 @@ TEST_CASE(
   swarm.run(scenario);
 }
 
+TEST_CASE("sim net: who is in another conversation of an occasion says so within a round trip, whoever spoke first") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& b = swarm[1];
+    const auto about = [](unsigned char topic, unsigned char occasion) {
+      return Topic(Digest{topic}, Digest{occasion});
+    };
+    const auto met = co_await a.endpoint().call(b.id(), "test.echo", filled_frame(10), a.in(kLong));
+    REQUIRE(met);
+    const auto early = a.endpoint().converse("test.talk", about(1, 1), only(b));
+    for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::bulk}) {
+      const auto sent = co_await early->send(b.id(), traffic, filled_frame(10), a.in(kLong));
+      CHECK(sent);
+    }
+    co_await swarm.pause(seconds(1));
+    CHECK(!early->closed_by(b.id()));
+    const auto theirs = b.endpoint().converse("test.talk", about(2, 1), only(a));
+    co_await swarm.pause(milliseconds(100));
+    CHECK(early->closed_by(b.id()));
+    for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::bulk}) {
+      const auto refused = co_await early->send(b.id(), traffic, filled_frame(10), a.in(kLong));
+      CHECK(refused.error() == Errc::stale);
+    }
+    const auto late = a.endpoint().converse("test.talk", about(3, 1), only(b));
+    const auto next = a.endpoint().converse("test.talk", about(4, 2), only(b));
+    for (const auto* talk : {&late, &next}) {
+      const auto sent = co_await (*talk)->send(b.id(), TrafficClass::bulk, filled_frame(10), a.in(kLong));
+      CHECK(sent);
+    }
+    co_await swarm.pause(milliseconds(100));
+    CHECK(late->closed_by(b.id()));
+    CHECK(!next->closed_by(b.id()));  // it may come yet
+    const auto theirs_next = b.endpoint().converse("test.talk", about(4, 2), only(a));
+    const auto heard = co_await theirs_next->receive(b.in(kLong));
+    CHECK(heard);
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: a peer of another run, or with a clock that is off, is told so") {
   Swarm swarm(1, 1, near());
   EndpointOptions elsewhere;

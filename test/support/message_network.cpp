@@ -17,13 +17,14 @@ struct MessageNetwork::InFlight {
   TrafficClass traffic = TrafficClass::control;
   std::string protocol;
   Digest topic{};
+  Digest occasion{};
   Frame frame;
   TimePoint arrives{};
 };
 
 class MessageNetwork::Talk final : public net::Conversation {
  public:
-  Talk(MessageNetwork& network, Peer& owner, std::string protocol, const Digest& topic);
+  Talk(MessageNetwork& network, Peer& owner, std::string protocol, const net::Topic& topic);
   ~Talk() override;
   Task<Result<>> send(PeerId to, TrafficClass, Frame, TimePoint) override;
   Task<Result<net::Envelope>> receive(TimePoint deadline) override;
@@ -40,6 +41,7 @@ class MessageNetwork::Talk final : public net::Conversation {
   Peer& owner_;
   std::string protocol_;
   Digest topic_;
+  Digest occasion_;
   std::array<std::deque<net::Envelope>, 3> inbox_;
   std::set<PeerId> refused_;  // by them: theirs is closed
   Signal arrived_;
@@ -60,7 +62,7 @@ class MessageNetwork::Peer final : public net::Endpoint {
     co_return co_await with_deadline(network_.world_.clock(), deadline, std::move(asked));
   }
 
-  std::unique_ptr<net::Conversation> converse(std::string_view protocol, const Digest& topic,
+  std::unique_ptr<net::Conversation> converse(std::string_view protocol, const net::Topic& topic,
                                               std::vector<PeerId>) override {
     return std::make_unique<Talk>(network_, *this, std::string(protocol), topic);
   }
@@ -102,20 +104,22 @@ class MessageNetwork::Peer final : public net::Endpoint {
   PeerId self_;
   std::map<std::string, net::Handler> handlers_;
   std::map<std::pair<std::string, Digest>, Talk*> talks_;
-  std::map<std::pair<std::string, Digest>, std::vector<std::pair<TrafficClass, net::Envelope>>> unread_;
+  std::vector<std::shared_ptr<InFlight>> unread_;  // about topics that nobody has opened here
   std::set<std::pair<std::string, Digest>> closed_;
+  std::set<std::pair<std::string, Digest>> taken_;  // occasions of what is or was open
   std::map<PeerId, TimePoint> silent_since_;
 };
 
-MessageNetwork::Talk::Talk(MessageNetwork& network, Peer& owner, std::string protocol, const Digest& topic)
+MessageNetwork::Talk::Talk(MessageNetwork& network, Peer& owner, std::string protocol, const net::Topic& topic)
     : network_(network),
       owner_(owner),
       protocol_(std::move(protocol)),
-      topic_(topic),
+      topic_(topic.id),
+      occasion_(topic.occasion),
       arrived_(network.world_.executor()) {
   owner_.talks_[{protocol_, topic_}] = this;
-  for (auto& [traffic, envelope] : std::exchange(owner_.unread_[{protocol_, topic_}], {}))
-    deliver(traffic, std::move(envelope));
+  if (topic.occasion != Digest{}) owner_.taken_.emplace(protocol_, topic.occasion);
+  for (auto& flight : std::exchange(owner_.unread_, {})) network_.arrive(std::move(flight));
 }
 
 MessageNetwork::Talk::~Talk() {
@@ -137,6 +141,7 @@ Task<Result<>> MessageNetwork::Talk::send(PeerId to, TrafficClass traffic, Frame
   flight->traffic = traffic;
   flight->protocol = protocol_;
   flight->topic = topic_;
+  flight->occasion = occasion_;
   flight->arrives = network_.arrival({owner_.self(), to, traffic}, frame->size());
   flight->frame = std::move(frame);
   network_.in_flight_.spawn("carry", network_.carry(std::move(flight)));
@@ -250,18 +255,18 @@ Task<> MessageNetwork::carry(std::shared_ptr<InFlight> flight) {
   mix(flight->frame->size());
   mix(static_cast<std::uint64_t>(world_.clock().now().time_since_epoch().count()));
   ++delivered_;
+  arrive(std::move(flight));
+}
+
+void MessageNetwork::arrive(std::shared_ptr<InFlight> flight) {
   Peer& to = *peers_.at(flight->to);
-  const auto talk = to.talks_.find({flight->protocol, flight->topic});
-  net::Envelope envelope{flight->from, flight->frame};
-  if (talk != to.talks_.end()) {
-    talk->second->deliver(flight->traffic, std::move(envelope));
-  } else if (!to.closed_.contains({flight->protocol, flight->topic})) {
-    to.unread_[{flight->protocol, flight->topic}].emplace_back(flight->traffic, std::move(envelope));
-  } else {
-    const auto& talks = peers_.at(flight->from)->talks_;
-    const auto sender = talks.find({flight->protocol, flight->topic});
-    if (sender != talks.end()) sender->second->refused(flight->to);
-  }
+  const auto about = std::make_pair(flight->protocol, flight->topic);
+  if (const auto talk = to.talks_.find(about); talk != to.talks_.end())
+    return talk->second->deliver(flight->traffic, {flight->from, flight->frame});
+  const bool refused = to.closed_.contains(about) || to.taken_.contains({flight->protocol, flight->occasion});
+  if (!refused) return to.unread_.push_back(std::move(flight));
+  const auto& talks = peers_.at(flight->from)->talks_;
+  if (const auto sender = talks.find(about); sender != talks.end()) sender->second->refused(flight->to);
 }
 
 }  // namespace collab::test

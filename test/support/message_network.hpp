@@ -62,6 +62,7 @@ class MessageNetwork {
   bool lost_with_sender(const Lane&);
   TimePoint arrival(const Lane&, std::size_t bytes);
   Task<> carry(std::shared_ptr<InFlight>);
+  void arrive(std::shared_ptr<InFlight>);
   void mix(std::uint64_t value) noexcept { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3U; }
 
   sim::Simulation& world_;

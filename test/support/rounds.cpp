@@ -79,7 +79,7 @@ class WatchedEndpoint final : public net::Endpoint {
   Task<net::Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override {
     return watched_.call(to, method, std::move(request), deadline);
   }
-  std::unique_ptr<net::Conversation> converse(std::string_view protocol, const Digest& topic,
+  std::unique_ptr<net::Conversation> converse(std::string_view protocol, const net::Topic& topic,
                                               std::vector<PeerId> members) override {
     auto talk = watched_.converse(protocol, topic, std::move(members));
     if (!rewrite_ && !watch_) return talk;
@@ -125,6 +125,8 @@ struct Rounds::Peer {
   std::optional<Result<averaging::Outcome>> outcome;
   Duration finished_at{};
   bool dead = false;
+  bool elsewhere = false;
+  std::unique_ptr<net::Conversation> other_round;
   Log log;
   TaskGroup tasks;
 };
@@ -188,6 +190,10 @@ void Rounds::kill_in(Moment moment, std::size_t rank) {
   };
 }
 
+void Rounds::goes_elsewhere(std::size_t rank) {
+  peers_.at(rank)->elsewhere = true;
+}
+
 void Rounds::kill_at_byte(std::uint64_t byte, std::size_t rank) {
   kills_at_byte_.emplace_back(rank, byte);
 }
@@ -227,6 +233,14 @@ Task<> Rounds::kill_later(Peer& peer, std::uint64_t byte) {
 
 Task<> Rounds::participate(Peer& peer) {
   averaging::Context context{*peer.net, world_.clock(), peer.log, peer.identity, peer.tasks};
+  if (peer.elsewhere) {
+    matchmaking::Group other = group_;
+    ++other.weight_min;
+    other.id = matchmaking::compute_id(other);
+    peer.other_round = averaging::open_round(context, other);
+    peer.outcome = Errc::late;
+    co_return;
+  }
   const std::uint64_t weight = peer.player.role == Role::auxiliary ? 0 : peer.player.weight;
   Work work = weight > 0 ? peer.player.work : Work();
   peer.outcome = co_await averaging::all_reduce(context, group_, codecs_, peer.values, weight, std::move(work),
@@ -252,6 +266,7 @@ void Rounds::run() {
     for (const auto& [rank, byte] : kills_at_byte_) faults.spawn("kill", kill_later(*peers_[rank], byte));
     for (auto& peer : peers_) rounds.spawn("round", participate(*peer));
     co_await rounds.join();
+    for (auto& peer : peers_) peer->other_round.reset();
     for (auto& peer : peers_)
       if (options_.serve_to_the_end && !peer->dead) co_await peer->tasks.join();
     served_at_ = world_.clock().now() - started_;

@@ -62,6 +62,8 @@ class Rounds {
   void kill_in(Moment moment, std::size_t rank);
   /// When so many bytes of the round have left it; before that, when it has ended the round. On streams only.
   void kill_at_byte(std::uint64_t byte, std::size_t rank);
+  /// It is in another group of the same occasion, and has no part in this round.
+  void goes_elsewhere(std::size_t rank);
   /// From then on it hears nothing, or nobody hears it; what is said waits. On streams only.
   void deafen_at(Duration when, std::size_t rank) { block_at(when, rank, false, true); }
   void mute_at(Duration when, std::size_t rank) { block_at(when, rank, true, false); }

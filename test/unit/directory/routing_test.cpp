@@ -86,6 +86,31 @@ TEST_CASE("routing table: one network takes a quarter of a bucket, and who is on
   CHECK(others > 60);
 }
 
+TEST_CASE("routing table: in a large swarm half a bucket of those far away is enough, and none is too many nearby") {
+  const PeerId self = test::test_identity(1).id();
+  const auto is_far = [own = place_of(self)](const PeerId& id) { return ((place_of(id)[0] ^ own[0]) & 0x80U) != 0; };
+  RoutingTable table(self, {});
+  std::vector<PeerId> far;
+  for (unsigned i = 2; i < 600; ++i) {
+    const RouteNode node = route_node(i);
+    // a small table tells by its size how large the swarm is
+    if (table.size() < 60) CHECK(table.is_short_of(node.id) == table.has_room_for(node.id));
+    if (table.add(node, "", TimePoint()) && is_far(node.id)) far.push_back(node.id);
+  }
+  REQUIRE(far.size() == 20);
+  unsigned late = 1000;
+  while (!is_far(route_node(late).id)) ++late;
+  for (std::size_t left = 20; left >= 10; --left) {
+    CHECK(table.has_room_for(route_node(late).id) == (left < 20));
+    CHECK_FALSE(table.suggest(route_node(late)));
+    table.remove(far[left - 1]);
+  }
+  CHECK(table.suggest(route_node(late)));
+  unsigned near = 1000;
+  while (!table.knows_all_near(place_of(route_node(near).id)) || !table.has_room_for(route_node(near).id)) ++near;
+  CHECK(table.suggest(route_node(near)));
+}
+
 TEST_CASE("look-up: three at a time, nearest first, until the nearest have answered") {
   const Place place = place_of("run", "key");
   std::vector<RouteNode> all;

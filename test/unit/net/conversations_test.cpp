@@ -48,10 +48,11 @@ struct Node final : Paths, MultiplexerOwner {
   void on_output() override {}
 
   /// The stranger opens a stream about a topic, with a first message.
-  StreamHandle say(std::size_t topic, std::size_t bytes, bool last = false) {
+  StreamHandle say(std::size_t topic, std::size_t bytes, bool last = false, std::size_t occasion = 0) {
     OpenTopic head;
     head.protocol = "test.talk";
     head.topic = topic_of(topic);
+    head.occasion = topic_of(occasion);
     const auto stream = stranger.streams.open(TrafficClass::latency, stranger, OpenHead(head), frame_of(bytes), last);
     move();
     return stream.value();
@@ -75,6 +76,13 @@ struct Node final : Paths, MultiplexerOwner {
     REQUIRE(to.receive(wire));
   }
   void run(const std::function<Task<>()>& scenario) { world.run(scenario()); }
+  StreamHandle say_on(std::size_t occasion, std::size_t topic) { return say(topic, 1000, /*last=*/false, occasion); }
+  std::unique_ptr<Conversation> open_on(std::size_t occasion, std::size_t topic) {
+    auto talk = conversations.open("test.talk", Topic(topic_of(topic), topic_of(occasion)), {test::peer(9)});
+    move();
+    return talk;
+  }
+  bool is_refused(StreamHandle stream) { return stranger.refusals.contains(stream); }
   Task<> pause(Duration time) { return world.clock().sleep_until(world.clock().now() + time); }
   void tick() { conversations.tick(world.clock().now()); }
 
@@ -195,6 +203,79 @@ TEST_CASE("conversations: who said all before the topic is opened is heard, and 
     CHECK(node.conversations.unread() == 0);
   };
   node.run(scenario);
+}
+
+TEST_CASE("conversations: streams about another topic of an occasion are refused once one is open, or was") {
+  Node node;
+  const StreamHandle waits = node.say_on(7, 1);
+  const StreamHandle meant = node.say_on(7, 2);
+  const StreamHandle elsewhere = node.say_on(8, 3);
+  const StreamHandle anywhere = node.say(4, 1000);
+  CHECK(node.stranger.refusals.empty());
+  auto talk = node.open_on(7, 2);
+  CHECK(node.is_refused(waits));
+  const StreamHandle late = node.say_on(7, 5);
+  CHECK(node.is_refused(late));
+  CHECK(node.conversations.unopened() == 2);
+  CHECK(node.conversations.unread() == 3);
+  for (const StreamHandle one : {meant, elsewhere, anywhere}) CHECK_FALSE(node.is_refused(one));
+  talk.reset();
+  CHECK(node.is_refused(node.say_on(7, 6)));
+  for (const auto& [stream, why] : node.stranger.refusals) {
+    CHECK(why.code == Errc::stale);
+    CHECK(why.number == 1);
+  }
+  CHECK_FALSE(node.is_refused(node.say_on(9, 7)));
+}
+
+TEST_CASE("conversations: a head without an occasion is as short as before there were any") {
+  OpenTopic head;
+  head.protocol = "test.talk";
+  head.topic = topic_of(1);
+  const Bytes without = encode_open(head);
+  head.occasion = topic_of(2);
+  const Bytes with = encode_open(head);
+  CHECK(with.size() == without.size() + 9 + 34);
+  const auto decoded = [](const Bytes& bytes) { return std::get<OpenTopic>(decode_open(bytes).value()); };
+  CHECK(decoded(without).occasion == Digest{});
+  CHECK(decoded(with).occasion == head.occasion);
+  CHECK(decoded(with).topic == decoded(without).topic);
+}
+
+TEST_CASE("conversations: what a stream says about its occasion counts for that stream only") {
+  Node node;
+  const StreamHandle false_one = node.say_on(7, 1);
+  const StreamHandle true_one = node.say_on(8, 1);
+  const auto other = node.open_on(7, 2);
+  CHECK(node.is_refused(false_one));
+  CHECK_FALSE(node.is_refused(true_one));
+  CHECK(node.conversations.unread() == 1);
+  const auto talk = node.open_on(8, 1);
+  CHECK_FALSE(node.is_refused(true_one));
+  CHECK_FALSE(node.is_refused(node.say_on(7, 1)));  // open, whatever is said
+  CHECK(node.conversations.unread() == 2);
+}
+
+TEST_CASE("conversations: an occasion is remembered as long as a topic of it is") {
+  Conversations::Options options;
+  options.closed_max = 2;
+  Node node(options);
+  node.open_on(7, 1).reset();
+  node.open_on(7, 2).reset();
+  node.open_on(7, 1).reset();  // once more: now it is the later one
+  node.open_on(8, 3).reset();
+  CHECK(node.is_refused(node.say_on(7, 4)));
+  auto again = node.open_on(7, 1);
+  node.open_on(8, 5).reset();
+  CHECK(node.is_refused(node.say_on(7, 4)));
+  again.reset();
+  CHECK(node.is_refused(node.say_on(7, 4)));
+  node.open_on(0, 6).reset();
+  node.open_on(0, 6).reset();
+  CHECK(node.is_refused(node.say_on(7, 4)));
+  node.open_on(0, 9).reset();
+  CHECK_FALSE(node.is_refused(node.say_on(7, 4)));
+  CHECK_FALSE(node.is_refused(node.say_on(8, 10)));
 }
 
 }  // namespace collab::net

@@ -158,6 +158,8 @@ TEST_CASE("secure channel: consumed plaintext is gone, trimmed buffers come back
     checked += taken;
     if (random.chance(0.3)) pair.server.trim();
     if (random.chance(0.3)) pair.client.trim();
+    if (random.chance(0.3)) pair.server.rest();
+    if (random.chance(0.3)) pair.client.rest();
   }
   CHECK(holds(pair.server, std::span(all).subspan(checked)));
 }

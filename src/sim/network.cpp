@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kPieceBytes = 64 * 1024;  // streams of one line take turns at this size
 constexpr std::size_t kShareMin = 16 * 1024;
 constexpr std::size_t kPacketBytes = 1400;
+constexpr std::size_t kSliceMin = 512;
+constexpr Duration kSliceTime = std::chrono::milliseconds(100);
 constexpr std::size_t kBulkBytes = 2048;  // what is written at once and has more is of a tensor
 constexpr Duration kLossDelayMin = std::chrono::milliseconds(200);
 constexpr std::size_t kBacklogMax = 128;
@@ -48,6 +50,7 @@ struct Host::Route {
 struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   struct Piece {
     Bytes bytes;        // none: the end of the stream
+    double charged;     // bytes that a line carries for them
     TimePoint arrives;  // at the receiver's line
     bool landing = false;
   };
@@ -81,10 +84,10 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   Signal readable;
   Signal writable;
 
-  void put(Bytes bytes) {
+  void put(Bytes bytes, double charged) {
     moves(moving_bytes + bytes.size());
     queued_bytes += bytes.size();
-    on_the_way.push_back({std::move(bytes), last_arrival, false});
+    on_the_way.push_back({std::move(bytes), charged, last_arrival, false});
     if (on_the_way.size() > 1) return;
     moving = shared_from_this();
     set(last_arrival);
@@ -304,7 +307,8 @@ std::size_t Host::room(const Pipe& pipe) const {
   std::size_t room = options.queue_bytes - std::min(options.queue_bytes, pipe.queued_bytes);
   const auto shares = [&](double bytes_per_s, std::size_t streams) {
     const double kept = bytes_per_s / options.bulk_charge * to_seconds(pipe.latency + options.buffer);
-    const std::size_t share = std::max(kShareMin, static_cast<std::size_t>(kept) / std::max<std::size_t>(streams, 1));
+    const std::size_t least = std::min(kShareMin, network_.slice_bytes(bytes_per_s));
+    const std::size_t share = std::max(least, static_cast<std::size_t>(kept) / std::max<std::size_t>(streams, 1));
     room = std::min(room, share - std::min(share, pipe.moving_bytes));
   };
   shares(pipe.from.line_.up_bytes_per_s / pipe.from.slowness_, pipe.from.streams_up_);
@@ -313,14 +317,17 @@ std::size_t Host::room(const Pipe& pipe) const {
 }
 
 Task<Result<>> Host::write(std::shared_ptr<Pipe> pipe, std::span<const std::byte> bytes) {
+  const bool is_bulk = bytes.size() > kBulkBytes;
+  const double bytes_per_s = std::min(line_.up_bytes_per_s, pipe->to.line_.down_bytes_per_s);
+  const std::size_t longest = is_bulk ? network_.slice_bytes(bytes_per_s) : kPieceBytes;
   while (!bytes.empty()) {
     const auto open = [&] { return alive_ && !pipe->write_closed && !pipe->read_closed; };
     while (open() && room(*pipe) == 0) co_await pipe->writable.wait();
     if (frozen_) co_await thawed();
     if (!open()) co_return Errc::gone;
-    const std::size_t size = std::min({bytes.size(), kPieceBytes, room(*pipe)});
+    const std::size_t size = std::min({bytes.size(), longest, room(*pipe)});
     if (size == 0) continue;
-    network_.send(*pipe, bytes.first(size));
+    network_.send(*pipe, bytes.first(size), is_bulk);
     bytes = bytes.subspan(size);
   }
   co_return Result<>();
@@ -555,14 +562,18 @@ std::size_t SimNetwork::streams() const {
   return static_cast<std::size_t>(std::count_if(pipes_.begin(), pipes_.end(), alive));
 }
 
-double SimNetwork::charged(std::size_t bytes) const {
-  return static_cast<double>(bytes) * (bytes > kBulkBytes ? options_.bulk_charge : 1);
+/// So many bytes of a tensor arrive together on such a line: what it carries in a moment. What is charged as more comes
+/// in as many pieces as if it were more.
+std::size_t SimNetwork::slice_bytes(double bytes_per_s) const {
+  const auto bytes = static_cast<std::size_t>(bytes_per_s * to_seconds(kSliceTime) / options_.bulk_charge);
+  const auto most = static_cast<std::size_t>(kPieceBytes / options_.bulk_charge);
+  return std::max(kSliceMin, std::min(most, bytes));
 }
 
-void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
+void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes, bool is_bulk) {
   if (stopping_ || (pipe.through && !pipe.through->passes(world_.clock().now()))) return;
   Host& from = pipe.from;
-  const double size = charged(bytes.size());
+  const double size = static_cast<double>(bytes.size()) * (is_bulk ? options_.bulk_charge : 1);
   Duration way = pipe.latency;
   way += Duration(static_cast<Duration::rep>(static_cast<double>(way.count()) * options_.jitter *
                                              (static_cast<double>(random_.below(1U << 20U)) * 0x1p-20)));
@@ -577,14 +588,14 @@ void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes) {
   if (std::exchange(from.corrupts_, false)) {
     piece[random_.below(piece.size())] ^= std::byte(1U << random_.below(8));
   }
-  pipe.put(std::move(piece));
+  pipe.put(std::move(piece), size);
 }
 
 void SimNetwork::end(Pipe& pipe) {
   if (std::exchange(pipe.write_closed, true) || stopping_) return;
   if (pipe.through && !pipe.through->passes(world_.clock().now())) return;
   pipe.last_arrival = std::max(pipe.last_arrival, world_.clock().now() + pipe.latency);
-  pipe.put({});
+  pipe.put({}, 0);
 }
 
 void SimNetwork::arrive(Pipe& pipe) {
@@ -596,15 +607,15 @@ void SimNetwork::arrive(Pipe& pipe) {
     Host& to = pipe.to;
     next.landing = true;
     to.down_free_ = std::max(to.down_free_, world_.clock().now()) +
-                    from_seconds(charged(next.bytes.size()) * to.slowness_ / to.line_.down_bytes_per_s);
+                    from_seconds(next.charged * to.slowness_ / to.line_.down_bytes_per_s);
     return pipe.set(to.down_free_);
   }
+  bytes_delivered_ += static_cast<std::uint64_t>(next.charged);
   Bytes piece = pipe.take();
   if (pipe.on_the_way.empty()) pipe.moving.reset();
   mix(pipe.stream);
   mix(piece.size());
   mix(static_cast<std::uint64_t>(world_.clock().now().time_since_epoch().count()));
-  bytes_delivered_ += static_cast<std::uint64_t>(charged(piece.size()));
   if (piece.empty()) {
     pipe.ended = true;
   } else if (!pipe.ended) {

@@ -173,9 +173,9 @@ class SimNetwork {
   bool moves(const Host& from, const Host& to) const;
   Duration latency(const Host& a, const Host& b);
   std::shared_ptr<Pipe> make_pipe(Host& from, Host& to, std::uint64_t stream);
-  void send(Pipe& pipe, std::span<const std::byte> bytes);
+  void send(Pipe& pipe, std::span<const std::byte> bytes, bool is_bulk);
   void end(Pipe& pipe);
-  double charged(std::size_t bytes) const;
+  std::size_t slice_bytes(double bytes_per_s) const;
   void arrive(Pipe& pipe);
   void opened();
   NatBox* box_at(const std::string& address) const;

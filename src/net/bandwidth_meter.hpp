@@ -8,7 +8,8 @@
 
 namespace collab::net {
 
-/// One direction. Stretches of at least 100 ms and 256 kB count; older ones lose half their weight in 30 s.
+/// One direction. Stretches of at least 100 ms and 256 kB count, of a slow line those of 2 s and 16 kB; older ones lose
+/// half their weight in 30 s.
 class BandwidthMeter {
  public:
   /// Bytes begin to leave and more wait behind them.
@@ -20,7 +21,8 @@ class BandwidthMeter {
   void add(TimePoint now, std::size_t bytes) {
     if (!running_) return;
     bytes_ += bytes;
-    if (now - since_ >= kStretch && bytes_ >= kBytes) {
+    const bool is_long = now - since_ >= kStretch && bytes_ >= kBytes;
+    if (is_long || (now - since_ >= kSlowStretch && bytes_ >= kSlowBytes)) {
       sample(now);
       start(now);
     }
@@ -33,6 +35,8 @@ class BandwidthMeter {
 
  private:
   static constexpr Duration kStretch = std::chrono::milliseconds(100);
+  static constexpr Duration kSlowStretch = std::chrono::seconds(2);
+  static constexpr std::size_t kSlowBytes = 16 * 1024;
   static constexpr Duration kHalfLife = std::chrono::seconds(30);
   static constexpr std::size_t kBytes = 256 * 1024;
 

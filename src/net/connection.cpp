@@ -170,6 +170,7 @@ Task<> Connection::write_loop() {
     const std::uint64_t bytes = streams_.traffic().sent[2] + streams_.traffic().sent[1] - before;
     if (bytes > 0) up_.begin(clock_.now());
     channel.take_output(outgoing_);
+    pace();
     const auto written = co_await opened_->stream->write(outgoing_.bytes());
     outgoing_.consume(outgoing_.size());
     if (!written) {
@@ -213,13 +214,25 @@ Result<> Connection::seal(const Piece& piece) {
 }
 
 std::size_t Connection::piece_bytes() const {
+  return sent_in(options_.piece_time, options_.piece_bytes_min, options_.piece_bytes_max, options_.piece_bytes_first);
+}
+
+/// No control frame passes what the operating system has taken over: on a slow line that is little.
+void Connection::pace() {
+  const std::size_t wanted =
+      sent_in(options_.queue_time, options_.queue_bytes_min, options_.queue_bytes_max, options_.queue_bytes_first);
+  if (2 * wanted > queue_bytes_ && wanted < 2 * queue_bytes_) return;
+  queue_bytes_ = wanted;
+  opened_->stream->queue_at_most(wanted);
+}
+
+/// `unknown`: while nothing was measured, unless the other end is near.
+std::size_t Connection::sent_in(Duration time, std::size_t least, std::size_t most, std::size_t unknown) const {
   const double rate = up_.bytes_per_s();
-  if (rate <= 0)
-    return rtt_ > Duration::zero() && rtt_ < std::chrono::milliseconds(1) ? options_.piece_bytes_max
-                                                                          : options_.piece_bytes_first;
-  const double bytes = rate * to_seconds(options_.piece_time);
+  const bool near = rtt_ > Duration::zero() && rtt_ < std::chrono::milliseconds(1);
+  if (rate <= 0) return near ? most : unknown;
   return static_cast<std::size_t>(
-      std::clamp(bytes, static_cast<double>(options_.piece_bytes_min), static_cast<double>(options_.piece_bytes_max)));
+      std::clamp(rate * to_seconds(time), static_cast<double>(least), static_cast<double>(most)));
 }
 
 // --- frames about the connection

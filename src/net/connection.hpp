@@ -51,10 +51,14 @@ class Connection final : private MultiplexerOwner {
     std::size_t read_bytes_min = 1024;        ///< buffer of a quiet connection
     std::size_t read_bytes_max = 256 * 1024;  ///< buffer of a busy one
     std::size_t batch_bytes = 64 * 1024;      ///< small frames that are sealed together for one write
-    std::size_t piece_bytes_min = 16 * 1024;
+    std::size_t piece_bytes_min = 4 * 1024;
     std::size_t piece_bytes_max = 256 * 1024;
-    std::size_t piece_bytes_first = 64 * 1024;            ///< until the bandwidth is known
+    std::size_t piece_bytes_first = 16 * 1024;            ///< until the bandwidth is known
     Duration piece_time = std::chrono::milliseconds(10);  ///< a piece is what the link sends in this time
+    std::size_t queue_bytes_first = 32 * 1024;
+    std::size_t queue_bytes_min = 16 * 1024;
+    std::size_t queue_bytes_max = 128 * 1024;
+    Duration queue_time = std::chrono::milliseconds(50);  ///< so much waits in the operating system
     Duration ping_idle = std::chrono::seconds(15);
     Duration ping_waiting = std::chrono::seconds(1);
     Duration ping_conversing = std::chrono::milliseconds(500);
@@ -106,6 +110,7 @@ class Connection final : private MultiplexerOwner {
   /// The other end has this connection too: we dialled and got its hello, or it has sent something after ours.
   bool confirmed() const noexcept { return heard_ || side() == Side::dialled; }
   TimePoint last_received() const noexcept { return last_received_; }
+  std::uint64_t received_bytes() const noexcept { return received_bytes_; }
   Duration rtt() const noexcept { return rtt_; }
   Duration rtt_deviation() const noexcept { return rtt_deviation_; }
   double up_bytes_per_s() const noexcept { return up_.bytes_per_s(); }
@@ -131,6 +136,8 @@ class Connection final : private MultiplexerOwner {
   Result<> fill();
   Result<> seal(const Piece& piece);
   std::size_t piece_bytes() const;
+  void pace();
+  std::size_t sent_in(Duration time, std::size_t least, std::size_t most, std::size_t unknown) const;
   void finish(const std::string& reason);
   void ping(TimePoint now);
   std::string_view on_pong(std::span<const std::byte> head);
@@ -171,6 +178,7 @@ class Connection final : private MultiplexerOwner {
   Duration rtt_{};
   Duration rtt_deviation_{};
   BandwidthMeter up_;
+  std::size_t queue_bytes_ = 0;  // as wished last
   double down_bytes_per_s_ = 0;
   TimePoint slow_since_;
   std::uint64_t received_bytes_ = 0;

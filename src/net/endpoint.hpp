@@ -91,6 +91,9 @@ struct LinkState {
   double down_bytes_per_s = 0;
   std::uint64_t bytes_sent = 0;  ///< payload, since this node started
   std::uint64_t bytes_received = 0;
+  std::uint64_t bulk_bytes = 0;  ///< of that, both ways, what is of tensors and states
+  /// Of the present connection: every byte, pings too, and what of a frame is here already.
+  std::uint64_t line_bytes_received = 0;
 };
 
 /// One node's end of the network. Thread safety: none; belongs to the node's loop. Outlives its conversations.

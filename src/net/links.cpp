@@ -15,6 +15,11 @@ void add(Traffic& total, const Traffic& traffic) {
   }
 }
 
+std::uint64_t bulk_of(const Traffic& traffic) {
+  const auto bulk = static_cast<std::size_t>(TrafficClass::bulk);
+  return traffic.sent[bulk] + traffic.received[bulk];
+}
+
 }  // namespace
 
 Connection& Links::attach(std::unique_ptr<Opened> opened) {
@@ -114,6 +119,7 @@ void Links::remember(const Attached& attached) {
     known.bytes_sent += traffic.sent[i];
     known.bytes_received += traffic.received[i];
   }
+  known.bulk_bytes += bulk_of(traffic);
   add(finished_, traffic);
   known.rtt = connection.rtt();
   known.rtt_deviation = connection.rtt_deviation();
@@ -255,12 +261,14 @@ LinkState Links::state(const PeerId& peer) const {
     state.down_bytes_per_s = known->down_bytes_per_s;
     state.bytes_sent = known->bytes_sent;
     state.bytes_received = known->bytes_received;
+    state.bulk_bytes = known->bulk_bytes;
   }
   const Connection* connection = current(peer);
   if (connection == nullptr) return state;
   state.connected = true;
   state.dialled = connection->side() == Side::dialled;
   state.last_received = connection->last_received();
+  state.line_bytes_received = connection->received_bytes();
   if (connection->rtt() > Duration::zero()) {
     state.rtt = connection->rtt();
     state.rtt_deviation = connection->rtt_deviation();
@@ -272,6 +280,7 @@ LinkState Links::state(const PeerId& peer) const {
     state.bytes_sent += traffic.sent[i];
     state.bytes_received += traffic.received[i];
   }
+  state.bulk_bytes += bulk_of(traffic);
   return state;
 }
 

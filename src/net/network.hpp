@@ -25,6 +25,9 @@ class ByteStream {
   virtual Task<Result<>> write(std::span<const std::byte> bytes) = 0;
   /// At once, without waiting: pending and later calls end with `gone`.
   virtual void close() = 0;
+  /// From now on about so many bytes that were taken over wait behind what is on its way: what is written later passes
+  /// none of them. A wish.
+  virtual void queue_at_most(std::size_t /*bytes*/) {}
   /// The other side's address as seen from here: for limits and logs, never for identity.
   virtual Address remote() const = 0;
 };

@@ -26,6 +26,7 @@ struct KnownPeer {
   double down_bytes_per_s = 0;
   std::uint64_t bytes_sent = 0;  ///< payload over connections that are over
   std::uint64_t bytes_received = 0;
+  std::uint64_t bulk_bytes = 0;
 };
 
 class PeerTable {

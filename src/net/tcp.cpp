@@ -35,7 +35,7 @@ void tune(tcp::socket& socket, const TcpNetwork::Options& options) {
   };
   set(TCP_USER_TIMEOUT,
       static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(options.unacknowledged_max).count()));
-  set(TCP_NOTSENT_LOWAT, options.unsent_bytes_max);
+  set(TCP_NOTSENT_LOWAT, options.unsent_bytes);
 }
 
 class TcpStream final : public ByteStream {
@@ -64,6 +64,11 @@ class TcpStream final : public ByteStream {
   void close() override {
     boost::system::error_code ignored;
     socket_.close(ignored);
+  }
+
+  void queue_at_most(std::size_t bytes) override {
+    const auto value = static_cast<int>(bytes);
+    (void)::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, sizeof value);
   }
 
   Address remote() const override { return remote_; }

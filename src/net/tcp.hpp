@@ -19,8 +19,8 @@ class TcpNetwork final : public Network {
   struct Options {
     Duration attempt_timeout = std::chrono::seconds(3);
     Duration unacknowledged_max = std::chrono::seconds(10);  ///< TCP_USER_TIMEOUT: then the stream is `gone`
-    int unsent_bytes_max = 128 * 1024;  ///< TCP_NOTSENT_LOWAT: what the kernel holds that a control frame cannot pass
-    int backlog = 256;                  ///< connections that wait to be accepted
+    int unsent_bytes = 128 * 1024;  ///< TCP_NOTSENT_LOWAT: what the kernel holds that a control frame cannot pass
+    int backlog = 256;              ///< connections that wait to be accepted
   };
 
   TcpNetwork(asio::any_io_executor executor, Clock& clock) : TcpNetwork(std::move(executor), clock, Options()) {}

@@ -15,6 +15,9 @@ namespace collab::averaging {
 namespace {
 
 constexpr int kFramesInARow = 2;                         // then the senders get a turn
+constexpr double kMarkMin = 64 * 1024;                   // bytes
+constexpr double kLongMin = 4 * kMarkMin;                // of all; less is exchanged within the slack on any line
+constexpr double kMarksMax = 400;                        // a round's deadline is put off so often at the very most
 constexpr Duration kFarewell = std::chrono::seconds(2);  // a failed round's last messages
 
 EncodeOptions encode_options(const char* use, const matchmaking::Group& group, const PeerId* sender, bool stochastic) {
@@ -68,11 +71,13 @@ class Session {
   void receive(const net::Envelope& envelope);
   void tell_who_talks_on(Rank peer);
   void check();
+  void put_off_deadline(const std::vector<net::LinkState>& links, TimePoint now);
   void refused(Rank peer);
   void probe(const std::vector<net::LinkState>& links);
   void ask(Ranks debtors);
   void say_hello(Ranks to);
   void flush();
+  void exchanged();
   void decide();
   void describe();
   bool served() const;
@@ -86,6 +91,9 @@ class Session {
   Participant participant_;
   TimePoint started_;
   TimePoint deadline_{};
+  double exchanged_bytes_ = 0;                // by this peer, both ways, if nothing is reduced twice
+  double moved_at_mark_ = 0;                  // of them
+  std::optional<std::uint64_t> bulk_before_;  // on these lines, at the first look
   TimePoint next_check_;
   Suspicion suspicion_;
   std::unique_ptr<net::Conversation> talk_;
@@ -160,6 +168,9 @@ void Session::plan_rates() {
     const double up_rate = link.up_bytes_per_s > 0 ? link.up_bytes_per_s : default_rate;
     const double down_rate = link.down_bytes_per_s > 0 ? link.down_bytes_per_s : default_rate;
     predicted = std::max({predicted, up / up_rate, down[rank] / down_rate});
+    exchanged_bytes_ += up + down[rank];
+    suspicion_.plan_bytes(static_cast<Rank>(rank), down[rank], link);
+    if (link.down_bytes_per_s <= 0) down[rank] = 0;  // from a guess does not follow who is too slow
   }
   report_.predicted_s = predicted;
   suspicion_.plan_exchange(from_seconds(predicted));
@@ -235,6 +246,7 @@ void Session::check() {
   // who had no line to the coordinator when that told it, and has gone by now, would wait for it until the deadline
   const bool late = decided_ && now >= decided_at_ + options_.suspicion.silence_min;
   if (late && !std::exchange(reminded_, true)) participant_.remind(shape_->members.all);
+  if (!decided_) put_off_deadline(links, now);
   if (now >= deadline_ && !decided_) {
     if (participant_.state() == Commit::State::running) {
       report_.reason = RoundReport::Reason::deadline;
@@ -242,6 +254,22 @@ void Session::check() {
     }
     decide();
   }
+}
+
+/// Lines may be slower than was known or guessed. As long as so much comes and goes that the round ends some time,
+/// nobody who is still at it is given up.
+void Session::put_off_deadline(const std::vector<net::LinkState>& links, TimePoint now) {
+  if (exchanged_bytes_ < kLongMin) return;
+  std::uint64_t bytes = 0;
+  for (const net::LinkState& link : links) bytes += link.bulk_bytes;
+  if (!bulk_before_) bulk_before_ = bytes;
+  const auto all = static_cast<double>(bytes - *bulk_before_);
+  const double moved = std::min(all, exchanged_bytes_);  // what is sent again has the time that is left
+  if (moved - moved_at_mark_ < std::max(exchanged_bytes_ / kMarksMax, kMarkMin)) return;
+  moved_at_mark_ = moved;
+  if (now + options_.round_slack <= deadline_) return;
+  deadline_ = now + options_.round_slack;
+  lanes_.extend(deadline_ + options_.serve_max);
 }
 
 /// Who cannot be dialled has not refused anything: a client that is about to dial us, for instance.
@@ -288,7 +316,12 @@ void Session::flush() {
   for (std::size_t rank = 0; rank < shape_->members.size; ++rank)
     if (participant_.has_parts(static_cast<Rank>(rank))) lanes_.wake_parts(static_cast<Rank>(rank));
   if (participant_.state() == Commit::State::running && participant_.all_results_here() && report_.exchange_s == 0)
-    report_.exchange_s = seconds_since_start();
+    exchanged();
+}
+
+void Session::exchanged() {
+  report_.exchange_s = seconds_since_start();
+  suspicion_.exchange_took(context_.clock.now() - started_);
 }
 
 void Session::decide() {
@@ -296,7 +329,7 @@ void Session::decide() {
   decided_at_ = context_.clock.now();
   const bool committed = participant_.state() == Commit::State::committed;
   const auto why = static_cast<wire::GiveUpReason>(participant_.commit().give_up_reason());
-  if (report_.exchange_s == 0) report_.exchange_s = seconds_since_start();
+  if (report_.exchange_s == 0) exchanged();
   report_.commit_s = seconds_since_start() - report_.exchange_s;
   describe();
   if (committed && participant_.finished()) {

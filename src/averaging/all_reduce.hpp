@@ -32,11 +32,12 @@ struct Context {
 
 struct AllReduceOptions {
   SuspicionOptions suspicion;
-  Duration round_slack = std::chrono::seconds(10);  ///< a round may take 3 x the predicted time and this
-  Duration serve_max = std::chrono::seconds(30);    ///< after the commit, for groupmates that lag
-  double rate_unknown_bytes_per_s = 12.5e6;         ///< of a peer's whole line, where nothing was measured
-  bool values_are_finite = false;                   ///< the caller knows: they are not read once more to find out
-  bool stochastic_parts = false;                    ///< unbiased rounding of parts (dynamic8 only)
+  /// A round may take 3 x the predicted time and this, and longer as long as values come: until so long after a 400th.
+  Duration round_slack = std::chrono::seconds(10);
+  Duration serve_max = std::chrono::seconds(30);  ///< after the commit, for groupmates that lag
+  double rate_unknown_bytes_per_s = 12.5e6;       ///< of a peer's whole line, where nothing was measured
+  bool values_are_finite = false;                 ///< the caller knows: they are not read once more to find out
+  bool stochastic_parts = false;                  ///< unbiased rounding of parts (dynamic8 only)
   /// Units that earlier rounds counted, by the state of this epoch: in round 1 whoever names one of them is left out of
   /// own segments (Fault::overlap). Null: unknown.
   std::shared_ptr<const Work> done = nullptr;

@@ -16,12 +16,13 @@ Lanes::Lanes(net::Conversation& talk, Clock& clock, asio::any_io_executor execut
 }
 
 void Lanes::start(TaskGroup& tasks, TimePoint deadline) {
+  deadline_ = deadline;
   // from our own rank on: not everybody's first frame goes to the same peer
   for (std::size_t step = 1; step < peers_.size(); ++step) {
     const auto to = static_cast<Rank>((self_ + step) % peers_.size());
-    tasks.spawn("averaging.send_control", drain(to, Kind::control, deadline));
-    tasks.spawn("averaging.send_results", drain(to, Kind::results, deadline));
-    tasks.spawn("averaging.send_parts", drain(to, Kind::parts, deadline));
+    tasks.spawn("averaging.send_control", drain(to, Kind::control));
+    tasks.spawn("averaging.send_results", drain(to, Kind::results));
+    tasks.spawn("averaging.send_parts", drain(to, Kind::parts));
   }
 }
 
@@ -75,7 +76,7 @@ Frame Lanes::take(Rank to, Kind kind) {
   return frame;
 }
 
-Task<> Lanes::drain(Rank to, Kind kind, TimePoint deadline) {
+Task<> Lanes::drain(Rank to, Kind kind) {
   const auto traffic = kind == Kind::control ? net::TrafficClass::control : net::TrafficClass::bulk;
   for (;;) {
     Frame frame = take(to, kind);
@@ -84,15 +85,15 @@ Task<> Lanes::drain(Rank to, Kind kind, TimePoint deadline) {
       continue;
     }
     ++lanes_[to]->sending;
-    co_await deliver(to, traffic, std::move(frame), deadline);
+    co_await deliver(to, traffic, std::move(frame));
     --lanes_[to]->sending;
   }
 }
 
-Task<> Lanes::deliver(Rank to, net::TrafficClass traffic, Frame frame, TimePoint deadline) {
+Task<> Lanes::deliver(Rank to, net::TrafficClass traffic, Frame frame) {
   Lane& lane = *lanes_[to];
-  while (!lane.closed && clock_.now() < deadline) {
-    const auto sent = co_await talk_.send(peers_[to], traffic, frame, deadline);
+  while (!lane.closed && clock_.now() < deadline_) {
+    const auto sent = co_await talk_.send(peers_[to], traffic, frame, deadline_);
     if (sent) {
       lane.bytes_sent += frame->size();
       co_return;

@@ -35,6 +35,7 @@ class Lanes {
 
   /// Spawns the sending tasks; they run until `tasks` is stopped. Frames are given up at `deadline`.
   void start(TaskGroup& tasks, TimePoint deadline);
+  void extend(TimePoint deadline) { deadline_ = deadline; }
   void push(Ranks to, net::TrafficClass traffic, const Frame& frame);
   /// Whoever has closed its end, or is in another group, has departed, also those to whom there is nothing more to
   /// send.
@@ -57,8 +58,8 @@ class Lanes {
     bool closed = false;
   };
 
-  Task<> drain(Rank to, Kind kind, TimePoint deadline);
-  Task<> deliver(Rank to, net::TrafficClass traffic, Frame frame, TimePoint deadline);
+  Task<> drain(Rank to, Kind kind);
+  Task<> deliver(Rank to, net::TrafficClass traffic, Frame frame);
   Frame take(Rank to, Kind kind);
   void close(Rank to);
 
@@ -67,6 +68,7 @@ class Lanes {
   std::vector<PeerId> peers_;
   Rank self_;
   Hooks hooks_;
+  TimePoint deadline_{};
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 

@@ -6,6 +6,7 @@ namespace collab::averaging {
 namespace {
 
 constexpr std::size_t kBlockedKept = 16;
+constexpr std::uint64_t kMovedMin = 1024;  // bytes; pings of some seconds are less
 
 }  // namespace
 
@@ -14,8 +15,8 @@ Suspicion::Suspicion(std::size_t peers, Rank self, TimePoint now, SuspicionOptio
 
 void Suspicion::heard(Rank from, std::size_t bytes, TimePoint now) {
   Peer& peer = peers_.at(from);
+  peer.frame_bytes += bytes;
   peer.heard_at = now;
-  peer.bytes += bytes;
   peer.refused = false;
   peer.stuck = false;
   if (now >= peer.slow_until && !peer.departed) suspected_ &= ~bit(from);
@@ -25,6 +26,19 @@ Duration Suspicion::silence(const net::LinkState& link) const {
   return std::clamp<Duration>(8 * link.rtt + 4 * link.rtt_deviation, options_.silence_min, options_.silence_max);
 }
 
+Duration Suspicion::expected(TimePoint now) const {
+  double planned = 0;
+  double moved = 0;
+  for (const Peer& peer : peers_) {
+    const std::uint64_t bytes = std::max(peer.bytes, peer.frame_bytes);
+    if (bytes < kMovedMin) continue;
+    planned += peer.planned_bytes;
+    moved += std::min(static_cast<double>(bytes), peer.planned_bytes);
+  }
+  if (moved >= planned) return exchange_;
+  return std::max(exchange_, from_seconds(to_seconds(age(started_, now)) * planned / moved));
+}
+
 void Suspicion::notice_blocking(TimePoint now) {
   const TimePoint due = last_check_ + options_.period;
   if (now - due > options_.blocked_min) {
@@ -32,6 +46,17 @@ void Suspicion::notice_blocking(TimePoint now) {
     if (blocked_.size() > kBlockedKept) blocked_.pop_front();
   }
   last_check_ = now;
+}
+
+/// On a slow line a frame takes longer than anybody may be silent.
+void Suspicion::notice_moving(Peer& peer, const net::LinkState& link, TimePoint now) {
+  const std::uint64_t before = peer.line_bytes.value_or(link.line_bytes_received);
+  const bool another_line = link.line_bytes_received < before;
+  peer.bytes += another_line ? link.line_bytes_received : link.line_bytes_received - before;
+  peer.line_bytes = link.line_bytes_received;
+  if (peer.bytes < peer.bytes_marked + kMovedMin) return;
+  peer.bytes_marked = peer.bytes;
+  peer.moved_at = now;
 }
 
 /// Time since then, without the times when we could not listen.
@@ -61,6 +86,7 @@ Ranks Suspicion::check(TimePoint now, std::span<const net::LinkState> links, Deb
 
 LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts) {
   Peer& peer = peers_[rank];
+  notice_moving(peer, link, now);
   const bool owes_parts = contains(debts.parts, rank);
   const bool owes_results = contains(debts.results, rank);
   const bool owes_hold = contains(debts.holds, rank);
@@ -76,16 +102,19 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
     const TimePoint lost = std::max({link.lost_at, started_, peer.heard_at});
     return peer.refused || age(lost, now) >= options_.redial_max ? LeftOut::dead : LeftOut::no;
   }
-  const Duration limit = silence(link);
+  const Duration limit = std::max(
+      silence(link), std::min(from_seconds(options_.silence_share * to_seconds(expected(now))), options_.silence_max));
   if (age(std::max({link.last_received, started_, peer.heard_at}), now) >= limit + options_.unasked)
     return LeftOut::frozen;
   if (owes) {
-    // an owner may wait itself, until it has given up a sender whose connection broke
-    const Duration of_others = 2 * limit + options_.redial_max;
+    // an owner may wait itself: until it has given up a sender whose connection broke, or for one as slow as we know
+    // some
+    const Duration slow = std::max({age(started_, now) / 4, exchange_ / 4, longest_gap_ + 2 * limit});
+    const Duration of_others = std::max<Duration>(2 * limit + options_.redial_max, slow);
     // counted from the round's begin, whatever it was asked for since
     const bool collects = owes_parts && peer.heard_at == TimePoint() && age(started_, now) < limit + options_.hand_over;
     const Duration patience = owes_parts ? limit : owes_results ? of_others : 2 * (of_others + exchange_);
-    const TimePoint asked = std::max(peer.owes_since, peer.heard_at);
+    const TimePoint asked = std::max({peer.owes_since, peer.heard_at, peer.moved_at});
     // the others agree: whatever else it says, nobody waits longer for its word than all that it lacks takes
     const bool last_word = owes_hold && age(peer.owes_hold_since, now) >= limit + exchange_;
     const bool owes_more = owes_parts || owes_results || contains(debts.decision, rank);
@@ -93,6 +122,7 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
     if (owes_parts && too_slow(peer, now)) peer.slow_until = now + options_.slow_window;
   }
   if (peer.stuck) return LeftOut::frozen;
+  if (owes_parts) longest_gap_ = std::max(longest_gap_, age(std::max(peer.owes_since, peer.heard_at), now));
   return now < peer.slow_until ? LeftOut::slow : LeftOut::no;
 }
 

@@ -8,8 +8,10 @@
 #include "base/clock.hpp"
 #include "net/endpoint.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@ namespace collab::averaging {
 struct SuspicionOptions {
   Duration silence_min = std::chrono::seconds(1);  ///< a peer that is silent for less is never suspected
   Duration silence_max = std::chrono::seconds(4);  ///< a peer that is silent for longer always is
+  double silence_share = 0.25;  ///< of a long round: on full lines one of many streams may stand still for seconds
   /// So long nothing comes before somebody is asked for a sign of life: that silence says nothing.
   Duration unasked = std::chrono::milliseconds(500);
   Duration hand_over{};  ///< so long after its begin who was not heard yet may collect its values: it owes no part then
@@ -43,8 +46,15 @@ class Suspicion {
 
   /// A peer that owes bytes is to move about this much; 0: unknown, then nobody is too slow.
   void plan_rate(Rank peer, double bytes_per_s) { peers_.at(peer).planned_bytes_per_s = bytes_per_s; }
+  /// What is to come from a peer, over a line that has carried so much before.
+  void plan_bytes(Rank peer, double bytes, const net::LinkState& link) {
+    peers_.at(peer).planned_bytes = bytes;
+    peers_.at(peer).line_bytes = link.line_bytes_received;
+  }
   /// How long the exchange takes if all goes well.
   void plan_exchange(Duration exchange) { exchange_ = exchange; }
+  /// How long it took here, which may be longer than was planned: then it is for others too.
+  void exchange_took(Duration exchange) { exchange_ = std::max(exchange_, exchange); }
   /// A frame came: whatever was thought of its sender, it lives. (A slow one stays slow for a window.)
   void heard(Rank from, std::size_t bytes, TimePoint now);
   /// A dial failed.
@@ -61,6 +71,8 @@ class Suspicion {
   bool has_departed(Rank peer) const { return peers_.at(peer).departed; }
   /// How long a healthy peer of that link may be silent.
   Duration silence(const net::LinkState& link) const;
+  /// How long all will have taken, at the rate of those from whom something comes.
+  Duration expected(TimePoint now) const;
 
  private:
   struct Peer {
@@ -74,19 +86,26 @@ class Suspicion {
     bool departed = false;
     TimePoint slow_until{};
     double planned_bytes_per_s = 0;
-    std::uint64_t bytes = 0;
+    double planned_bytes = 0;
+    std::uint64_t frame_bytes = 0;            // also those that were there before the round
+    std::optional<std::uint64_t> line_bytes;  // as of the last check
+    std::uint64_t bytes = 0;                  // moved since the begin, whole frames or not
+    std::uint64_t bytes_marked = 0;
+    TimePoint moved_at{};                                   // when that had grown by more than pings make
     std::deque<std::pair<TimePoint, std::uint64_t>> moved;  // while it owes, one entry per check, one window long
     LeftOut ever = LeftOut::no;
   };
 
   Duration age(TimePoint since, TimePoint now) const;
   void notice_blocking(TimePoint now);
+  static void notice_moving(Peer& peer, const net::LinkState& link, TimePoint now);
   LeftOut judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts);
   bool too_slow(Peer& peer, TimePoint now);
 
   SuspicionOptions options_;
   Rank self_;
   Duration exchange_{};
+  Duration longest_gap_{};  // between two frames of a sender that lived
   TimePoint started_;
   TimePoint last_check_;
   std::deque<std::pair<TimePoint, TimePoint>> blocked_;  // the latest 16

@@ -20,7 +20,8 @@ struct Watch {
     while (now < TimePoint(when)) {
       now += 100ms;
       if (answers) links[1].last_received = now;
-      if (frame_bytes > 0) suspicion.heard(1, frame_bytes, now);
+      links[1].line_bytes_received += bytes;
+      if (bytes > 0 && frames) suspicion.heard(1, bytes, now);
       suspicion.check(now, links, debts);
     }
     return suspicion.suspected();
@@ -31,7 +32,8 @@ struct Watch {
   Suspicion::Debts debts;
   TimePoint now{};
   bool answers = true;
-  std::size_t frame_bytes = 0;
+  std::size_t bytes = 0;  ///< that come in 100 ms
+  bool frames = true;     ///< whole ones
 };
 
 }  // namespace
@@ -67,7 +69,7 @@ TEST_CASE("suspicion: who was not heard yet may be collecting its values, if it 
   Watch begun(options);
   begun.debts.parts = bit(1);
   begun.until(500ms);
-  begun.suspicion.heard(1, 100, begun.now);
+  begun.suspicion.heard(1, 1, begun.now);
   CHECK(begun.until(1400ms) == 0);
   CHECK(begun.until(1700ms) == bit(1));
   Watch frozen(options);
@@ -98,7 +100,7 @@ TEST_CASE("suspicion: any frame clears it") {
   Watch watch;
   watch.answers = false;
   CHECK(watch.until(2s) == bit(1));
-  watch.suspicion.heard(1, 10, watch.now);
+  watch.suspicion.heard(1, 1, watch.now);
   CHECK(watch.suspicion.suspected() == 0);
   CHECK(watch.until(2500ms) == 0);
 }
@@ -106,7 +108,7 @@ TEST_CASE("suspicion: any frame clears it") {
 TEST_CASE("suspicion: a broken connection counts at once when a dial fails, else after 2 s") {
   Watch watch;
   watch.until(1s);
-  watch.suspicion.heard(1, 100, watch.now);
+  watch.suspicion.heard(1, 1, watch.now);
   watch.links[1].connected = false;
   watch.links[1].lost_at = watch.now;
   CHECK(watch.until(2900ms) == 0);
@@ -127,12 +129,12 @@ TEST_CASE("suspicion: who was given up before its first frame is not waited for 
     options.hand_over = 2s;
     Watch watch(options);
     watch.until(100ms);
-    if (spoke_before) watch.suspicion.heard(1, 100, watch.now);
+    if (spoke_before) watch.suspicion.heard(1, 1, watch.now);
     watch.answers = false;
     CHECK(watch.until(4s) == bit(1));
     watch.answers = true;
     CHECK(watch.until(5s) == (spoke_before ? 0 : bit(1)));
-    watch.suspicion.heard(1, 100, watch.now);
+    watch.suspicion.heard(1, 1, watch.now);
     CHECK(watch.until(6s) == 0);
   }
 }
@@ -149,6 +151,91 @@ TEST_CASE("suspicion: who owes parts and moves nothing is stuck, however well it
   CHECK(watch.until(10s) == 0);
 }
 
+TEST_CASE("suspicion: a frame may take longer than anybody may be silent, as long as it moves") {
+  Watch watch;
+  watch.debts.parts = bit(1);
+  watch.frames = false;
+  watch.bytes = 200;
+  CHECK(watch.until(30s) == 0);
+  watch.bytes = 20;  // what pings make
+  CHECK(watch.until(33s) == bit(1));
+}
+
+TEST_CASE("suspicion: an owner may have to wait for a frame as long as we had to") {
+  SuspicionOptions options;
+  Suspicion suspicion(3, 0, TimePoint(), options);
+  std::vector<net::LinkState> links(3);
+  for (net::LinkState& link : links) link.connected = true;
+  Suspicion::Debts debts;
+  debts.parts = bit(1);  // a frame of it takes ten seconds
+  debts.results = bit(2);
+  TimePoint now{};
+  const auto until = [&](Duration when) {
+    for (; now < TimePoint(when); now += 100ms) {
+      links[1].line_bytes_received += 200;
+      links[1].last_received = links[2].last_received = now;
+      suspicion.check(now, links, debts);
+    }
+    return suspicion.suspected();
+  };
+  CHECK(until(10s) == 0);
+  suspicion.heard(1, 1, now);
+  suspicion.heard(2, 1, now);
+  CHECK(until(21s) == 0);
+  debts.parts = 0;
+  CHECK(until(22s) == 0);
+  CHECK(until(23s) == bit(2));
+}
+
+TEST_CASE("suspicion: where all takes long a stream may stand still for a quarter of it, up to 4 s; else for 1 s") {
+  for (const bool frames : {false, true}) {
+    CAPTURE(frames);
+    Watch slow;
+    slow.frames = frames;
+    slow.links[1].line_bytes_received = 5'000'000;  // of earlier rounds
+    slow.suspicion.plan_bytes(1, 1e6, slow.links[1]);
+    slow.debts.parts = bit(1);
+    slow.bytes = 10'000;
+    CHECK(slow.until(1s) == 0);  // a tenth of it
+    slow.bytes = 0;
+    CHECK(slow.until(3400ms) == 0);
+    CHECK(slow.until(5200ms) == bit(1));
+    Watch fast;
+    fast.frames = frames;
+    fast.suspicion.plan_bytes(1, 1e6, fast.links[1]);
+    fast.debts.parts = bit(1);
+    fast.bytes = 450'000;
+    CHECK(fast.until(200ms) == 0);
+    fast.bytes = 0;
+    CHECK(fast.until(1100ms) == 0);
+    CHECK(fast.until(1400ms) == bit(1));
+  }
+}
+
+TEST_CASE("suspicion: what was here before the round is no sign of a slow line, nor is who sends nothing") {
+  Watch early;
+  early.suspicion.plan_bytes(1, 1e6, early.links[1]);
+  early.suspicion.heard(1, 900'000, early.now);
+  early.debts.parts = bit(1);
+  CHECK(early.until(900ms) == 0);
+  CHECK(early.until(1200ms) == bit(1));
+  Watch nothing;
+  nothing.suspicion.plan_bytes(1, 1e6, nothing.links[1]);
+  nothing.debts.parts = bit(1);
+  CHECK(nothing.until(900ms) == 0);
+  CHECK(nothing.until(1200ms) == bit(1));
+}
+
+TEST_CASE("suspicion: an owner of a long round may wait for slow senders for a quarter of it") {
+  Watch watch;
+  watch.debts.results = bit(1);
+  watch.bytes = 200;
+  CHECK(watch.until(40s) == 0);
+  watch.bytes = 0;
+  CHECK(watch.until(50s) == 0);
+  CHECK(watch.until(54s) == bit(1));
+}
+
 TEST_CASE("suspicion: an owner gets the time that it needs to give up a dead sender itself") {
   Watch watch;
   watch.debts.results = bit(1);
@@ -161,7 +248,7 @@ TEST_CASE(
   Watch watch;
   watch.suspicion.plan_exchange(3s);
   watch.debts.parts = bit(1);
-  watch.frame_bytes = 100;
+  watch.bytes = 100;
   CHECK(watch.until(3s) == 0);
   watch.debts = {};
   watch.debts.holds = bit(1);
@@ -173,7 +260,7 @@ TEST_CASE("suspicion: an owner that waits for a slow sender is not slow itself")
   Watch watch;
   watch.suspicion.plan_rate(1, 1e6);
   watch.debts.results = bit(1);
-  watch.frame_bytes = 100;
+  watch.bytes = 100;
   CHECK(watch.until(20s) == 0);
 }
 
@@ -181,9 +268,9 @@ TEST_CASE("suspicion: less than 5 % of the planned rate over 5 s is slow, a litt
   Watch watch;
   watch.suspicion.plan_rate(1, 1e6);
   watch.debts.parts = bit(1);
-  watch.frame_bytes = 6000;  // 60 kB/s
+  watch.bytes = 6000;  // 60 kB/s
   CHECK(watch.until(20s) == 0);
-  watch.frame_bytes = 4000;
+  watch.bytes = 4000;
   CHECK(watch.until(26s) == bit(1));
   CHECK(watch.suspicion.ever(1) == LeftOut::slow);
 }

@@ -1,0 +1,65 @@
+// Lines on which a round takes half a minute: nobody is suspected, or given up, for being on one.
+
+#include "small_swarm.hpp"
+
+#include <string>
+
+#include "support/doctest.hpp"
+
+namespace collab::sim {
+namespace {
+
+constexpr double kSlow = 40e3;  // bytes/s up: a frame takes longer than anybody may be silent
+constexpr double kFast = 4 * kSlow;
+
+LineOptions line(double up_bytes_per_s) {
+  return {up_bytes_per_s, 5 * up_bytes_per_s};
+}
+
+struct Seen {
+  Outcome outcome;
+  std::size_t failed = 0;     ///< of rounds, as each peer saw them
+  std::size_t suspected = 0;  ///< as frozen or slow
+};
+
+Seen run_and_see(const SwarmOptions& options) {
+  Seen seen;
+  Swarm swarm(options);
+  const auto has = [](const TraceLine& line, std::string_view text) {
+    return line.text.find(text) != std::string::npos;
+  };
+  const auto see = [&](const TraceLine& line) {
+    seen.failed += line.event == "averaging.round" && has(line, "outcome=0") ? 1 : 0;
+    seen.suspected += line.event == "averaging.suspected" && (has(line, "why=3") || has(line, "why=4")) ? 1 : 0;
+  };
+  swarm.trace(see);
+  seen.outcome = swarm.run();
+  check_held(seen.outcome);
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("slow lines: where a round takes half a minute, nobody fails, and the first one neither") {
+  SwarmOptions options = small(1, 5, 2);
+  options.values = 640 * 1024;
+  options.lines.assign(6, line(2 * kSlow));
+  const Seen seen = run_and_see(options);
+  CHECK(seen.outcome.epochs == 2);
+  CHECK(seen.failed == 0);
+  CHECK(seen.suspected == 0);
+}
+
+TEST_CASE("slow lines: on a grid groups wait for those whose round before is on slower lines") {
+  SwarmOptions options = small(1, 12, 3);
+  options.values = 320 * 1024;
+  options.group_size_max = 6;
+  options.target_batch = 2400;
+  for (std::size_t i = 0; i <= 12; ++i) options.lines.push_back(line(i % 4 == 1 ? kSlow : kFast));
+  const Seen seen = run_and_see(options);
+  CHECK(seen.outcome.epochs == 3);
+  CHECK(seen.failed == 0);
+  CHECK(seen.suspected == 0);
+}
+
+}  // namespace collab::sim

@@ -20,11 +20,37 @@ using matchmaking::Wanted;
 constexpr std::uint64_t kWeightSumMax = std::uint64_t(1) << 57U;
 
 constexpr Duration kLookWhetherItStands = std::chrono::milliseconds(100);
+constexpr Duration kTryAgain = std::chrono::milliseconds(250);
+constexpr Duration kSearchMax = std::chrono::minutes(10);  // of a round that is tried again and again
+
+/// Of a round: its cell as a whole has no result, so far.
+bool came_to_nothing(const boost::system::error_code& why) {
+  using matchmaking::NoGroup;
+  return why == Errc::late || why == Errc::gone || why == NoGroup::late || why == NoGroup::no_quorum ||
+         why == NoGroup::alone;
+}
 
 /// Rounds have keys of their own: the same digits mean other cells in each.
 std::string key_of(const std::string& bundle, std::uint32_t round, const Pass& pass, const PeerId& self) {
   return matchmaking::key_text(fmt::format("{}.{}", bundle, round), pass.grid, pass.schedule->digits(self, round));
 }
+
+/// Since when a pass waits, while it does. Of several at a time the first counts.
+class Wait {
+ public:
+  Wait(std::optional<TimePoint>& since, Clock& clock) : since_(since), first_(!since) {
+    if (first_) since_ = clock.now();
+  }
+  ~Wait() {
+    if (first_) since_.reset();
+  }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+ private:
+  std::optional<TimePoint>& since_;
+  bool first_;
+};
 
 /// Whether all that it spoke for was left out, for its units are counted already.
 bool overlapped(const RoundReport& report, Rank rank) {
@@ -42,6 +68,8 @@ struct Moshpit::Progress {
   Digest previous{};
   PassOutcome outcome;
   PassReport& report;
+  bool again = false;  ///< this round was tried before
+  bool lacks = false;  ///< it committed without a voice of every cell
 
   void only_receive() {
     weights = 0;
@@ -118,7 +146,6 @@ Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
   wanted.key = key_of(options_.bundle, round, pass, self);
   wanted.epoch = pass.epoch;
   wanted.round = round;
-  wanted.attempt = pass.attempt;
   wanted.target_samples = round == 1 ? pass.target_samples : 0;
   wanted.weight_min = round == pass.schedule->rounds() ? pass.weight_min : 0;
   wanted.weight_max = round == 1 ? pass.weight_max : weight_sum_max();
@@ -127,9 +154,12 @@ Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
   for (const PeerId& peer : pass.schedule->group(self, round)) {
     if (peer == self) continue;
     wanted.expected.push_back(pass.look_up ? pass.look_up(peer) : matchmaking::Expected{peer});
+    wanted.expected.back().dropped = pass.schedule->dropped(peer, round);
   }
+  wanted.voiced = round > 1 && pass.stands;
   wanted.electorate = wanted.expected.size() + 1;  // more than half of the cell, so there are never two groups
-  wanted.deadline = round == 1 ? pass.deadline : context_.clock.now() + options_.patience;
+  const bool first_try = round == 1 && !progress.again;
+  wanted.deadline = first_try ? pass.deadline : context_.clock.now() + (pass.stands ? kSearchMax : options_.patience);
   return wanted;
 }
 
@@ -180,18 +210,36 @@ Task<Result<Group>> Moshpit::find(std::uint32_t round, const Progress& progress)
   co_return Errc::bad_request;
 }
 
-Task<boost::system::error_code> Moshpit::replaced() const {
-  while (!pass_->stands || pass_->stands()) {
-    co_await context_.clock.sleep_until(context_.clock.now() + kLookWhetherItStands);
+/// The schedule was replaced, or others have been ahead for a while.
+bool Moshpit::over() const {
+  return pass_->stands && (!pass_->stands() || (pass_->overtaken && pass_->overtaken()));
+}
+
+/// Returns when it makes no sense to look for a group any more.
+Task<boost::system::error_code> Moshpit::in_vain() const {
+  Clock& clock = context_.clock;
+  const Duration overtaken_max = std::max(options_.overtaken_max, longest_round_ / 2);
+  for (std::optional<TimePoint> overtaken_since; !pass_->stands || pass_->stands();) {
+    const bool overtaken = pass_->overtaken && pass_->overtaken();
+    if (!overtaken) overtaken_since.reset();
+    if (overtaken && !overtaken_since) overtaken_since = clock.now();
+    if (overtaken && clock.now() >= *overtaken_since + overtaken_max) co_return matchmaking::NoGroup::begun;
+    co_await clock.sleep_until(clock.now() + kLookWhetherItStands);
   }
   co_return matchmaking::NoGroup::late;
 }
 
 Task<Result<Group>> Moshpit::find_while_it_stands(std::uint32_t round, const Progress& progress) {
   using namespace asio::experimental::awaitable_operators;
-  auto first = co_await (find(round, progress) || replaced());
+  const Wait wait(waits_since_, context_.clock);
+  auto first = co_await (find(round, progress) || in_vain());
   if (first.index() == 0) co_return std::get<0>(std::move(first));
   co_return std::get<1>(first);
+}
+
+bool Moshpit::stuck(Duration least, unsigned rounds) const {
+  if (!waits_since_) return false;
+  return too_light_ || context_.clock.now() - *waits_since_ >= std::max(least, rounds * longest_round_);
 }
 
 Task<Result<Group>> Moshpit::begin(Pass pass) {
@@ -200,6 +248,12 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
   pass_.reset();
   if (!fits(pass)) co_return Errc::bad_request;
   pass_ = std::move(pass);
+  if (counted_in_ == std::pair(pass_->grid.id, pass_->epoch) && pass_->stands) {
+    const Wait wait(waits_since_, context_.clock);
+    co_return co_await in_vain();
+  }
+  longest_round_ = {};
+  too_light_ = false;
   make_matchmakers();
   PassReport nothing_yet;
   const Progress start{{}, {}, {}, {}, {}, nothing_yet};
@@ -211,31 +265,52 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
   co_return group;
 }
 
+/// Until its cell has a whole result, with or without this peer, or the pass is over.
 Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
+  std::optional<Wait> wait;  // since the first try ended
+  for (progress.again = false;; progress.again = true) {
+    progress.lacks = false;
+    auto done = co_await try_round(round, progress);
+    const bool once_more = !done && (progress.lacks || came_to_nothing(done.error())) && !too_light_;
+    if (!once_more || !pass_->stands || over()) {
+      if (!done) progress.only_receive();
+      co_return done;
+    }
+    context_.log.info("averaging.round_again",
+                      {{"epoch", pass_->epoch},
+                       {"round", round},
+                       {"reason", progress.lacks ? "a voice was lost" : done.error().message()}});
+    if (!wait) wait.emplace(waits_since_, context_.clock);
+    co_await context_.clock.sleep_until(context_.clock.now() + kTryAgain);
+  }
+}
+
+Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
   Result<Group> group = matchmaking::NoGroup::begun;
-  if (round == 1 && first_) group = std::move(*first_);
-  const bool in_none_yet = progress.outcome.rounds.empty();  // so nobody counts on this peer's voice
-  if (round > 1 && in_none_yet) {
-    group = co_await find_while_it_stands(round, progress);
-  } else if (round > 1) {
-    group = co_await find(round, progress);
-  }
-  if (!group) {
-    progress.only_receive();
-    co_return group.error();
-  }
+  if (round == 1 && !progress.again && first_) group = std::move(*first_);
+  if (round > 1 || progress.again) group = co_await find_while_it_stands(round, progress);
+  if (!group) co_return group.error();
   RoundReport& report = progress.report.rounds.emplace_back();
   auto talk = std::move(first_talk_);  // of later rounds none
+  const TimePoint start = context_.clock.now();
   auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, progress.work,
                                      options_.all_reduce, report, std::move(talk));
-  if (!outcome) {
-    progress.only_receive();
-    co_return outcome.error();
-  }
+  longest_round_ = std::max(longest_round_, context_.clock.now() - start);
+  too_light_ = report.reason == RoundReport::Reason::weight_low;
+  if (!outcome) co_return outcome.error();
   const auto self = static_cast<Rank>(group->rank_of(context_.identity.id()).value());
   if (round == 1) {
     matchmakers_.front()->committed(*group, outcome->proof->holders());
     progress.report.counted = report.peers[self].counted > 0;
+    if (progress.report.counted) counted_in_ = std::pair(pass_->grid.id, pass_->epoch);
+  }
+  // an owner that lies can have an average of nobody committed: there is nothing to bring to the next round
+  const auto of_nobody = [](const WeightRun& run) { return run.weight == 0; };
+  const bool empty = std::any_of(report.weight_runs.begin(), report.weight_runs.end(), of_nobody);
+  progress.lacks = !whole(*group, report);
+  if (progress.lacks && pass_->stands) {
+    restore(progress);
+    co_return Errc::stale;
   }
   if (overlapped(report, self)) {
     progress.report.counted = false;
@@ -244,17 +319,17 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
   progress.outcome.work = outcome->proof ? outcome->proof->work().all() : Work();
   progress.outcome.rounds.push_back(std::move(*outcome));
   progress.outcome.weight = report.weight;
-  // an owner that lies can have an average of nobody committed: there is nothing to bring to the next round
-  const auto of_nobody = [](const WeightRun& run) { return run.weight == 0; };
-  const bool empty = std::any_of(report.weight_runs.begin(), report.weight_runs.end(), of_nobody);
-  if (empty || !whole(*group, report)) {
-    progress.only_receive();
-    co_return Errc::stale;
-  }
+  if (empty || progress.lacks) co_return Errc::stale;
+  matchmakers_.at(round - 1)->settled();
   progress.weights = Weights(report.weight_runs);
   progress.work = for_next_round(progress.outcome.work);
   progress.previous = group->id;
   co_return Result<>();
+}
+
+/// A result that is of no use has taken the place of what this peer brought.
+void Moshpit::restore(Progress& progress) {
+  if (progress.previous != Digest{}) progress.outcome.rounds.back().proof->apply(progress.values);
 }
 
 Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t weight, Work work,
@@ -265,15 +340,15 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   if (first_ && weight > first_->roster[first_->rank_of(self).value()].weight_max) co_return Errc::bad_request;
   const TimePoint start = context_.clock.now();
   const std::uint32_t rounds = pass_->schedule->rounds();
-  report.rounds.reserve(rounds);
   Progress progress{{values.begin(), values.end()}, weight, std::move(work), {}, {}, report};
   Result<> last;
   for (std::uint32_t round = 1; round <= rounds; ++round) {
     last = co_await run_round(round, progress);
     if (last) continue;
-    const bool left_behind = progress.outcome.rounds.empty() && pass_->stands && !pass_->stands();
-    if (left_behind) last = matchmaking::NoGroup::late;
-    if (left_behind || last.error() == matchmaking::NoGroup::left) break;
+    if (last.error() == matchmaking::NoGroup::left) break;
+    if (!over()) continue;
+    last = pass_->stands() ? matchmaking::NoGroup::begun : matchmaking::NoGroup::late;
+    break;
   }
   context_.log.info("averaging.pass", {{"epoch", pass_->epoch},
                                        {"rounds", rounds},

@@ -23,11 +23,15 @@ struct MoshpitOptions {
   /// As for a search of round 1; the key is the pass's to choose, and later rounds have a bound on weight of their own.
   matchmaking::MatchmakerOptions matchmaking;
   AllReduceOptions all_reduce;
-  /// From round 2 on, for a group to be found: others come from groups that may have been slower.
+  /// From round 2 on, for a group to be found: others come from groups that may have been slower. Of a pass that knows
+  /// whether it `stands`: for a search of which nobody says that it is in vain.
   Duration patience = std::chrono::seconds(20);
+  /// So long a group is looked for when others have the result of the pass already, or half of what the last round
+  /// took if that is longer; then it is fetched.
+  Duration overtaken_max = std::chrono::seconds(2);
 };
 
-/// One pass, as it is foreseen. All but `attempt` and `deadline` is equal on all its peers.
+/// One pass, as it is foreseen. All but `deadline` is equal on all its peers.
 struct Pass {
   matchmaking::Grid grid;
   std::shared_ptr<const matchmaking::Schedule> schedule;  ///< of that grid and `epoch`
@@ -35,10 +39,11 @@ struct Pass {
   /// anew for each round, for who wrote the seats down may have known peers of whom nothing has come here yet. Empty:
   /// the schedule knows them, and all can be dialled.
   std::function<matchmaking::Expected(const PeerId&)> look_up;
-  /// Whether the schedule is the one in force. Empty: always.
+  /// Whether the schedule is the one in force. Empty: nobody knows, and each round is tried once.
   std::function<bool()> stands;
+  /// Whether others have the result already. Empty: nobody knows.
+  std::function<bool()> overtaken;
   std::uint64_t epoch = 0;
-  std::uint32_t attempt = 0;         ///< passes of this epoch that failed
   std::uint64_t target_samples = 0;  ///< round 1 begins then; 0: as soon as everybody is there
   std::uint64_t weight_min = 0;      ///< the last round must not commit with fewer
   std::uint64_t weight_max = 0;  ///< nobody brings more to round 1; 0: kTargetsPerPeer x target_samples, or no bound
@@ -65,12 +70,16 @@ struct PassOutcome {
 /// A pass is applied whole or not at all. Parameters must stay equal in the whole swarm, and the mean of a first group
 /// is another one in every group: so nothing of a pass that is not complete *here* is used, and the caller keeps its
 /// own samples. Complete is a last round that committed, with values of every cell that the grid sends to it, each of
-/// them itself with values of every cell that the grid had sent to it. Whoever finds that something is missing, or
-/// misses a round, only receives (weight 0) until it has taken part in a whole group again, so that the lack is seen
-/// in every group that it reaches. A cell makes a group only with more than half of its peers: there are never two.
+/// them itself with values of every cell that the grid had sent to it. Whoever misses a round only receives (weight 0)
+/// until it has taken part in a whole group again. A cell makes a group only with more than half of its peers: there
+/// are never two.
 ///
-/// Others may have completed a pass that failed here: then the progress records show the next epoch, the result is
-/// fetched, and the own samples are dropped if `PassReport::counted`, like those of any round that was missed.
+/// A round that came to nothing in its whole cell, or lacked a voice, is tried again with the same values, as long as
+/// the pass stands; a group of a later try waits for a voice of every cell that lives, for its round before may be on
+/// slower lines. But who was counted in a first group is in no other one of that grid and epoch: so whoever ends with a
+/// whole result of this grid has the same bytes, and each sample once. What ends a pass in vain is another grid (the
+/// own samples go on to that), or others' result, which is fetched; then the own samples are dropped if
+/// `PassReport::counted`, like those of any round that was missed.
 ///
 /// Thread safety: none; belongs to the node's loop. One pass at a time. Memory while it runs: one more vector than
 /// all_reduce() needs. `leave()` or `stop()` must have returned before it is destroyed, unless begin() was never
@@ -99,15 +108,19 @@ class Moshpit {
   /// Units that earlier epochs have counted (AllReduceOptions::done). Before finish().
   void counted_before(std::shared_ptr<const Work> done) { options_.all_reduce.done = std::move(done); }
 
-  /// The rounds of the pass that was begun, once. Replaces `values` by the mean of the swarm, all of them or none, at
-  /// the end. `work`: the units behind them, as in all_reduce(); each voice carries on what its group counted, so that
+  /// The rounds of the pass that was begun. Replaces `values` by the mean of the swarm, all of them or none, at the
+  /// end. `work`: the units behind them, as in all_reduce(); each voice carries on what its group counted, so that
   /// the last round proves the work of all. More ranges than voices can name: the smallest gaps count as done. If
-  /// begin() found no group, or a round is missed, goes on with the next and receives; but who was in no group yet ends
-  /// with NoGroup::late when the schedule does not stand any more: all others have left it. Errors, all with `values`
-  /// unchanged: `stale` the last group lacked a part of the swarm, or committed without this peer: others may hold the
-  /// whole result; `late`, `gone` or a NoGroup of the last round; `bad_request` for values of another length or a
-  /// weight above the bound, before anything was sent. `report` is filled in either case.
+  /// begin() found no group, or a round is missed, goes on with the next and receives. Errors, all with `values`
+  /// unchanged: NoGroup::late when the schedule does not stand any more: all others have left it; NoGroup::begun when
+  /// others have the result; `stale` the last group lacked a part of the swarm, or committed without this peer: others
+  /// may hold the whole result; `late`, `gone` or a NoGroup of the last round; `bad_request` for values of another
+  /// length or a weight above the bound, before anything was sent. `report` is filled in either case.
   Task<Result<PassOutcome>> finish(std::span<float> values, std::uint64_t weight, Work work, PassReport& report);
+
+  /// Whether this pass has waited for groupmates, or its end, longer than `least`, and than the longest of its rounds
+  /// took so many times; or has come to fewer samples than it must have.
+  bool stuck(Duration least, unsigned rounds) const;
 
   /// Of the first group, as the matchmakers' own.
   std::uint32_t next_attempt() const;
@@ -125,8 +138,11 @@ class Moshpit {
   matchmaking::Wanted wanted(std::uint32_t round, const Progress& progress) const;
   Task<Result<matchmaking::Group>> find(std::uint32_t round, const Progress& progress);
   Task<Result<matchmaking::Group>> find_while_it_stands(std::uint32_t round, const Progress& progress);
-  Task<boost::system::error_code> replaced() const;
+  Task<boost::system::error_code> in_vain() const;
+  bool over() const;
   Task<Result<>> run_round(std::uint32_t round, Progress& progress);
+  Task<Result<>> try_round(std::uint32_t round, Progress& progress);
+  static void restore(Progress& progress);
   bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;
   std::uint64_t weight_sum_max() const;
@@ -142,6 +158,11 @@ class Moshpit {
   std::optional<Pass> pass_;
   std::optional<matchmaking::Group> first_;
   std::unique_ptr<net::Conversation> first_talk_;  // from begin() to the first round
+  std::optional<TimePoint> waits_since_;           // for a group, or for the end of the pass
+  Duration longest_round_{};
+  bool too_light_ = false;  // the last round gave up: fewer samples than Pass::weight_min
+  std::optional<std::pair<Digest, std::uint64_t>>
+      counted_in_;  // the grid and epoch of a first group that has our values
 };
 
 }  // namespace collab::averaging

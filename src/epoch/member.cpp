@@ -21,7 +21,9 @@ constexpr Duration kResultAwaited = milliseconds(250);  // where the round may w
 constexpr Duration kQuietMax = milliseconds(200);
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
-constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
+constexpr unsigned kStuckRounds = 4;          // so many times as long as a round of the own pass, others may take
+constexpr unsigned kHopelessRounds = 16;
+constexpr unsigned kTellFailures = 5;  // in a row; then the user reads why
 
 Digest hash_of(const data::Ledger& ledger) {
   return state::content_hash(ledger.canonical());
@@ -210,7 +212,11 @@ void Member::look_at_seats() {
   if (full && !full_since_) full_since_ = now;
   SeatingKeeper::Now look;
   look.epoch = epoch_;
-  look.stuck = full_since_ && now - *full_since_ >= kStuckAfter;
+  const matchmaking::Seating* seating = grid();
+  const bool again = seating != nullptr && seating->from == epoch_;  // each seating of an epoch has twice the time
+  const Duration stuck_after = kStuckAfter * (again ? 2U << std::min(seating->revision, 5U) : 1U);
+  look.stuck = (full_since_ && now - *full_since_ >= kStuckAfter) || moshpit_->stuck(stuck_after, kStuckRounds);
+  look.hopeless = moshpit_->stuck(stuck_after, kHopelessRounds);
   look.last_epoch = last_epoch_;
   for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
   look.my_turn = in_step_ && context_.tracker.is_lowest_of_epoch(epoch_);

@@ -103,6 +103,7 @@ Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options,
       const matchmaking::Seating* seating = seats.in_force(epoch);
       return seating != nullptr && !seating->one_group() && seating->grid().id == grid;
     };
+    pass.overtaken = [node, epoch = options.epoch] { return is_ahead(node, epoch); };
     pass.target_samples = options.target_batch;
     pass.weight_min = options.weight_min;
     pass.deadline = deadline;

@@ -155,7 +155,8 @@ void SeatingKeeper::look_at(const Now& now) {
   const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
   const Seating* replaced = stuck ? present : planned;
   Seating wanted = wanted_for(now.present, replaced);
-  misfits_ = fits(wanted, replaced) || (too_late && !stuck) ? 0 : misfits_ + 1;
+  const bool again = stuck && now.hopeless && !wanted.one_group();
+  misfits_ = (fits(wanted, replaced) && !again) || (too_late && !stuck) ? 0 : misfits_ + 1;
   if (misfits_ < kMisfitsMin || !now.my_turn) return;
   wanted.from = stuck ? epoch_ : soonest;  // an epoch to come may never come
   if (!stuck && planned != nullptr) wanted.from = std::max(wanted.from, planned->from);

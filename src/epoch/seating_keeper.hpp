@@ -53,9 +53,11 @@ class SeatingKeeper {
     Duration last_epoch{};        ///< how long the one before took; zero: unknown
     std::vector<PeerId> present;  ///< who takes part: this peer too, unless it leaves
     bool my_turn = false;         ///< of all who are present, one has it in each epoch
+    bool hopeless = false;        ///< stuck, and no pass over this grid will ever be complete
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
   /// turn: for an epoch to come, or for the present one when that is stuck or one group cannot hold most of the peers.
+  /// On a hopeless epoch the same seats are written anew, as another grid.
   /// A seating to come that does not fit any more is written anew as long as there is time to read it.
   void look_at(const Now& now);
 

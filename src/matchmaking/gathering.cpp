@@ -19,8 +19,10 @@ Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, Tim
       leader_(terms_),
       follower_(terms_),
       own_samples_(start_.own_samples),
-      // in later rounds only a peer itself can tell with whom it committed the round before
-      may_presume_(start_.direct && !start_.again && terms_.wanted.attempt == 0 && terms_.wanted.round == 1),
+      // in later rounds only a peer itself can tell with whom it committed the round before; and on a grid the round of
+      // the group was not the last: who is on a slower line is in a later one still
+      may_presume_(start_.direct && !start_.again && terms_.wanted.attempt == 0 && terms_.wanted.round == 1 &&
+                   !terms_.foreseen()),
       last_time_(now) {
   for (const PeerId& peer : carried_.distrusted) candidates_.strike(peer, "distrusted");
   const auto stranger = [&](const Standing& one) { return terms_.foreseen() && !terms_.expects(one.id); };
@@ -28,7 +30,8 @@ Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, Tim
   const Sureness sureness = start_.direct ? Sureness::standing : Sureness::contact;
   for (const Standing& one : start_.last_group) candidates_.add({one.id, one.role != Role::client, sureness});
   for (const Candidate& candidate : start_.candidates) add_record(candidate);
-  for (const auto& [id, role] : terms_.wanted.expected) candidates_.add({id, role != Role::client, Sureness::declared});
+  for (const Expected& one : terms_.wanted.expected)
+    candidates_.add({one.id, one.role != Role::client, Sureness::declared});
   for (const PeerId& id : start_.late) add_record({id, /*reachable=*/false, Sureness::declared});  // until it says more
   leader_.on_samples_elsewhere(start_.samples_elsewhere);
   choose(now);
@@ -108,6 +111,11 @@ void Gathering::sit_out() {
   for (const Member& member : outcome_->value().roster) {
     if (member.id != terms_.self) send(member.id, wire::Leave());
   }
+}
+
+void Gathering::settled(TimePoint now) {
+  settled_ = true;
+  for (const auto& [from, join] : std::exchange(carried_.early, {})) on(from, join, now);
 }
 
 void Gathering::leave() {
@@ -236,8 +244,9 @@ void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
 void Gathering::answer_after_outcome(const PeerId& from, const wire::Join& join) {
   if (!*outcome_) return send(from, wire::Leave());
   if (const auto reason = unfit(terms_, join)) return refuse(from, *reason);
-  if (join.attempt <= outcome_->value().attempt) {
-    if (in_our_group(from, join.incarnation)) return send(from, wire::to_wire(outcome_->value()));
+  const bool of_our_try = join.attempt <= outcome_->value().attempt;
+  if (of_our_try || settled_) {
+    if (of_our_try && in_our_group(from, join.incarnation)) return send(from, wire::to_wire(outcome_->value()));
     if (late_.size() < kGroupSizeMax) late_.insert(from);
     return refuse_begun(from);
   }
@@ -411,6 +420,7 @@ void Gathering::check_followers(TimePoint now) {
   if (!leading_) return;
   for (const PeerId& id : leader_.lost(links_, now)) strike(id, kSilent, now);
   const Patience& patience = terms_.options.patience;
+  const std::set<std::uint32_t> unvoiced = leader_.unvoiced();
   for (const auto& [id, since] : std::map(invited_)) {
     const net::LinkState link = links_.state(id);
     const auto known = candidates_.known().find(id);
@@ -422,10 +432,16 @@ void Gathering::check_followers(TimePoint now) {
                                               : silence_limit(link, patience);
     if (is_lost(link, since, now, patience)) {
       strike(id, kSilent, now);
-    } else if (now - since >= limit) {
+    } else if (now - since >= limit && !may_speak_for(id, unvoiced)) {
       strike(id, is_lost(link, TimePoint(), now, patience) ? kSilent : "did not join", now);
     }
   }
+}
+
+/// Its round before may be on slower lines than ours, and nothing goes without it.
+bool Gathering::may_speak_for(const PeerId& peer, const std::set<std::uint32_t>& digits) const {
+  const auto of_digit = [&](const Expected& one) { return one.id == peer && digits.contains(one.dropped); };
+  return std::any_of(terms_.wanted.expected.begin(), terms_.wanted.expected.end(), of_digit);
 }
 
 // ---- following

@@ -64,6 +64,8 @@ class Gathering {
   void expire(TimePoint now);
   /// After a group: who is in it with us will not presume us in the next round.
   void sit_out();
+  /// The group's result is here and whole: there is no later try.
+  void settled(TimePoint now);
   /// The peer leaves the run: whoever might wait for it is told.
   void leave();
 
@@ -119,6 +121,7 @@ class Gathering {
   void spread_the_word(TimePoint now);
   void check_followers(TimePoint now);
   bool waiting_for_others() const;
+  bool may_speak_for(const PeerId& peer, const std::set<std::uint32_t>& digits) const;
   void forgive_connected(TimePoint now);
   /// Not asked and not waited for any more; if it was our leader, the next is chosen.
   void strike(const PeerId&, std::string_view why, TimePoint now);
@@ -152,6 +155,7 @@ class Gathering {
   std::map<PeerId, TimePoint> invited_;  // who has not joined yet, while we lead
   std::optional<PeerId> hinted_;
   bool spread_ = false;
+  bool settled_ = false;
   std::map<PeerId, unsigned> hearsay_;  // redirects to third peers, by who sent them
   std::optional<NoGroup> refused_for_;  // what the last refusal that matters means for us
   std::set<PeerId> left_;

@@ -103,10 +103,20 @@ std::size_t Leader::senders() const {
   return static_cast<std::size_t>(others) + (terms_.options.role == Role::auxiliary ? 0 : 1);
 }
 
+std::set<std::uint32_t> Leader::unvoiced() const {
+  if (!terms_.wanted.voiced) return {};
+  std::set<std::uint32_t> digits = terms_.digits();
+  if (terms_.wanted.previous != Digest{}) digits.erase(terms_.wanted.dropped);
+  for (const auto& [id, member] : members_)
+    if (member.applicant.previous != Digest{}) digits.erase(member.applicant.dropped);
+  return digits;
+}
+
 std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_others, TimePoint now) const {
   if (samples(own_samples) + elsewhere_ < terms_.wanted.target_samples || !has_quorum()) return std::nullopt;
   if (waiting_for_others && !full() && now < gather_deadline()) return std::nullopt;
   if (members_.empty() && (waiting_for_others || !terms_.wanted.alone)) return std::nullopt;
+  if (!unvoiced().empty()) return std::nullopt;
 
   std::vector<Applicant> roster;
   for (const auto& [id, member] : members_) roster.push_back(member.applicant);

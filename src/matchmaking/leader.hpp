@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace collab::matchmaking {
@@ -41,6 +42,8 @@ class Leader {
   std::vector<PeerId> lost(const Links&, TimePoint now) const;
   /// More than half of the current peers, self included.
   bool has_quorum() const { return 2 * senders() > terms_.wanted.electorate; }
+  /// Of which of the terms' digits nobody here speaks for the group of the round before. None unless terms ask for it.
+  std::set<std::uint32_t> unvoiced() const;
   bool full() const { return members_.size() + 1 >= terms_.options.group_size_max; }
   /// Own and told samples; of nobody more than is believed of it.
   std::uint64_t samples(std::uint64_t own) const;

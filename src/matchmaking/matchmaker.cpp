@@ -200,6 +200,10 @@ void Matchmaker::committed(const Group& group, std::uint64_t held) {
   last_ = std::move(last);
 }
 
+void Matchmaker::settled() {
+  if (search_) search_->settled();
+}
+
 void Matchmaker::sit_out() {
   if (search_) search_->sit_out();
 }

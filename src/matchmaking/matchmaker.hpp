@@ -55,6 +55,10 @@ class Matchmaker {
   /// `group` committed; bit i of `held`: roster[i] holds its result. They stand together for the round that follows.
   void committed(const Group& group, std::uint64_t held);
 
+  /// The result of the group that was found last is here and whole: who looks for a later try of its round hears that
+  /// there is none. For rounds that are tried again (averaging::Moshpit).
+  void settled();
+
   /// This peer will not be free when the round of the group that it has just found is over: the others are not to
   /// presume that it begins the next one with them. Once free it searches as anybody.
   void sit_out();

@@ -87,6 +87,11 @@ void Search::sit_out() {
   flush();
 }
 
+void Search::settled() {
+  gathering_->settled(context_.clock.now());
+  flush();
+}
+
 void Search::abandon() {
   gathering_->expire(context_.clock.now());
   flush();

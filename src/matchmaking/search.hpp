@@ -42,6 +42,7 @@ class Search {
   void samples_elsewhere(std::uint64_t total);
   void electorate(std::size_t count);
   void sit_out();
+  void settled();
   bool left(const PeerId& peer) const { return gathering_->left().contains(peer); }
   const std::set<PeerId>& late() const noexcept { return gathering_->late(); }
   /// Nobody waits for the outcome any more.

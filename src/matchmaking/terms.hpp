@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,7 @@ struct MatchmakerOptions {
 struct Expected {
   PeerId id;
   Role role = Role::node;
+  std::uint32_t dropped = 0;  ///< its grid digit, as below
 };
 
 /// One search: a group for one round.
@@ -89,6 +91,7 @@ struct Wanted {
   std::uint64_t weight_max = 0;      ///< nobody brings more; 0: kTargetsPerPeer x target_samples, or no bound
   Digest previous{};                 ///< the group this peer committed with in the round before; zero in round 1
   std::uint32_t dropped = 0;         ///< the grid digit it dropped then
+  bool voiced = false;               ///< no group without a voice for every digit: its result would be of no use
   std::vector<Expected> expected;  ///< who follows from the grid: nobody else has a place in the group; empty: anybody
   std::size_t electorate = 1;      ///< a group has more than half of so many senders; 1 on a grid of several groups
   bool alone = false;              ///< the directory answers and shows nobody else: a group of one is the swarm
@@ -112,6 +115,12 @@ struct Terms {
   bool expects(const PeerId& peer) const {
     const auto is_peer = [&](const Expected& one) { return seat_of(one.id) == seat_of(peer); };
     return std::any_of(wanted.expected.begin(), wanted.expected.end(), is_peer);
+  }
+  /// Digits of those who are expected, and of this peer.
+  std::set<std::uint32_t> digits() const {
+    std::set<std::uint32_t> all = {wanted.dropped};
+    for (const Expected& one : wanted.expected) all.insert(one.dropped);
+    return all;
   }
   Digest place_of(const PeerId& peer) const { return place(options.key, wanted.epoch, wanted.round, peer); }
 };

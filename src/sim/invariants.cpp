@@ -60,8 +60,15 @@ std::size_t Invariants::common() const {
   return static_cast<std::size_t>(std::max_element(peers.begin(), peers.end()) - peers.begin());
 }
 
-void Invariants::begun(std::size_t peer, const std::string& group, std::uint64_t peers) {
-  books_[peer].group = peers > 1 ? group : alone(peer);
+void Invariants::begun(std::size_t peer, std::uint64_t epoch, const std::string& group, std::uint64_t peers) {
+  const std::string before = std::exchange(books_[peer].group, peers > 1 ? group : alone(peer));
+  const auto& taken = taken_[before];
+  const auto mine = taken.find(peer);
+  // the first round of a pass is tried again with what was handed over to the try that failed
+  if (mine == taken.end() || mine->second.epoch != epoch) return;
+  const Taken again = mine->second;
+  Taken& copy = taken_[books_[peer].group].emplace(peer, again).first->second;
+  copy.contribution.values = copy.values;
 }
 
 void Invariants::check_untouched(std::size_t peer, const Digest& parameters, const char* when) {

@@ -43,8 +43,9 @@ class Invariants {
   void split(const std::vector<std::size_t>& side);
   /// Nobody can dial it: it may own no segment.
   void hide(std::size_t peer) { hidden_.insert(peer); }
-  /// The next hand-over of the peer is for `group`, in words of the log, of so many peers.
-  void begun(std::size_t peer, const std::string& group, std::uint64_t peers);
+  /// The next hand-over of the peer is for `group`, in words of the log, of so many peers; or the last one of `epoch`,
+  /// if it was for a try that failed.
+  void begun(std::size_t peer, std::uint64_t epoch, const std::string& group, std::uint64_t peers);
   void handed_over(const HandOver& mine);
   void gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight, const Digest& parameters);
   void dropped(std::size_t peer, std::span<const SampleRun> samples);

@@ -40,7 +40,7 @@ void Recorder::logged(std::size_t peer, LogLevel, std::string_view event, Log::F
   const bool is_first = field<std::uint64_t>(fields, "round") <= 1;
   if (event == "matchmaking.begun" && is_first) {
     const auto peers = field<std::uint64_t>(fields, "peers");
-    invariants_.begun(peer, field<std::string>(fields, "group"), peers);
+    invariants_.begun(peer, field<std::uint64_t>(fields, "epoch"), field<std::string>(fields, "group"), peers);
     begun_.emplace(field<std::uint64_t>(fields, "epoch"), noted.at);
   }
   if (event == "averaging.round" && is_first) invariants_.decided(peer);

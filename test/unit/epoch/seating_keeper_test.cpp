@@ -222,6 +222,22 @@ TEST_CASE("seating keeper: a newcomer who cannot count yet follows no absurd sea
   CHECK(many.in_force(7, 4) == Radices{3, 2});  // it counts as many
 }
 
+TEST_CASE(
+    "seating keeper: where a pass is hopeless the same seats are another grid, where it is only stuck they stay") {
+  Peers peers(12);
+  for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);
+  const auto before = *peers.keepers[0]->in_force(5);
+  for (const bool hopeless : {false, true}) {
+    for (int look = 0; look < 3; ++look) {
+      peers.keepers[0]->look_at({5, true, 1s, peers.ids, true, hopeless});
+      peers.settle();
+    }
+    const auto& now = *peers.keepers[1]->in_force(5);
+    CHECK(now.seats == before.seats);
+    CHECK((now.grid().id == before.grid().id) == !hopeless);
+  }
+}
+
 TEST_CASE("seating keeper: of two writers for one epoch all follow the same one") {
   Peers peers(12);
   peers.epoch(1);

@@ -575,4 +575,47 @@ TEST_CASE("gathering: on a grid it waits for who lives and is expected, and asks
   CHECK(leader.outcome()->value().roster.size() == 2);
 }
 
+TEST_CASE("gathering: on a grid it waits longer for who may be the only voice of its cell than for a listener") {
+  Terms terms = terms_of(kPlaces[1], 1);
+  terms.wanted.target_samples = 0;
+  terms.wanted.voiced = true;
+  terms.wanted.previous = hash_bytes("test group", {});
+  terms.wanted.expected = {{peer(kPlaces[2]), Role::node, 0}, {peer(kPlaces[3]), Role::node, 1}};
+  terms.wanted.deadline = kStart + 120s;
+  wire::Join join = join_of(kPlaces[3], 0);
+  join.dropped = 1;
+  join.previous = terms.wanted.previous;
+  FakeLinks world;
+  Gathering leader(terms, world.links(), {}, {}, kStart);
+  for (world.now = kStart; world.now < kStart + 60s; world.now += 100ms) leader.on_time(world.now);
+  CHECK(!leader.outcome());  // of the first one nobody waits any more: its digit is ours
+  leader.on_message(peer(kPlaces[3]), wire::Header(join), world.now);
+  REQUIRE(leader.outcome());
+  CHECK(leader.outcome()->value().roster.size() == 2);
+}
+
+TEST_CASE("gathering: when the result is here and whole, who asks for a later try hears that there is none") {
+  Terms terms = terms_of(kPlaces[1], 1);
+  terms.wanted.expected = {{peer(kPlaces[2]), Role::node}, {peer(kPlaces[3]), Role::node}};
+  Start start;
+  start.own_samples = kTarget;
+  FakeLinks world;
+  Gathering leader(terms, world.links(), start, {}, kStart);
+  leader.on_message(peer(kPlaces[2]), wire::Header(join_of(kPlaces[2], 0)), kStart);
+  leader.on_message(peer(kPlaces[3]), wire::Header(join_of(kPlaces[3], 0)), kStart);
+  REQUIRE(leader.outcome());
+  (void)leader.take_outgoing();
+  wire::Join again = join_of(kPlaces[2], 0);
+  again.attempt = 1;
+  leader.on_message(peer(kPlaces[2]), wire::Header(again), kStart);
+  CHECK(leader.take_outgoing().empty());  // the round may fail here too
+  leader.settled(kStart);
+  const auto told = leader.take_outgoing();
+  REQUIRE(told.size() == 1);
+  CHECK(told.front().first == peer(kPlaces[2]));
+  const auto* refused = std::get_if<wire::Refused>(&told.front().second);
+  REQUIRE(refused != nullptr);
+  CHECK(refused->reason == static_cast<std::uint8_t>(RefusalReason::begun));
+}
+
 }  // namespace collab::matchmaking

@@ -131,4 +131,30 @@ TEST_CASE("leader: on a grid nobody has a place but who is expected") {
   CHECK(!leader.on_join(longer, join_of(2, 0), kStart));
 }
 
+TEST_CASE("leader: a group that is of no use without a voice for every digit does not begin without one") {
+  Terms terms = terms_of(1, 3);
+  terms.wanted.round = 2;
+  terms.wanted.previous = hash_bytes("test group", {});
+  terms.wanted.dropped = 0;
+  terms.wanted.expected = {{peer(2), Role::node, 0}, {peer(3), Role::node, 1}, {peer(4), Role::node, 1}};
+  const auto join = [&](unsigned place, std::uint32_t digit, bool speaks) {
+    wire::Join out = join_of(place, kTarget);
+    out.round = 2;
+    out.dropped = digit;
+    if (speaks) out.previous = hash_bytes("test group", {});
+    return out;
+  };
+  for (const bool voiced : {false, true}) {
+    CAPTURE(voiced);
+    terms.wanted.voiced = voiced;
+    Leader leader(terms);
+    CHECK(!leader.on_join(peer(2), join(2, 0, true), kStart));
+    CHECK(!leader.on_join(peer(3), join(3, 1, false), kStart));  // it only listens
+    CHECK(leader.begin(0, false, kStart).has_value() == !voiced);
+    CHECK(leader.begin(0, true, terms.wanted.deadline).has_value() == !voiced);
+    CHECK(!leader.on_join(peer(4), join(4, 1, true), kStart));
+    CHECK(leader.begin(0, false, kStart).has_value());
+  }
+}
+
 }  // namespace collab::matchmaking

@@ -28,6 +28,7 @@ struct Figures {
   double load_before = 0;
   std::vector<RoundFigures> rounds;
   Results results;
+  double ideal_seconds = 0;  // 0: loopback
 };
 
 double mean_of_peers(const Figures& figures, const auto& field) {
@@ -65,6 +66,9 @@ json to_json(const AllReduceOrder& order, const Figures& figures) {
       {"floats", workload.values()},
       {"codec", workload.codec},
       {"rounds", order.rounds},
+      {"shape", workload.shape},
+      {"ideal_seconds", figures.ideal_seconds},
+      {"line_share", figures.ideal_seconds / median(seconds)},
       {"seed", workload.seed},
       {"encrypted", true},  // TLS 1.3 is the only transport that an endpoint has
       {"seconds_min", *std::min_element(seconds.begin(), seconds.end())},
@@ -73,6 +77,7 @@ json to_json(const AllReduceOrder& order, const Figures& figures) {
       {"seconds_median_of_peer", peer_medians(figures, workload.peers)},
       {"exchange_seconds_median", median(each(figures.rounds, [](const RoundFigures& r) { return r.exchange_s; }))},
       {"commit_seconds_median", median(each(figures.rounds, [](const RoundFigures& r) { return r.commit_s; }))},
+      {"predicted_seconds_median", median(each(figures.rounds, [](const RoundFigures& r) { return r.predicted_s; }))},
       {"apply_seconds_median", median(each(figures.rounds, [](const RoundFigures& r) { return r.apply_s; }))},
       {"cpu_seconds_per_peer", cpu},
       {"cpu_seconds_per_peer_per_100MB", cpu / hundreds_of_mb},
@@ -96,12 +101,16 @@ void print_table(const json& figures) {
   };
   const auto bytes = [&](const char* field) { return human_bytes(figures.at(field).get<std::uint64_t>()); };
   const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
-  fmt::print("{}: {} peers, {} floats in {} tensors as {}, {} rounds on loopback with TLS\n",
+  const auto shape = figures.at("shape").get<std::string>();
+  fmt::print("{}: {} peers, {} floats in {} tensors as {}, {} rounds on {} with TLS\n",
              figures.at("bench").get<std::string>(), figures.at("peers").get<int>(),
              figures.at("floats").get<std::uint64_t>(), figures.at("tensors").get<std::uint64_t>(),
-             figures.at("codec").get<std::string>(), figures.at("rounds").get<int>());
+             figures.at("codec").get<std::string>(), figures.at("rounds").get<int>(),
+             shape.empty() ? "loopback" : "lines of " + shape);
   row("seconds a round", fmt::format("{:.3f} median, {:.3f} least, {:.3f} most", real("seconds_median"),
                                      real("seconds_min"), real("seconds_max")));
+  if (!shape.empty())
+    row("lines alone", fmt::format("{:.3f}, {:.1f} % of the median", real("ideal_seconds"), 100 * real("line_share")));
   row("of which", fmt::format("{:.3f} exchange, {:.3f} commit, {:.3f} apply", real("exchange_seconds_median"),
                               real("commit_seconds_median"), real("apply_seconds_median")));
   row("CPU seconds", fmt::format("{:.3f} a peer and round, {:.3f} per 100 MB of float32", real("cpu_seconds_per_peer"),
@@ -124,6 +133,7 @@ int measure_all_reduce(const AllReduceOrder& order) {
   swarm.average(1);  // connections, buffers and measured rates are there from the second on
   for (std::size_t i = 0; i < order.rounds; ++i) figures.rounds.push_back(swarm.average(2 + i));
   figures.results = swarm.results();
+  figures.ideal_seconds = swarm.ideal_seconds();
   const json out = to_json(order, figures);
   if (order.json) {
     fmt::print("{}\n", out.dump());

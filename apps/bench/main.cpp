@@ -7,6 +7,7 @@
 #include "meeting.hpp"
 #include "options.hpp"
 #include "overhead.hpp"
+#include "shaped_lines.hpp"
 #include "worker.hpp"
 
 #include <fmt/format.h>
@@ -59,10 +60,12 @@ Workload workload_of(const std::string& command, const node::Config& config) {
   workload.floats = size_or(config, "floats", small ? 100 : often ? 500'000 : 18'000'000);
   workload.codec = config.text("codec");
   workload.seed = static_cast<std::uint64_t>(config.number("seed"));
+  if (config.has("shape")) workload.shape = config.text("shape");
   if (workload.values() > kValuesMax) {
     throw Failure(ExitCode::usage, fmt::format("{} values are too many", workload.values()),
                   fmt::format("at most {} in all tensors together", kValuesMax));
   }
+  lines_of(workload.shape, workload.peers);
   workload.codecs();  // what cannot be meant is said before anything starts
   cli::parse_log_level(config.text("log-level"));
   return workload;

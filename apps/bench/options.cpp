@@ -18,6 +18,8 @@ node::OptionTable bench_options() {
       {"codec", OptionKind::text, what, "NAME", "float32", "float32, float16, bfloat16, linear8, dynamic8"},
       {"rounds", OptionKind::number, what, "N", "",
        "that count, after one to warm up [7; kill, freeze 5; any-moment, matchmaking 100]", 1, 10'000},
+      {"shape", OptionKind::text, what, "TABLE", "",
+       "Mbit/s up and down of the peers' lines, as 1x2/10,3x20/100; needs root [loopback; not in matchmaking]"},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
       {"preset", OptionKind::text, training, "NAME", "demo", "demo, tiny, base or large"},
       {"data", OptionKind::text, training, "DIR", "", "text: .txt, .txt.zst, .jsonl; else what tools/setup unpacked"},
@@ -41,7 +43,7 @@ cli::Synopsis bench_synopsis() {
   cli::Synopsis synopsis;
   synopsis.program = "collab-bench";
   synopsis.sentence =
-      "measures what averaging and training together cost, with real processes that talk TLS on loopback";
+      "measures what averaging and training together cost, with real processes that talk TLS on this machine";
   synopsis.commands = {{"all-reduce", "one large vector"},
                        {"small-tensors", "many small tensors, packed into one vector"},
                        {"kill", "a peer is killed in the middle of a round: what it costs the others"},
@@ -51,11 +53,14 @@ cli::Synopsis bench_synopsis() {
                        {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"},
                        {"coordinator", "hosting a run: the coordinator's processor time and memory"}};
   synopsis.examples = {"collab-bench all-reduce --peers 4 --floats 18000000 --codec float32 --rounds 7 --json",
+                       "collab-bench all-reduce --peers 8 --floats 4500000 --codec float16 --shape 1x2/10,3x20/100",
                        "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
-                       "collab-bench any-moment --rounds 100 --json", "collab-bench overhead --preset demo --json",
+                       "collab-bench any-moment --rounds 100 --json",
+                       "collab-bench overhead --preset demo --json",
                        "collab-bench coordinator --hosted 200 --json"};
   synopsis.read_on =
-      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, overhead.hpp and hosting.hpp say what each figure means";
+      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, overhead.hpp and hosting.hpp say what each figure means, "
+      "shaped_lines.hpp what lines are";
   return synopsis;
 }
 

@@ -1,6 +1,5 @@
 #include "swarm.hpp"
 
-#include "averaging/load_balance.hpp"
 #include "averaging/shape.hpp"
 #include "base/frame.hpp"
 #include "base/text.hpp"
@@ -23,11 +22,7 @@ using nlohmann::json;
 
 constexpr double kAnswerTime = 60;               // seconds
 constexpr double kValuesPerSecondMin = 250'000;  // of all peers together; slower is a failure
-
-TimePoint answer_deadline(const Workload& workload) {
-  const auto values = static_cast<double>(workload.values()) * static_cast<double>(workload.peers);
-  return std::chrono::steady_clock::now() + from_seconds(kAnswerTime + values / kValuesPerSecondMin);
-}
+constexpr double kIdealTimes = 10;               // that a round takes on lines
 
 double slowest(const std::vector<json>& answers, const char* field) {
   double most = 0;
@@ -38,13 +33,21 @@ double slowest(const std::vector<json>& answers, const char* field) {
 
 }  // namespace
 
-Swarm::Swarm(const Workload& workload, const std::string& log_level) : workload_(workload), codecs_(workload.codecs()) {
-  const TimePoint deadline = answer_deadline(workload_);
-  for (std::size_t i = 0; i < workload_.peers; ++i)
+Swarm::Swarm(const Workload& workload, const std::string& log_level)
+    : workload_(workload), codecs_(workload.codecs()), lines_(lines_of(workload.shape, workload.peers)) {
+  std::vector<std::string> hosts;
+  if (!lines_.empty()) network_.emplace(lines_);
+  for (std::size_t i = 0; i < workload_.peers; ++i) {
+    hosts.push_back(network_ ? network_->enter_next() : "127.0.0.1");
     peers_.push_back(std::make_unique<Child>(name(i), std::vector<std::string>{"worker"}));
+    if (network_) network_->leave();
+  }
+  alive_.assign(peers_.size(), true);
+  const TimePoint deadline = answer_deadline();
   json others = json::array();
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const json setup = {{"index", i},
+                        {"host", hosts[i]},
                         {"peers", workload_.peers},
                         {"tensors", workload_.tensors},
                         {"floats", workload_.floats},
@@ -57,7 +60,6 @@ Swarm::Swarm(const Workload& workload, const std::string& log_level) : workload_
     others.push_back(json::parse(peer->read_line(deadline)));
     ids_.push_back(PeerId::parse(others.back().at("id").get<std::string>()).value());
   }
-  alive_.assign(peers_.size(), true);
   ask_all({{"order", "meet"}, {"others", others}}, deadline);
 }
 
@@ -98,14 +100,29 @@ std::string Swarm::name(std::size_t index) const {
   return fmt::format("peer {} of {}", index, workload_.peers);
 }
 
-/// As a leader plans it who has measured nobody's line.
-matchmaking::Group Swarm::group_of(std::uint64_t round) const {
+TimePoint Swarm::answer_deadline() const {
+  const auto values = static_cast<double>(workload_.values()) * static_cast<double>(workload_.peers);
+  return std::chrono::steady_clock::now() +
+         from_seconds(kAnswerTime + values / kValuesPerSecondMin + kIdealTimes * ideal_seconds());
+}
+
+/// Of the living: as a leader plans it who knows everybody's line, or on loopback nobody's.
+averaging::LoadPlan Swarm::plan() const {
   const double bytes = static_cast<double>(codecs_.encoded_bytes({0, codecs_.length()}));
   averaging::LoadOptions options;
   options.part_bytes_per_value = options.result_bytes_per_value = bytes / static_cast<double>(codecs_.length());
-  const auto living = static_cast<std::size_t>(std::count(alive_.begin(), alive_.end(), true));
-  const std::vector<averaging::MemberLoad> loads(living);
-  const auto plan = averaging::plan_load(loads, codecs_.length(), options).value();
+  std::vector<averaging::MemberLoad> loads;
+  for (std::size_t i = 0; i < workload_.peers; ++i) {
+    if (!alive_[i]) continue;
+    const Line line = lines_.empty() ? Line() : lines_[i];
+    loads.emplace_back().up_bytes_per_s = line.up_bytes_per_s;
+    loads.back().down_bytes_per_s = line.down_bytes_per_s;
+  }
+  return averaging::plan_load(loads, codecs_.length(), options).value();
+}
+
+matchmaking::Group Swarm::group_of(std::uint64_t round) const {
+  const auto plan = this->plan();
   matchmaking::Group group;
   group.epoch = round;
   group.chunk_units = chunk_units_for(plan.units);
@@ -129,7 +146,7 @@ void Swarm::prepare(std::uint64_t number, TimePoint deadline) {
 }
 
 RoundFigures Swarm::average(std::uint64_t number) {
-  const TimePoint deadline = answer_deadline(workload_);
+  const TimePoint deadline = answer_deadline();
   prepare(number, deadline);
 
   const TimePoint started = std::chrono::steady_clock::now();
@@ -154,11 +171,12 @@ RoundFigures Swarm::average(std::uint64_t number) {
   figures.exchange_s = slowest(done, "exchange_s");
   figures.commit_s = slowest(done, "commit_s");
   figures.apply_s = slowest(done, "apply_s");
+  figures.predicted_s = slowest(done, "predicted_s");
   return figures;
 }
 
 Meeting Swarm::seek(std::uint64_t number, const std::vector<double>& after) {
-  const TimePoint deadline = answer_deadline(workload_);
+  const TimePoint deadline = answer_deadline();
   for (std::size_t i = 0; i < peers_.size(); ++i)
     peers_[i]->write_line(json({{"order", "seek"}, {"round", number}, {"after", after[i]}}).dump());
   double last_declared = 0;
@@ -192,11 +210,11 @@ void Swarm::look_at(const std::vector<bool>& whom, std::vector<End>& ends, TimeP
 }
 
 void Swarm::watch_links() {
-  ask_all({{"order", "watch"}}, answer_deadline(workload_));
+  ask_all({{"order", "watch"}}, answer_deadline());
 }
 
 StruckRound Swarm::average_with(std::uint64_t number, const Strike& strike) {
-  const TimePoint deadline = answer_deadline(workload_);
+  const TimePoint deadline = answer_deadline();
   prepare(number, deadline);
   StruckRound round;
   round.ends.resize(peers_.size());
@@ -230,7 +248,7 @@ StruckRound Swarm::average_with(std::uint64_t number, const Strike& strike) {
 }
 
 End Swarm::thaw(std::size_t victim) {
-  const TimePoint deadline = answer_deadline(workload_);
+  const TimePoint deadline = answer_deadline();
   std::vector<End> ends(peers_.size());
   std::vector<bool> only(peers_.size(), false);
   only[victim] = true;
@@ -244,7 +262,7 @@ End Swarm::thaw(std::size_t victim) {
 }
 
 Results Swarm::results() {
-  const TimePoint deadline = answer_deadline(workload_);
+  const TimePoint deadline = answer_deadline();
   Results results;
   for (const json& answer : ask_all({{"order", "result"}}, deadline)) {
     results.digests.push_back(answer.at("digest").get<std::string>());

@@ -1,15 +1,18 @@
 #pragma once
 // The peers of a measurement, seen from the process that started them.
 
+#include "averaging/load_balance.hpp"
 #include "child.hpp"
 #include "crypto/peer_id.hpp"
 #include "matchmaking/group.hpp"
+#include "shaped_lines.hpp"
 #include "workload.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,7 @@ struct RoundFigures {
   double exchange_s = 0;                  ///< of the slowest peer, like the next two
   double commit_s = 0;
   double apply_s = 0;
+  double predicted_s = 0;   ///< of the peers the longest, before the round; from rates that they have measured
   double counted = 1;       ///< share of the values in which all inputs are, as the peers know
   std::uint32_t views = 1;  ///< plans that were needed; more than one: somebody was taken for lost
 };
@@ -87,8 +91,12 @@ class Swarm {
   Meeting seek(std::uint64_t number, const std::vector<double>& after);
   /// Of the round before.
   Results results();
+  /// That a round takes if the lines carry nothing but encoded values, and nobody computes; 0 on loopback.
+  double ideal_seconds() const { return lines_.empty() ? 0 : plan().seconds; }
 
  private:
+  averaging::LoadPlan plan() const;
+  TimePoint answer_deadline() const;
   matchmaking::Group group_of(std::uint64_t round) const;
   std::vector<nlohmann::json> ask_all(const nlohmann::json& order, TimePoint deadline);
   std::vector<nlohmann::json> ask(const std::vector<bool>& whom, const nlohmann::json& order, TimePoint deadline);
@@ -98,6 +106,8 @@ class Swarm {
 
   Workload workload_;
   CodecMap codecs_;
+  std::vector<Line> lines_;  // by peer; none: loopback
+  std::optional<ShapedLines> network_;
   Children peers_;
   std::vector<bool> alive_;  // by peer
   std::vector<PeerId> ids_;

@@ -59,6 +59,7 @@ std::uint64_t descriptors() {
 struct Setup {
   Workload workload;
   std::size_t index = 0;
+  std::string host;
   LogLevel log_level = LogLevel::warn;
 };
 
@@ -178,7 +179,7 @@ net::EndpointOptions Peer::endpoint_options() const {
   options.run = "bench";
   options.software = "collab-bench";
   net::Address any_port;
-  any_port.host = "127.0.0.1";
+  any_port.host = setup_.host;
   options.listen.push_back(any_port);
   return options;
 }
@@ -204,7 +205,7 @@ void Peer::meet(const json& others) {
   };
   runtime_.on_loop(introduce);
   if (const auto met = runtime_.call(connect(to_dial, others.size() - 1)); !met)
-    throw Failure(ExitCode::machine, "the peers cannot reach each other on loopback: " + met.error().message(),
+    throw Failure(ExitCode::machine, "the peers cannot reach each other on this machine: " + met.error().message(),
                   "--log-level debug says what happened");
 }
 
@@ -249,9 +250,13 @@ json Peer::go() {
   if (!outcome) return {{"failed", outcome.error().message()}, {"reason", static_cast<int>(report.reason)}};
   double counted = 1;
   for (const auto& peer : report.peers) counted = std::min(counted, peer.counted);
-  return {{"seconds", seconds},          {"exchange_s", report.exchange_s},
-          {"commit_s", report.commit_s}, {"apply_s", report.apply_s},
-          {"counted", counted},          {"views", report.views}};
+  return {{"seconds", seconds},
+          {"exchange_s", report.exchange_s},
+          {"commit_s", report.commit_s},
+          {"apply_s", report.apply_s},
+          {"counted", counted},
+          {"views", report.views},
+          {"predicted_s", report.predicted_s}};
 }
 
 json Peer::settle() {
@@ -325,6 +330,7 @@ Task<> Peer::watch_links() {
 Setup read_setup(const json& order) {
   Setup setup;
   setup.index = order.at("index").get<std::size_t>();
+  setup.host = order.at("host").get<std::string>();
   setup.log_level = cli::parse_log_level(order.at("log_level").get<std::string>());
   setup.workload.peers = order.at("peers").get<std::size_t>();
   setup.workload.tensors = order.at("tensors").get<std::size_t>();

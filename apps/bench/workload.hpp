@@ -17,6 +17,7 @@ struct Workload {
   std::string codec = "float32";
   std::size_t peers = 2;
   std::uint64_t seed = 0;
+  std::string shape;  ///< of the peers' lines, as `lines_of` takes it; empty: loopback
 
   std::size_t values() const noexcept { return tensors * floats; }
   Schema schema() const;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """collab-bench with real peers: what it prints is true, and a peer that dies ends it with a message."""
-import json, os, pathlib, signal, subprocess, sys, time
+import json, os, pathlib, shutil, signal, subprocess, sys, time
 
 program = sys.argv[1]
 
@@ -63,7 +63,33 @@ def a_group_begins_soon_after_the_last_declares():
     assert meeting['full_groups'] == 3 and 0 < meeting['seconds_median'] <= meeting['seconds_p99'] < 1, meeting
 
 
+def lines_that_cannot_be_are_told():
+    for table in ('20', '0/5', '1x/5', '20/100,', 'nan/1', '0x1/1'):
+        told = subprocess.run([program, 'all-reduce', '--shape', table], capture_output=True, text=True, timeout=10)
+        assert told.returncode == 2 and f'"{table}"' in told.stderr and told.stdout == '', told
+    command = [program, 'all-reduce', '--floats', '1000', '--shape', '20/100']
+    told = subprocess.run(command, capture_output=True, text=True, timeout=10, env={'PATH': '/nowhere'})
+    assert told.returncode == 6 and 'run it as root, with ip and tc' in told.stderr and told.stdout == '', told
+
+
+def lines_are_as_fast_as_was_said():
+    if os.geteuid() != 0 or not shutil.which('ip') or not shutil.which('tc'):
+        print('lines of limited rate were not measured: they need root, ip and tc')
+        return
+    before = pathlib.Path('/proc/net/dev').read_text().count(':')
+    equal = bench('all-reduce', '--peers', '3', '--floats', '300000', '--rounds', '2', '--shape', '8/8')
+    # each way 4/3 vectors of 1.2 MB at 1 MB/s; what is more than that are headers, and less is only a queue's worth
+    assert abs(equal['ideal_seconds'] - 1.6) < 0.01 and equal['equal_bytes'], equal
+    assert 0.3 < equal['line_share'] < 0.98 and equal['counted_min'] == equal['views_max'] == 1, equal
+    # whoever has a slow line up owns no more than it can tell: by the plan 1.2 s for its own values alone
+    odd = bench('all-reduce', '--peers', '4', '--floats', '300000', '--rounds', '2', '--shape', '8/40,3x40/40')
+    assert 1.2 <= odd['ideal_seconds'] < 1.25 and 0.3 < odd['line_share'] < 0.98 and odd['equal_bytes'], odd
+    assert pathlib.Path('/proc/net/dev').read_text().count(':') == before, 'devices are left'
+
+
 peers_agree_on_the_mean()
+lines_that_cannot_be_are_told()
+lines_are_as_fast_as_was_said()
 a_dead_peer_ends_it()
 faults_leave_all_or_nothing()
 a_group_begins_soon_after_the_last_declares()

@@ -159,6 +159,7 @@ void Session::plan_rates() {
   const bool we_vote = contains(members.voters, self);
   std::vector<double> down(members.size, 0);
   double predicted = 0;
+  bool guessed = false;
   for (std::size_t rank = 0; rank < members.size; ++rank) {
     if (!contains(members.linked(self), rank)) continue;
     const net::LinkState link = context_.net.link(shape_->group.roster[rank].id);
@@ -168,12 +169,13 @@ void Session::plan_rates() {
     const double up_rate = link.up_bytes_per_s > 0 ? link.up_bytes_per_s : default_rate;
     const double down_rate = link.down_bytes_per_s > 0 ? link.down_bytes_per_s : default_rate;
     predicted = std::max({predicted, up / up_rate, down[rank] / down_rate});
+    guessed |= link.up_bytes_per_s <= 0 || link.down_bytes_per_s <= 0;
     exchanged_bytes_ += up + down[rank];
     suspicion_.plan_bytes(static_cast<Rank>(rank), down[rank], link);
     if (link.down_bytes_per_s <= 0) down[rank] = 0;  // from a guess does not follow who is too slow
   }
   report_.predicted_s = predicted;
-  suspicion_.plan_exchange(from_seconds(predicted));
+  suspicion_.plan_exchange(from_seconds(predicted), guessed);
   deadline_ = started_ + from_seconds(3 * predicted) + options_.round_slack;
   for (std::size_t rank = 0; rank < members.size && predicted > 0; ++rank)
     suspicion_.plan_rate(static_cast<Rank>(rank), down[rank] / predicted);

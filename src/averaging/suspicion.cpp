@@ -16,7 +16,7 @@ Suspicion::Suspicion(std::size_t peers, Rank self, TimePoint now, SuspicionOptio
 void Suspicion::heard(Rank from, std::size_t bytes, TimePoint now) {
   Peer& peer = peers_.at(from);
   peer.frame_bytes += bytes;
-  peer.heard_at = now;
+  peer.heard_at = moved_at_ = now;
   peer.refused = false;
   peer.stuck = false;
   if (now >= peer.slow_until && !peer.departed) suspected_ &= ~bit(from);
@@ -35,8 +35,9 @@ Duration Suspicion::expected(TimePoint now) const {
     planned += peer.planned_bytes;
     moved += std::min(static_cast<double>(bytes), peer.planned_bytes);
   }
-  if (moved >= planned) return exchange_;
-  return std::max(exchange_, from_seconds(to_seconds(age(started_, now)) * planned / moved));
+  if (moved >= planned) return known_exchange_;
+  // until something moved last: that all stand still makes nothing slower
+  return std::max(known_exchange_, from_seconds(to_seconds(age(started_, std::min(now, moved_at_))) * planned / moved));
 }
 
 void Suspicion::notice_blocking(TimePoint now) {
@@ -56,7 +57,7 @@ void Suspicion::notice_moving(Peer& peer, const net::LinkState& link, TimePoint 
   peer.line_bytes = link.line_bytes_received;
   if (peer.bytes < peer.bytes_marked + kMovedMin) return;
   peer.bytes_marked = peer.bytes;
-  peer.moved_at = now;
+  peer.moved_at = moved_at_ = now;
 }
 
 /// Time since then, without the times when we could not listen.

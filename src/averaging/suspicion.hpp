@@ -51,10 +51,16 @@ class Suspicion {
     peers_.at(peer).planned_bytes = bytes;
     peers_.at(peer).line_bytes = link.line_bytes_received;
   }
-  /// How long the exchange takes if all goes well.
-  void plan_exchange(Duration exchange) { exchange_ = exchange; }
+  /// How long the exchange takes if all goes well; `guessed`: at rates that were not all measured.
+  void plan_exchange(Duration exchange, bool guessed = false) {
+    exchange_ = exchange;
+    if (!guessed) known_exchange_ = exchange;
+  }
   /// How long it took here, which may be longer than was planned: then it is for others too.
-  void exchange_took(Duration exchange) { exchange_ = std::max(exchange_, exchange); }
+  void exchange_took(Duration exchange) {
+    exchange_ = std::max(exchange_, exchange);
+    known_exchange_ = std::max(known_exchange_, exchange);
+  }
   /// A frame came: whatever was thought of its sender, it lives. (A slow one stays slow for a window.)
   void heard(Rank from, std::size_t bytes, TimePoint now);
   /// A dial failed.
@@ -98,15 +104,17 @@ class Suspicion {
 
   Duration age(TimePoint since, TimePoint now) const;
   void notice_blocking(TimePoint now);
-  static void notice_moving(Peer& peer, const net::LinkState& link, TimePoint now);
+  void notice_moving(Peer& peer, const net::LinkState& link, TimePoint now);
   LeftOut judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts);
   bool too_slow(Peer& peer, TimePoint now);
 
   SuspicionOptions options_;
   Rank self_;
   Duration exchange_{};
-  Duration longest_gap_{};  // between two frames of a sender that lived
+  Duration known_exchange_{};  // not guessed
+  Duration longest_gap_{};     // between two frames of a sender that lived
   TimePoint started_;
+  TimePoint moved_at_{};  // something from anybody
   TimePoint last_check_;
   std::deque<std::pair<TimePoint, TimePoint>> blocked_;  // the latest 16
   std::vector<Peer> peers_;

@@ -75,7 +75,7 @@ struct PassOutcome {
 /// are never two.
 ///
 /// A round that came to nothing in its whole cell, or lacked a voice, is tried again with the same values, as long as
-/// the pass stands; a group of a later try waits for a voice of every cell that lives, for its round before may be on
+/// the pass stands; and from round 2 on no group begins without a voice of every cell, whose round before may be on
 /// slower lines. But who was counted in a first group is in no other one of that grid and epoch: so whoever ends with a
 /// whole result of this grid has the same bytes, and each sample once. What ends a pass in vain is another grid (the
 /// own samples go on to that), or others' result, which is fetched; then the own samples are dropped if

@@ -81,7 +81,8 @@ Task<> Lanes::drain(Rank to, Kind kind) {
   for (;;) {
     Frame frame = take(to, kind);
     if (!frame) {
-      co_await lanes_[to]->changed.wait();
+      const bool changed = co_await lanes_[to]->changed.wait();
+      if (!changed) co_return;  // all lanes of a round end so, which is too many to throw
       continue;
     }
     ++lanes_[to]->sending;

@@ -38,9 +38,10 @@ void Signal::notify() {
   }
 }
 
-Task<> Signal::wait() {
+Task<bool> Signal::wait() {
   Waiter waiter(*this);
   co_await waiter.alarm.wait();
+  co_return waiter.notified;
 }
 
 Task<bool> Signal::wait_until(Clock& clock, TimePoint deadline) {

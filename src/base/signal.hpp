@@ -16,8 +16,9 @@ class Signal {
   /// Wakes them in the order in which they began to wait.
   void notify();
 
-  /// Returns after the next `notify()`. A notification before the call is not seen, so test the condition first.
-  Task<> wait();
+  /// True after the next `notify()`. A notification before the call is not seen, so test the condition first. False
+  /// when the task was cancelled: its next co_await throws, and a task that has nothing to undo better just returns.
+  Task<bool> wait();
   /// The same until `deadline`: false when it passed first.
   Task<bool> wait_until(Clock& clock, TimePoint deadline);
 

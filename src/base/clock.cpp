@@ -1,26 +1,18 @@
 #include "base/clock.hpp"
 
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
-#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
 #include <exception>
 
 namespace collab {
-namespace {
-
-/// `a || b` waits for one side that does not throw, so a failure would wait for the deadline and then be lost.
-Task<> keep_failure(Task<> work, std::exception_ptr& failure) {
-  try {
-    co_await std::move(work);
-  } catch (...) {  // given on as it is, cancellation too
-    failure = std::current_exception();
-  }
-}
-
-}  // namespace
 
 /// The events, and the system's timer for the earliest of them.
 struct RealClock::Hands {
@@ -80,12 +72,29 @@ Task<bool> RealClock::rings(Wakeup& alarm, TimePoint when) {
   co_return ringing.rang();
 }
 
+/// Not `work || sleep`: the sleep would be one more task, and end by an exception each time that work is in time.
 Task<bool> ends_by(Clock& clock, TimePoint deadline, Task<> work) {
-  using namespace asio::experimental::awaitable_operators;
+  const auto executor = co_await asio::this_coro::executor;
+  Wakeup alarm(Turns::of(executor));
+  asio::cancellation_signal cancel;
   std::exception_ptr failure;
-  const auto first = co_await (keep_failure(std::move(work), failure) || clock.sleep_until(deadline));
-  if (first.index() == 1) co_return false;
-  if (failure) std::rethrow_exception(failure);
+  bool ended = false;
+  const auto end = [&](std::exception_ptr error) {
+    failure = std::move(error);
+    ended = true;
+    alarm.wake();
+  };
+  asio::co_spawn(executor, std::move(work), asio::bind_cancellation_slot(cancel.slot(), end));
+  co_await asio::this_coro::throw_if_cancelled(false);  // this frame stays until work has unwound
+  const asio::cancellation_state ours = co_await asio::this_coro::cancellation_state;
+  bool late = false;
+  if (!ended && ours.cancelled() == asio::cancellation_type::none) late = co_await clock.rings(alarm, deadline);
+  late = late && !ended;
+  if (!ended) cancel.emit(asio::cancellation_type::terminal);
+  while (!ended) co_await alarm.wait();
+  co_await asio::this_coro::throw_if_cancelled(true);
+  if (late) co_return false;
+  if (failure) std::rethrow_exception(failure);  // when we are cancelled: that of work
   co_return true;
 }
 

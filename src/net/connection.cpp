@@ -35,7 +35,12 @@ Connection::~Connection() {
 }
 
 Task<> Connection::run() {
+  struct End {
+    Connection& connection;
+    ~End() { connection.finish("the endpoint ended"); }
+  };
   const auto body = [this](TaskGroup& tasks) -> Task<> {
+    const End end{*this};           // so that a cancelled loop finds it over, and need not throw
     if (!take_opened()) co_return;  // what came together with the hello
     ping(clock_.now());
     tasks.spawn("read", read_loop());
@@ -164,7 +169,7 @@ Task<> Connection::write_loop() {
       }
       up_.pause();
       rest();
-      co_await output_.wait();
+      (void)co_await output_.wait();  // cancelled: it is over
       continue;
     }
     const std::uint64_t bytes = streams_.traffic().sent[2] + streams_.traffic().sent[1] - before;

@@ -251,7 +251,7 @@ asio::any_io_executor Host::executor() {
 }
 
 Task<> Host::thawed() {
-  while (frozen_) co_await thaw_.wait();
+  for (bool waits = true; frozen_ && waits;) waits = co_await thaw_.wait();
 }
 
 Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimePoint deadline) {
@@ -335,7 +335,10 @@ Task<Result<>> Host::write(std::shared_ptr<Pipe> pipe, std::span<const std::byte
 
 Task<Result<std::size_t>> Host::read(std::shared_ptr<Pipe> pipe, std::span<std::byte> into) {
   assert(!into.empty());
-  while (alive_ && !pipe->read_closed && !pipe->ended && pipe->arrived.empty()) co_await pipe->readable.wait();
+  while (alive_ && !pipe->read_closed && !pipe->ended && pipe->arrived.empty()) {
+    const bool notified = co_await pipe->readable.wait();
+    if (!notified) co_return Errc::gone;  // cancelled, as of a socket
+  }
   if (frozen_) co_await thawed();
   if (!alive_ || pipe->read_closed) co_return Errc::gone;
   std::size_t size = 0;

@@ -302,4 +302,35 @@ TEST_CASE("with_deadline: what the work throws arrives at once, and a cancelled 
   world.run(scenario());
 }
 
+TEST_CASE("with_deadline: whoever waits outlives the work, cancelled once, twice or before it waits") {
+  sim::Simulation world;
+  std::optional<TaskGroup> tasks;
+  int unwound = 0;
+  const auto deaf = [&](bool cancel_all) -> Task<Result<int>> {
+    co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+    if (cancel_all) tasks->cancel(0);
+    co_await world.clock().sleep_until(TimePoint(std::chrono::seconds(10)));
+    ++unwound;
+    co_return 1;
+  };
+  bool went_on = false;
+  const auto waits = [&](std::int64_t seconds, bool cancelled) -> Task<> {
+    (void)co_await with_deadline(world.clock(), TimePoint(std::chrono::seconds(seconds)), deaf(cancelled));
+    co_await world.clock().sleep_until(TimePoint(std::chrono::seconds(11)));
+    went_on = true;
+  };
+  const auto scenario = [&]() -> Task<> {
+    tasks.emplace(world.executor(), rethrow);
+    tasks->spawn("before it waits", waits(20, true));
+    tasks->spawn("once", waits(20, false));
+    tasks->spawn("while late work unwinds", waits(2, false));
+    co_await world.clock().sleep_until(TimePoint(std::chrono::seconds(3)));
+    co_await tasks->stop();
+    CHECK(unwound == 3);
+    CHECK(world.clock().now() == TimePoint(std::chrono::seconds(10)));
+    CHECK_FALSE(went_on);
+  };
+  world.run(scenario());
+}
+
 }  // namespace collab

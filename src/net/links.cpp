@@ -45,11 +45,12 @@ Connection& Links::attach(std::unique_ptr<Opened> opened) {
 }
 
 void Links::detach(std::uint64_t serial) {
-  const auto found = attached_.find(serial);
-  if (found == attached_.end()) return;
-  Connection& connection = *found->second.connection;
+  Connection* const ending = find(serial);
+  if (ending == nullptr) return;
+  Connection& connection = *ending;
   connection.drop("the endpoint ended");
   connection.streams().lose();
+  const auto found = attached_.find(serial);
   remember(found->second);
   receive_left_ += found->second.credit + found->second.narrowing;
   if (found->second.bulk) --bulk_;
@@ -57,6 +58,7 @@ void Links::detach(std::uint64_t serial) {
   const PeerId peer = connection.peer();
   needs_.log.info("net.disconnected", {{"peer", peer.short_text()}, {"reason", connection.reason()}});
   if (current(peer) == &connection) current_.erase(peer);
+  found->second.connection.reset();
   attached_.erase(found);
   if (current(peer) == nullptr) promote_spare(peer);
   needs_.user.on_change(peer);

@@ -5,8 +5,9 @@
 #include "net/connection.hpp"
 #include "net/peer_table.hpp"
 
+#include <boost/container/flat_map.hpp>
+
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -120,8 +121,9 @@ class Links {
 
   Needs needs_;
   Options options_;
-  std::map<std::uint64_t, Attached> attached_;
-  std::map<PeerId, Connection*> current_;
+  // few, and looked up for each frame: in one piece
+  boost::container::flat_map<std::uint64_t, Attached> attached_;
+  boost::container::flat_map<PeerId, Connection*> current_;
   std::uint64_t next_serial_ = 1;
   std::size_t receive_left_;
   std::size_t bulk_ = 0;    // how many of them carry tensors,

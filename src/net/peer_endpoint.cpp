@@ -219,13 +219,14 @@ void PeerEndpoint::look_at_all(TimePoint now) {
   links_.share_credit();
   for (const Connection* connection : links_.all()) look_soon(*connection);
   count_traffic();
-  observe_self();
+  if (observers_changed_) observe_self();
   close_unused(now);
-  std::erase_if(partners_, [&](const auto& entry) {
-    const Partner& partner = entry.second;
-    return links_.current(entry.first) == nullptr && !partner.dialling && partner.waiting == 0 &&
-           partner.conversing == 0 && partner.refusals.full(now);  // who comes back does not begin anew
-  });
+  for (auto next = partners_.begin(); next != partners_.end();) {
+    Partner& with = *next->second;
+    const bool active = links_.current(next->first) != nullptr || with.dialling || with.waiting > 0 ||
+                        with.conversing > 0 || !with.refusals.full(now);  // who comes back does not begin anew
+    next = active ? std::next(next) : partners_.erase(next);
+  }
 }
 
 /// An endpoint that nobody can dial keeps its connections: others have no other way to it.
@@ -250,12 +251,12 @@ void PeerEndpoint::close_unused(TimePoint now) {
 
 void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
   if (connection.over()) return;
-  const Partner& with = partner(connection.peer());
+  Partner& with = partner(connection.peer());
   const Attention attention = with.conversing > 0 ? Attention::conversing
                               : with.waiting > 0  ? Attention::waiting
                                                   : Attention::idle;
   connection.tick(now, attention);
-  if (std::exchange(partner(connection.peer()).floods, false)) {
+  if (std::exchange(with.floods, false)) {
     on_violation(connection, "call_flood");
     connection.close("call_flood");
   }
@@ -336,12 +337,14 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   const bool other_time = std::abs(connection.skew_ms() + time_.own_ms() - swarm_ms()) > kOtherTimeMs;
   if (other_time && !connection.knows_our_time()) connection.probe(needs_.clock.now());
   learn(connection);
+  observers_changed_ = true;
   if (!observed_host_) observe_self();
   return connection.streams().serial();
 }
 
 void PeerEndpoint::detach(std::uint64_t serial) {
   links_.detach(serial);
+  observers_changed_ = true;
   detached_.notify();
 }
 
@@ -358,6 +361,7 @@ void PeerEndpoint::learn(const Connection& connection) {
 }
 
 void PeerEndpoint::observe_self() {
+  observers_changed_ = false;
   std::map<std::string, std::set<std::string>> named_by;  // hosts of the tellers, so that one machine is one voice
   for (const Connection* connection : links_.all())
     if (const auto seen = parse_numeric_address(connection->theirs().observed))
@@ -504,9 +508,9 @@ Multiplexer* PeerEndpoint::find(std::uint64_t serial) {
 }
 
 PeerEndpoint::Partner& PeerEndpoint::partner(const PeerId& peer) {
-  if (const auto known = partners_.find(peer); known != partners_.end()) return known->second;
+  if (const auto known = partners_.find(peer); known != partners_.end()) return *known->second;
   const TokenBucket refusals(options_.refusals_per_s, options_.refusals_burst, needs_.clock.now());
-  return partners_.try_emplace(peer, needs_.executor, refusals).first->second;
+  return *partners_.emplace(peer, std::make_unique<Partner>(needs_.executor, refusals)).first->second;
 }
 
 void PeerEndpoint::waits(const PeerId& peer, int change) {

@@ -17,11 +17,13 @@
 #include "net/rpc.hpp"
 #include "net/swarm_time.hpp"
 
+#include <boost/container/flat_map.hpp>
+#include <boost/container/flat_set.hpp>
+
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -186,15 +188,17 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   std::vector<std::unique_ptr<Listener>> listeners_;
   TaskGroup* tasks_ = nullptr;  ///< while run() runs
   bool leaving_ = false;
-  std::map<PeerId, Partner> partners_;
+  boost::container::flat_map<PeerId, std::unique_ptr<Partner>> partners_;
   std::uint64_t next_attempt_ = 1;
   std::uint64_t incarnation_;
   TimePoint ticked_;
   TimePoint looked_at_all_;
-  std::set<std::uint64_t> lively_;  ///< connections that each tick looks at; at the others one in `kAllPeriod` does
+  /// Connections that each tick looks at; at the others one in `kAllPeriod` does.
+  boost::container::flat_set<std::uint64_t> lively_;
   std::map<PeerId, TimePoint> without_token_;  ///< were connected when their token ended, and when that was
   std::optional<std::string> observed_host_;
-  Traffic counted_;  ///< of connections, in the metrics already
+  bool observers_changed_ = false;  ///< since then
+  Traffic counted_;                 ///< of connections, in the metrics already
   Signal detached_;
   Signal turned_away_;
 };

@@ -6,19 +6,19 @@
 namespace collab::net {
 
 KnownPeer& PeerTable::at(const PeerId& peer, TimePoint now) {
-  const auto [found, made] = peers_.try_emplace(peer);
-  found->second.used = now;
-  if (made && peers_.size() > options_.peers_max) {
-    const auto older = [](const auto& a, const auto& b) { return a.second.used < b.second.used; };
-    peers_.erase(std::min_element(peers_.begin(), peers_.end(), older));
-    return peers_.try_emplace(peer).first->second;
+  auto found = peers_.find(peer);
+  if (found == peers_.end()) {
+    const auto older = [](const auto& a, const auto& b) { return a.second->used < b.second->used; };
+    if (peers_.size() >= options_.peers_max) peers_.erase(std::min_element(peers_.begin(), peers_.end(), older));
+    found = peers_.emplace(peer, std::make_unique<KnownPeer>()).first;
   }
-  return found->second;
+  found->second->used = now;
+  return *found->second;
 }
 
 const KnownPeer* PeerTable::find(const PeerId& peer) const {
   const auto found = peers_.find(peer);
-  return found == peers_.end() ? nullptr : &found->second;
+  return found == peers_.end() ? nullptr : found->second.get();
 }
 
 void PeerTable::introduce(const PeerId& peer, std::vector<Address> addresses, TimePoint now) {

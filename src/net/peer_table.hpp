@@ -6,9 +6,11 @@
 #include "crypto/peer_id.hpp"
 #include "net/address.hpp"
 
+#include <boost/container/flat_map.hpp>
+
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <vector>
 
 namespace collab::net {
@@ -56,7 +58,7 @@ class PeerTable {
  private:
   Random random_;
   Options options_;
-  std::map<PeerId, KnownPeer> peers_;
+  boost::container::flat_map<PeerId, std::unique_ptr<KnownPeer>> peers_;
 };
 
 }  // namespace collab::net

@@ -4,13 +4,15 @@
 #include "net/stream_user.hpp"
 #include "net/wire.hpp"
 
+#include <boost/container/deque.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace collab::net {
 
@@ -114,7 +116,7 @@ class Multiplexer {
     bool sent_last = false;
     bool received_last = false;
 
-    std::deque<Queued> queue;
+    boost::container::deque<Queued> queue;  // as long as it is empty it takes no memory: streams are many
     std::size_t queued_bytes = 0;
     std::size_t credit = 0;  ///< that we have
 
@@ -173,8 +175,8 @@ class Multiplexer {
   StreamId highest_theirs_ = 0;
   std::size_t open_mine_ = 0;
 
-  std::deque<Piece> connection_frames_;
-  std::array<std::deque<StreamHandle>, kClasses> ready_;  ///< streams with messages to send
+  boost::container::deque<Piece> connection_frames_;
+  std::array<std::vector<StreamHandle>, kClasses> ready_;  ///< streams with messages to send
   std::array<Account, kClasses> accounts_;
 
   std::string_view violation_;

@@ -1,6 +1,7 @@
 #include "sim/network.hpp"
 
 #include <boost/asio/ip/address.hpp>
+#include <boost/container/deque.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -71,9 +72,9 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   std::uint64_t stream;
   std::shared_ptr<Through> through;
   Duration latency;
-  std::deque<Piece> on_the_way;
-  std::shared_ptr<Pipe> moving;  // itself while something is on the way, whoever else has let go
-  std::deque<Bytes> arrived;
+  boost::container::deque<Piece> on_the_way;  // most are empty most of the time, and take no memory then
+  std::shared_ptr<Pipe> moving;               // itself while something is on the way, whoever else has let go
+  boost::container::deque<Bytes> arrived;
   std::size_t read_offset = 0;   // into arrived.front()
   std::size_t moving_bytes = 0;  // on the way
   std::size_t queued_bytes = 0;  // and unread

@@ -8,8 +8,9 @@
 #include "base/task_group.hpp"
 #include "net/endpoint.hpp"
 
+#include <boost/container/deque.hpp>
+
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -50,8 +51,8 @@ class Lanes {
   enum class Kind : std::uint8_t { control, results, parts };
   struct Lane {
     explicit Lane(const asio::any_io_executor& executor) : changed(executor) {}
-    std::deque<Frame> control;
-    std::deque<Frame> results;
+    boost::container::deque<Frame> control;  // that takes no memory while it is empty: lanes are many
+    boost::container::deque<Frame> results;
     Signal changed;
     std::size_t sending = 0;
     std::uint64_t bytes_sent = 0;

@@ -3,6 +3,8 @@
 
 #include "matchmaking/terms.hpp"
 
+#include <boost/container/flat_map.hpp>
+
 #include <map>
 #include <optional>
 #include <string_view>
@@ -60,7 +62,8 @@ class Candidates {
   std::map<PeerId, Candidate> known_;
   std::map<Digest, const Candidate*> by_place_;  // the same
   std::map<PeerId, std::string_view> struck_;
-  mutable std::map<PeerId, Digest> places_;  // computed once; of at most the peers that were asked about
+  mutable boost::container::flat_map<PeerId, Digest>
+      places_;  // computed once; of at most the peers that were asked about
 };
 
 }  // namespace collab::matchmaking

@@ -19,10 +19,10 @@ Refusal elsewhere() {
 /// What one conversation sends to one peer in one class.
 struct Conversations::Lane {
   explicit Lane(const asio::any_io_executor& executor) : changed(executor) {}
-  StreamKey stream;                   ///< connection 0: none
-  bool ending = false;                ///< moves to another connection, once the other side has read all of this one
-  std::optional<Refusal> refused;     ///< the peer wants no more
-  std::deque<std::uint64_t> waiting;  ///< senders, in their order
+  StreamKey stream;                ///< connection 0: none
+  bool ending = false;             ///< moves to another connection, once the other side has read all of this one
+  std::optional<Refusal> refused;  ///< the peer wants no more
+  boost::container::deque<std::uint64_t> waiting;  ///< senders, in their order
   Signal changed;
 };
 
@@ -329,7 +329,7 @@ void Conversations::forget(const StreamKey& stream, bool drop_unread) {
     if (drop_unread) {
       for (const Item& item : unread)
         if (of_stream(item)) give_back(item);
-      std::erase_if(unread, of_stream);
+      unread.erase(std::remove_if(unread.begin(), unread.end(), of_stream), unread.end());
     }
     empty = empty && unread.empty();
   }

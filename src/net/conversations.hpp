@@ -8,6 +8,8 @@
 #include "net/paths.hpp"
 #include "net/rpc.hpp"
 
+#include <boost/container/deque.hpp>
+
 #include <array>
 #include <deque>
 #include <map>
@@ -94,7 +96,7 @@ class Conversations final : public StreamUser {
     Talk* talk = nullptr;  ///< null: nobody has opened it here
     PeerId founder{};      ///< while nobody has: who named it first, and when
     TimePoint since{};
-    std::array<std::deque<Item>, kClasses> unread;
+    std::array<boost::container::deque<Item>, kClasses> unread;
     std::set<StreamKey> streams;
   };
   struct Incoming {

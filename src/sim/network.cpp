@@ -146,9 +146,10 @@ class Host::HostClock final : public Clock {
     if (host_.frozen_) co_await host_.thawed();
   }
   Task<bool> rings(Wakeup& alarm, TimePoint when) override {
-    const bool rang = co_await world().rings(alarm, in_world(when));
-    if (rang && host_.frozen_) co_await host_.thawed();
-    co_return rang;
+    const Alarm ringing(world().events(), alarm, in_world(when));
+    co_await alarm.wait();
+    if (ringing.rang() && host_.frozen_) co_await host_.thawed();
+    co_return ringing.rang();
   }
   /// The first moment at which this clock shows at least `when`.
   TimePoint in_world(TimePoint when) const {

@@ -20,6 +20,7 @@ using Kind = MemberEvent::Kind;
 constexpr Duration kResultAwaited = milliseconds(250);  // where the round may well be running
 constexpr Duration kQuietMax = milliseconds(200);
 constexpr Duration kLookAtSeats = seconds(1);
+constexpr double kEtaMax = 3600;              // seconds
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
 constexpr unsigned kStuckRounds = 4;          // so many times as long as a round of the own pass, others may take
 constexpr unsigned kHopelessRounds = 16;
@@ -218,6 +219,7 @@ void Member::look_at_seats() {
   look.stuck = (full_since_ && now - *full_since_ >= kStuckAfter) || moshpit_->stuck(stuck_after, kStuckRounds);
   look.hopeless = moshpit_->stuck(stuck_after, kHopelessRounds);
   look.last_epoch = last_epoch_;
+  look.batch_full_in = full ? Duration() : from_seconds(std::min(context_.tracker.eta_s(), kEtaMax));
   for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
   look.my_turn = in_step_ && context_.tracker.is_lowest_of_epoch(epoch_);
   seats_.look_at(look);

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kEpochsNotice = 2;
 constexpr std::size_t kSeatsOff = 2;     // times as many as we count, or so much fewer: somebody else's swarm
 constexpr std::size_t kAbsurdTold = 64;  // writers that are named in the log
+constexpr std::size_t kUnseated = 8;     // one of so many has no seat: worth another list within the epoch
 constexpr unsigned kMisfitsMin = 2;      // who comes or goes is seen by all within a moment; before, views differ
 
 std::string radices_text(const Seating& seating) {
@@ -129,6 +130,14 @@ Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const Seat
   return wanted;
 }
 
+/// A swarm that is still gathering seats its newcomers at once.
+bool SeatingKeeper::leaves_many_out(const Seating& seating, const Now& now) const {
+  if (seating.one_group() || now.batch_full_in < options_.notice) return false;
+  const auto out = [&](const PeerId& peer) { return !seating.has(peer); };
+  const auto unseated = static_cast<std::size_t>(std::count_if(now.present.begin(), now.present.end(), out));
+  return unseated > 0 && kUnseated * unseated >= now.present.size();
+}
+
 bool SeatingKeeper::fits(const Seating& wanted, const Seating* now) {
   if (now == nullptr) return wanted.one_group();
   return now->radices == wanted.radices && now->seats == wanted.seats;
@@ -150,7 +159,8 @@ void SeatingKeeper::look_at(const Now& now) {
   // half of all peers do not fit into one group, or have no seat, since the swarm was still gathering
   const bool one_group = present == nullptr || present->one_group();
   const std::size_t seats = one_group ? options_.group_size_max : present->seats.size();
-  const bool stuck = now.stuck || now.present.size() >= kSeatsOff * seats;
+  const bool gathering = present != nullptr && leaves_many_out(*present, now);
+  const bool stuck = now.stuck || gathering || now.present.size() >= kSeatsOff * seats;
   // one that nobody goes by yet may be of a swarm that was still gathering
   const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
   const Seating* replaced = stuck ? present : planned;

@@ -54,9 +54,11 @@ class SeatingKeeper {
     std::vector<PeerId> present;  ///< who takes part: this peer too, unless it leaves
     bool my_turn = false;         ///< of all who are present, one has it in each epoch
     bool hopeless = false;        ///< stuck, and no pass over this grid will ever be complete
+    Duration batch_full_in{};     ///< as far as is known; zero: it is full
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
-  /// turn: for an epoch to come, or for the present one when that is stuck or one group cannot hold most of the peers.
+  /// turn: for an epoch to come, or for the present one when that is stuck, when one group cannot hold most of the
+  /// peers, or when many have no seat and its batch is far from full, for until then nobody begins a pass.
   /// On a hopeless epoch the same seats are written anew, as another grid.
   /// A seating to come that does not fit any more is written anew as long as there is time to read it.
   void look_at(const Now& now);
@@ -82,6 +84,7 @@ class SeatingKeeper {
   void consider(const PeerId& writer, const matchmaking::Seating& seating);
   void judge_early();
   const matchmaking::Seating* last() const;
+  bool leaves_many_out(const matchmaking::Seating& seating, const Now& now) const;
   static bool fits(const matchmaking::Seating& wanted, const matchmaking::Seating* now);
   std::uint64_t notice(Duration last_epoch) const;
   bool is_absurd(const PeerId& writer, const matchmaking::Seating& seating);

@@ -50,9 +50,9 @@ class Peers {
   /// The last ones are not there any more, as far as the others can see.
   void lose(std::size_t count) { ids.resize(ids.size() - count); }
   /// Everybody sees everybody; the turn goes round.
-  void epoch(std::uint64_t number, Duration lasted = 1s, bool stuck = false) {
+  void epoch(std::uint64_t number, Duration lasted = 1s, bool stuck = false, Duration batch_full_in = 0s) {
     for (std::size_t i = 0; i < ids.size(); ++i)
-      keepers[i]->look_at({number, stuck, lasted, ids, number % ids.size() == i});
+      keepers[i]->look_at({number, stuck, lasted, ids, number % ids.size() == i, false, batch_full_in});
     settle();
   }
   void settle() {
@@ -148,6 +148,19 @@ TEST_CASE("seating keeper: when half of all have no seat they get one within the
   for (std::size_t i = 0; i < 16; ++i) {
     REQUIRE(peers.keepers[i]->in_force(0) != nullptr);
     for (const PeerId& id : peers.ids) CHECK(peers.keepers[i]->in_force(0)->has(id));
+  }
+}
+
+TEST_CASE("seating keeper: long before the batch is full a few without a seat get one, later they wait") {
+  Peers peers(8);
+  for (int look = 0; look < 2; ++look) peers.epoch(0);
+  for (unsigned char late = 100; late < 102; ++late) peers.add(late);
+  for (int look = 0; look < 3; ++look) peers.epoch(0, 1s, false, 1s);  // too late for all to read another
+  for (std::size_t i = 0; i < 8; ++i) CHECK(peers.keepers[i]->in_force(0)->seats.size() == 8);
+  for (int look = 0; look < 2; ++look) peers.epoch(0, 1s, false, 5s);
+  for (std::size_t i = 0; i < 10; ++i) {
+    REQUIRE(peers.keepers[i]->in_force(0) != nullptr);
+    CHECK(peers.keepers[i]->in_force(0)->seats.size() == 10);
   }
 }
 

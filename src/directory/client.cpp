@@ -54,13 +54,14 @@ Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePo
   if (!records) co_return records.error();
   if (!take_named(server, payload, message.known, message.servers)) co_return Errc::bad_request;
   answered_at_ = clock_.now();
+  Read read;
   for (SignedRecord& record : *records) {
     if (record.record.key != key) co_return Errc::bad_request;
-    server_.accept(std::move(record), Storage::Source::read);
+    const auto offered = server_.accept(std::move(record), Storage::Source::read);
+    if (offered.outcome == Storage::Outcome::stored) ++read.news;
   }
   take_contacts(message.contacts);
   take_guide_from(server, message.nodes);
-  Read read;
   read.next.instance = message.instance;
   read.next.since = message.next;
   read.distance = message.distance;

@@ -39,6 +39,7 @@ class Client {
   struct Read {
     Cursor next;
     bool more = false;
+    std::size_t news = 0;       ///< records that were not here yet
     std::uint8_t distance = 0;  ///< of the server from the key's keepers: `Server::distance`
   };
   struct Question {

@@ -148,10 +148,12 @@ Task<> Router::locate_spot(std::string key, TimePoint deadline) {
   Spot& spot = found->second;
   if (!std::exchange(spot.tried, true)) ++moves_;
   spot.looked_at = clock_.now();
-  spot.due = clock_.now() + about(options_.spot_period);
   spot.followers = report.followers;
-  if (report.nearest.empty()) co_return;  // cut off: what is known is better than nothing
   auto nearest = with_self(spot.place, report.nearest, server_.routing().replicas);
+  const bool calm = spot.looked && nearest == spot.nearest;
+  spot.doublings = calm ? std::min(spot.doublings + 1, options_.calm_doublings) : 0;
+  spot.due = clock_.now() + about(options_.spot_period) * (1U << spot.doublings);
+  if (report.nearest.empty()) co_return;  // cut off: what is known is better than nothing
   if (nearest != nearest_to(spot)) spot.moved_at = clock_.now();
   if (!spot.looked || nearest != spot.nearest) ++moves_;
   spot.nearest = std::move(nearest);
@@ -285,6 +287,7 @@ void Router::plan(TaskGroup& tasks) {
   std::erase_if(spots_, [&](const auto& entry) {
     return !entry.second.busy && clock_.now() - entry.second.used_at > options_.spot_unused;
   });
+  hurry_for(server_.table().take_added());
   // as many as say they can be dialled might make a large swarm: then they have to show it
   const RoutingTable& table = server_.table();
   const bool may_be_large = table.size() + table.suggested() + 1 >= server_.routing().k;
@@ -297,6 +300,19 @@ void Router::plan(TaskGroup& tasks) {
   }
   plan_pings(tasks);
   plan_spots(tasks);
+}
+
+/// Calm is over where somebody has come who is to keep a key: it is looked up again as soon as keys ever are.
+void Router::hurry_for(const std::vector<Place>& newcomers) {
+  if (newcomers.empty()) return;
+  for (auto& [key, spot] : spots_) {
+    const bool all_kept = spot.nearest.size() < server_.routing().replicas;
+    const Place farthest = all_kept ? Place() : place_of(spot.nearest.back());
+    const auto keeps = [&](const Place& newcomer) { return all_kept || nearer(spot.place, newcomer, farthest); };
+    if (std::none_of(newcomers.begin(), newcomers.end(), keeps)) continue;
+    spot.doublings = 0;
+    spot.due = std::min(spot.due, spot.looked_at + options_.spot_period);
+  }
 }
 
 void Router::plan_spots(TaskGroup& tasks) {
@@ -330,7 +346,17 @@ void Router::plan_pings(TaskGroup& tasks) {
   for (const PeerId& node : table.take_unasked(options_.unasked_pings)) {
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
   }
-  for (const PeerId& node : table.silent_since(clock_.now() - options_.ping_after, options_.pings)) {
+  const TimePoint before = clock_.now() - options_.ping_after;
+  std::size_t pinged = 0;
+  for (const PeerId& node : table.silent_since(before, table.entries().size())) {
+    if (pinged == options_.pings) break;
+    const net::LinkState link = net_.link(node);
+    const bool sound = table.find(node)->failures == 0;
+    if (sound && link.connected && link.last_received >= before) {  // its connection shows that it lives
+      table.heard(node, link.last_received);
+      continue;
+    }
+    ++pinged;
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
   }
 }

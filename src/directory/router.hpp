@@ -22,6 +22,7 @@ struct RouterOptions {
   Duration ask_timeout = std::chrono::seconds(2);        ///< of one of them
   Duration ask_beside = std::chrono::milliseconds(500);  ///< without an answer: then another is asked at the same time
   Duration spot_period = std::chrono::seconds(30);       ///< after it a place in use is looked up again, +- 20 %
+  unsigned calm_doublings = 2;                           ///< of it, while look-ups find the same nodes
   Duration spot_repair = std::chrono::seconds(2);        ///< the same when one of its nodes is silent, or all are full
   Duration spot_unused = std::chrono::seconds(60);       ///< then it is forgotten
   Duration refresh_period = std::chrono::seconds(30);    ///< of the own neighbourhood, and of one place farther away
@@ -105,6 +106,7 @@ class Router {
     bool looked = false;
     bool tried = false;  ///< the first look-up is over
     bool busy = false;
+    unsigned doublings = 0;  ///< of the period until it is due
     TimePoint due{};
     TimePoint looked_at{};
     TimePoint moved_at{};
@@ -131,6 +133,7 @@ class Router {
   Task<> locate_and_free(std::string key);
   void plan(TaskGroup& tasks);
   void plan_spots(TaskGroup& tasks);
+  void hurry_for(const std::vector<Place>& newcomers);
   Duration about(Duration);
 
   net::Endpoint& net_;

@@ -113,6 +113,7 @@ bool RoutingTable::add(RouteNode node, std::string network, TimePoint now) {
   entry.packed = packed(entry.node);
   const PeerId id = entry.node.id;
   const std::uint64_t high = high_of(entry.place);
+  added_.push_back(entry.place);
   buckets_[bucket].push_back({high, true, &entries_.emplace(id, std::move(entry)).first->second});
   ++sound_;
   return true;
@@ -225,6 +226,10 @@ std::vector<PeerId> RoutingTable::silent_since(TimePoint before, std::size_t cou
   std::vector<PeerId> ids;
   for (const auto& [sound, heard, id] : silent) ids.push_back(id);
   return ids;
+}
+
+std::vector<Place> RoutingTable::take_added() {
+  return std::exchange(added_, {});
 }
 
 std::vector<PeerId> RoutingTable::take_unasked(std::size_t count) {

@@ -90,6 +90,8 @@ class RoutingTable {
   std::vector<PeerId> silent_since(TimePoint before, std::size_t count) const;
   /// Those who are new, each once.
   std::vector<PeerId> take_unasked(std::size_t count);
+  /// Where those lie who were added since the last time.
+  std::vector<Place> take_added();
   /// How many have not failed lately. Far from this node a bucket knows only k, so of more than about 2 k it is a lower
   /// bound.
   std::size_t size() const noexcept { return sound_; }
@@ -121,6 +123,7 @@ class RoutingTable {
   Entries entries_;
   std::array<std::vector<Slot>, 257> buckets_;  ///< by how many leading bits of their place are this node's
   std::map<PeerId, Suggested> suggested_;
+  std::vector<Place> added_;
   std::size_t sound_ = 0;
 };
 

@@ -231,7 +231,8 @@ Task<Result<std::vector<Record>>> SwarmDirectory::get(std::string key, TimePoint
     const auto count = std::min(options_.polled_servers, untried.size());
     std::vector<PeerId> asked(untried.end() - static_cast<std::ptrdiff_t>(count), untried.end());
     untried.resize(untried.size() - count);
-    answered = co_await ask(key, std::move(asked), false, until) > 0;
+    const Heard heard = co_await ask(key, std::move(asked), false, until);
+    answered = heard.answered > 0;
   }
   if (!answered && !found) co_return clock_.now() >= deadline ? Errc::late : Errc::gone;
   co_return current(key);
@@ -361,7 +362,10 @@ std::vector<PeerId> SwarmDirectory::polled(const std::string& key) {
   return servers;
 }
 
+/// A poll guards against a server that does not say everything. As long as it brings nothing that the watch, which goes
+/// from server to server, has not brought before, it comes more seldom.
 Task<> SwarmDirectory::poll(std::string key) {
+  unsigned doublings = 0;
   for (;;) {
     std::vector<PeerId> servers = polled(key);
     const bool crowded = !router_.followers(key).empty();
@@ -369,11 +373,11 @@ Task<> SwarmDirectory::poll(std::string key) {
     const bool contacts = any && (!contacts_asked_ || clock_.now() - *contacts_asked_ >= options_.contacts_period);
     if (contacts) contacts_asked_ = clock_.now();
     const TimePoint deadline = clock_.now() + options_.poll_timeout;
-    std::size_t answered = co_await ask(key, std::move(servers), contacts, deadline);
-    if (crowded && answered == 0) {  // who follows it no more may be behind
+    Heard heard = co_await ask(key, std::move(servers), contacts, deadline);
+    if (crowded && heard.answered == 0) {  // who follows it no more may be behind
       std::vector<PeerId> keepers = router_.sources(key);
       if (keepers.size() > 1) keepers.resize(1);
-      answered = co_await ask(key, std::move(keepers), false, deadline);
+      heard = co_await ask(key, std::move(keepers), false, deadline);
     }
     // servers that are gone by now are asked from their beginning if they come back
     auto& cursors = followed_.at(key).cursors;
@@ -383,29 +387,42 @@ Task<> SwarmDirectory::poll(std::string key) {
       return !follows && !router_.keeps(entry.first, key);
     });
     const auto period = static_cast<std::uint64_t>((crowded ? options_.crowded_period : options_.poll_period).count());
-    const Duration pause =
-        answered > 0 ? Duration(period - period / 10 + random_.below(period / 5 + 1)) : options_.retry;
-    co_await clock_.sleep_until(clock_.now() + pause);
+    const bool calm = heard.answered > 0 && heard.news == 0 && server_.form() == Form::routed;
+    const auto about = static_cast<Duration::rep>(period - period / 10 + random_.below(period / 5 + 1));
+    co_await rest(heard.answered > 0 ? Duration(about << doublings) : options_.retry);
+    doublings = calm ? std::min(doublings + 1, options_.calm_doublings) : 0;
   }
 }
 
-/// Asks all of them side by side. Returns how many answered.
-Task<std::size_t> SwarmDirectory::ask(std::string key, std::vector<PeerId> servers, bool contacts, TimePoint deadline) {
-  std::size_t answered = 0;
+/// Ends sooner when nobody has answered anything for as long as a poll's period: who is cut off is to notice it.
+Task<> SwarmDirectory::rest(Duration pause) {
+  const TimePoint end = clock_.now() + pause;
+  const TimePoint first = clock_.now() + std::min(pause, options_.poll_period);
+  co_await clock_.sleep_until(first);
+  while (clock_.now() < end) {
+    const TimePoint heard = client_.answered_at().value_or(TimePoint());
+    if (clock_.now() - heard >= options_.poll_period) co_return;
+    co_await clock_.sleep_until(std::min(end, heard + options_.poll_period));
+  }
+}
+
+/// Asks all of them side by side.
+Task<SwarmDirectory::Heard> SwarmDirectory::ask(std::string key, std::vector<PeerId> servers, bool contacts,
+                                                TimePoint deadline) {
+  Heard heard;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     for (const PeerId& server : servers) {
-      tasks.spawn("directory.ask", ask_one(key, server, contacts, deadline, answered));
+      tasks.spawn("directory.ask", ask_one(key, server, contacts, deadline, heard));
     }
     co_await tasks.join();
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
-  co_return answered;
+  co_return heard;
 }
 
 /// All pages since the last time; from the beginning for a key that nobody watches.
-Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, TimePoint deadline,
-                               std::size_t& answered) {
+Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, TimePoint deadline, Heard& heard) {
   Cursor cursor;
   if (const auto found = followed_.find(key); found != followed_.end()) cursor = found->second.cursors[server];
   bool hears = true;
@@ -421,10 +438,11 @@ Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, Ti
     }
     cursor = read->next;
     more = read->more;
+    heard.news += read->news;
     hears = read->distance <= 1 || router_.keeps(server, key);
     if (const auto found = followed_.find(key); found != followed_.end()) found->second.cursors[server] = cursor;
   }
-  if (hears) ++answered;
+  if (hears) ++heard.answered;
 }
 
 void SwarmDirectory::meet(Contact contact) {
@@ -501,9 +519,9 @@ Task<> SwarmDirectory::probe(PeerId contact) {
     if (met) log_.info("directory.contact_answered", {{"peer", contact.short_text()}});
     co_return;
   }
-  std::size_t answered = 0;
-  co_await ask_one(std::string(kPeerKey), contact, true, deadline, answered);
-  if (answered == 0) co_return;
+  Heard heard;
+  co_await ask_one(std::string(kPeerKey), contact, true, deadline, heard);
+  if (heard.answered == 0) co_return;
   log_.info("directory.contact_answered", {{"peer", contact.short_text()}});
   std::vector<SignedRecord> lacking = client_.take_lacking(contact, wire::kPutRecordsMax);
   if (lacking.empty()) co_return;

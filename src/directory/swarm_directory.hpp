@@ -22,6 +22,7 @@ struct SwarmDirectoryOptions {
   Duration poll_period = std::chrono::seconds(10);     ///< of a watched key, +- 10 %: get is the truth
   std::size_t polled_servers = 2;                      ///< at random
   Duration crowded_period = std::chrono::seconds(30);  ///< of a key that many watch, instead: one of them is asked
+  unsigned calm_doublings = 2;                         ///< of either, in a large swarm, while a watch had all news
   Duration poll_timeout = std::chrono::seconds(5);
   Duration watch_wait = std::chrono::seconds(30);   ///< of one long poll
   Duration watch_stay = std::chrono::seconds(30);   ///< with one server, or half as long or half as long again
@@ -83,8 +84,13 @@ class SwarmDirectory final : public Directory {
   Task<> poll(std::string key);
   Task<bool> get_routed(std::string key, TimePoint deadline);
   std::vector<PeerId> polled(const std::string& key);
-  Task<std::size_t> ask(std::string key, std::vector<PeerId> servers, bool contacts, TimePoint deadline);
-  Task<> ask_one(std::string key, PeerId server, bool contacts, TimePoint deadline, std::size_t& answered);
+  struct Heard {
+    std::size_t answered = 0;  ///< servers
+    std::size_t news = 0;      ///< records that were not here yet
+  };
+  Task<Heard> ask(std::string key, std::vector<PeerId> servers, bool contacts, TimePoint deadline);
+  Task<> ask_one(std::string key, PeerId server, bool contacts, TimePoint deadline, Heard& heard);
+  Task<> rest(Duration pause);
   Task<> probe_contacts();
   Task<> probe(PeerId contact);
   std::vector<PeerId> next_probes(bool met_only);

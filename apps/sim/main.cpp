@@ -231,7 +231,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   if (parsed.command == "killed") return run_killed(config, command);
   if (parsed.command == "nat") return run_nat(config, command);
   if (parsed.command == "state") return run_state(config, command);
-  if (parsed.command == "idle") return run_idle(config, command);
+  if (parsed.command == "idle") return run_day(Day::idle, config, command);
+  if (parsed.command == "day") return run_day(Day::training, config, command);
   return run(job_of(parsed.command, config, arguments));
 }
 

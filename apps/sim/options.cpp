@@ -158,7 +158,8 @@ cli::Synopsis sim_synopsis() {
                        {"directory", "what storing and finding records costs among --nodes"},
                        {"matchmaking", "how soon everybody is in a full group"},
                        {"state", "how soon many joiners have the state of a run"},
-                       {"idle", "hours without training: nothing may grow"}};
+                       {"idle", "hours without training: nothing may grow"},
+                       {"day", "hours of training, under faults too: nothing may grow"}};
   synopsis.examples = {"collab-sim estimate --peers 200 --links dsl --values 18000000 --target-batch 65536",
                        "collab-sim --peers 24 --links dsl --faults home --minutes 10 --svg run.svg",
                        "collab-sim --faults churn --minutes 10 --seeds 50",

@@ -32,6 +32,7 @@ constexpr Duration kSettle = seconds(10);   // after the last strike: who is sil
 constexpr double kNever = 1e-6;             // samples/s of who does not train
 constexpr std::size_t kVerified = 50'000;   // statements that need not be verified again
 constexpr double kBudget = 4;               // times what the rates promise
+constexpr double kWakeUpsMax = 2000;         // wake-ups a peer and second: 64 peers that train need some 300
 
 double normal(Random& random) {
   const auto uniform = [&] { return (static_cast<double>(random.next() >> 11U) + 0.5) * 0x1p-53; };
@@ -225,7 +226,6 @@ Swarm::World::World(SwarmOptions given)
             options.equal_split},
       coordinator_host(net.add_host("coordinator")) {
   if (options.crypto == Crypto::fake) net.secure_by(channels);
-  world.events_max = options.events_max;
   if (!options.boxes) options.faults.mixture.rates.erase(FaultKind::reboot);
   if (options.boxes) {
     net.on_hidden_dial([this](const Host& from, const Host& to) {
@@ -237,6 +237,9 @@ Swarm::World::World(SwarmOptions given)
   const double promised_s = static_cast<double>(options.epochs * options.target_batch) / all;
   length = options.length;
   if (length == Duration()) length = kGather + from_seconds(kBudget * promised_s + aborted_s) + seconds(120);
+  const double peer_seconds = static_cast<double>(options.peers + 1) * to_seconds(length);
+  world.events_max = std::max(world.events_max, static_cast<std::uint64_t>(kWakeUpsMax * peer_seconds));
+  if (options.events_max > 0) world.events_max = options.events_max;
   Duration expected = length;
   if (options.epochs > 0) expected = std::min(length, kGather + from_seconds(promised_s));
   injector.plan(draw_faults(options.faults, options.seed, options.peers, expected));

@@ -49,9 +49,10 @@ struct SwarmOptions {
   double drift_ppm_max = 0;    ///< of a peer's clock, either way
   FaultPlan faults;
   Plant plant = Plant::none;
-  std::string stop_at;                    ///< ends as soon as this invariant is violated; empty: none
-  std::uint64_t events_max = 50'000'000;  ///< wake-ups; then the run is a livelock
-  std::uint64_t aborted_rounds = 0;       ///< the first so many rounds are kept from being decided, at every peer
+  std::string stop_at;  ///< ends as soon as this invariant is violated; empty: none
+  std::uint64_t events_max =
+      0;  ///< wake-ups; then the run is a livelock; 0: 5e7, or 2000 a peer and second of `length`
+  std::uint64_t aborted_rounds = 0;  ///< the first so many rounds are kept from being decided, at every peer
 };
 
 /// One log event, for who follows a run.

@@ -159,6 +159,8 @@ void Gathering::hint() {
   const PeerId leader = *follower_.leader();
   if (!best || *best == terms_.self || best == hinted_ || !candidates_.before(*best, leader)) return;
   hinted_ = best;
+  // one that took us for dead would not tell us when it gives way
+  if (follower_.accepted()) send(leader, join());
   redirect(leader, *best);
 }
 
@@ -519,11 +521,15 @@ void Gathering::give_up_if_hopeless() {
 }
 
 void Gathering::knock() {
+  for (const auto& [id, candidate] : candidates_.known()) {
+    if (!candidates_.struck(id)) send(id, join());
+  }
+}
+
+wire::Join Gathering::join() const {
   wire::Join join = follower_.join(own_samples_);
   join.attempt = leader_.attempt();
-  for (const auto& [id, candidate] : candidates_.known()) {
-    if (!candidates_.struck(id)) send(id, join);
-  }
+  return join;
 }
 
 void Gathering::fail(NoGroup reason) {

@@ -133,6 +133,7 @@ class Gathering {
   void give_up_if_hopeless();
   /// Who has not heard that we came too late hears it now, so that whoever leads next waits for us.
   void knock();
+  wire::Join join() const;
   void fail(NoGroup reason);
 
   void send(const PeerId& to, wire::Header message) { outgoing_.emplace_back(to, std::move(message)); }

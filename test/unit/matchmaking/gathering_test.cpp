@@ -529,6 +529,30 @@ TEST_CASE("gathering: whom its leader has struck in silence asks it again when i
   CHECK(follower.said_to<wire::Join>(kPlaces[0]));
 }
 
+TEST_CASE("gathering: whom its leader has struck in silence hears who leads now when it tells of a smaller place") {
+  One leader(kPlaces[1]);
+  leader.hears(kPlaces[2], join_of(kPlaces[2], 1));
+  leader.world.frozen = {peer(kPlaces[2])};
+  leader.world.now = kStart + 2s;
+  for (int ms = 100; ms <= 2000; ms += 100) leader.gathering.on_time(kStart + std::chrono::milliseconds(ms));
+  CHECK(leader.gathering.followers().empty());
+  leader.gathering.on_candidates(declared({kPlaces[0]}), kStart + 2s);
+  REQUIRE(leader.gathering.following() == peer(kPlaces[0]));
+  (void)leader.gathering.take_outgoing();
+
+  One follower(kPlaces[2], knowing({kPlaces[1]}));
+  follower.hears(kPlaces[1], accepted_for(10min));
+  (void)follower.gathering.take_outgoing();
+  follower.hears(kPlaces[0], redirect_to(kPlaces[0]));
+  for (auto& [to, message] : follower.gathering.take_outgoing()) {
+    if (to == peer(kPlaces[1])) leader.gathering.on_message(peer(kPlaces[2]), message, kStart + 2s);
+  }
+  const auto answer = leader.said_to<wire::Redirect>(kPlaces[2]);
+  REQUIRE(answer);
+  follower.hears(kPlaces[1], *answer);
+  CHECK(follower.gathering.following() == peer(kPlaces[0]));
+}
+
 TEST_CASE("gathering: a leader whose own loop stood still counts on its followers only when they join anew") {
   One waiting(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
   waiting.hears(kPlaces[1], join_of(kPlaces[1], 0));

@@ -20,7 +20,8 @@ class VerifiedStatements {
   explicit VerifiedStatements(std::size_t count = 50'000, const SignatureScheme& scheme = ed25519())
       : count_(count), scheme_(scheme) {}
 
-  Result<> verify(const Signed& statement, std::string_view run_id);
+  /// `statement`: encoded, as signed.hpp says. Errors: those of `decode_signed` and of `verify`.
+  Result<> verify(std::span<const std::byte> statement, std::string_view run_id);
 
  private:
   std::size_t count_;

@@ -335,7 +335,7 @@ void Publisher::go_above(const SignedRecord& newer) {
   if (found == publications_.end() || record.owner != identity_.id()) return;
   if (record.sequence < found->second.record.record.sequence) return;
   // only our own signature moves us: anybody could name a number
-  if (!check_authorship(newer, server_.rules())) return;
+  if (!check_authorship(newer, encode(newer), server_.rules())) return;
   Publication& publication = found->second;
   Record draft = publication.record.record;
   publication.record.record.sequence = record.sequence;

@@ -85,10 +85,10 @@ Verdict check_bounds(const SignedRecord& signed_record, const RecordRules& rules
   return {};
 }
 
-Verdict check_authorship(const SignedRecord& signed_record, const RecordRules& rules) {
-  const Signed statement = statement_of(signed_record);
-  const bool genuine = rules.verified != nullptr ? rules.verified->verify(statement, rules.run).has_value()
-                                                 : verify(statement, rules.run).has_value();
+Verdict check_authorship(const SignedRecord& signed_record, std::span<const std::byte> encoded,
+                         const RecordRules& rules) {
+  const bool genuine = rules.verified != nullptr ? rules.verified->verify(encoded, rules.run).has_value()
+                                                 : verify(statement_of(signed_record), rules.run).has_value();
   if (!genuine) return Refusal(Errc::denied, "the signature does not fit");
   return check_policy(signed_record, rules);
 }

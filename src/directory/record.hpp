@@ -62,9 +62,9 @@ Result<SignedRecord> decode_record(std::span<const std::byte> bytes);
 /// The first rules, cheap and in the specification's order: sizes, run, expiry against `now_ms` (Unix milliseconds).
 /// Errors: `bad_request` (too large, or from the future), `denied` (another run), `stale` (expired).
 Verdict check_bounds(const SignedRecord&, const RecordRules&, std::int64_t now_ms);
-/// The last and dear ones: signature, then the key's policy. Errors: `denied`; `bad_request` for a value that the key
-/// does not have.
-Verdict check_authorship(const SignedRecord&, const RecordRules&);
+/// The last and dear ones: signature, then the key's policy. `encoded`: the same record. Errors: `denied`;
+/// `bad_request` for a value that the key does not have.
+Verdict check_authorship(const SignedRecord&, std::span<const std::byte> encoded, const RecordRules&);
 /// The last of them alone, for what this node has signed itself.
 Verdict check_policy(const SignedRecord&, const RecordRules&);
 

@@ -134,10 +134,10 @@ void Server::register_methods() {
   put.traffic = net::TrafficClass::control;
   put.request_bytes_max = wire::kPutBytesMax;
   put.answer_bytes_max = wire::kAnswerBytesMax;
+  put.idempotent = true;  // a record that is here already is one that was taken
   net::Method get = put;
   get.name = "directory.get";
   get.request_bytes_max = 4096;
-  get.idempotent = true;
   net::Method watch = get;
   watch.name = "directory.watch";
   net::Method find = get;

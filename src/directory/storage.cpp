@@ -97,7 +97,7 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
   if (const auto room = check_quotas(record, encoded.size(), old, now_ms, source, origin); !room)
     return refuse(room.error());
   const auto said =
-      source == Source::own ? check_policy(record, options_.rules) : check_authorship(record, options_.rules);
+      source == Source::own ? check_policy(record, options_.rules) : check_authorship(record, encoded, options_.rules);
   if (!said) return refuse(said.error());
   // only a record that its owner really made uses up the owner's quota
   if (brought(source)) owner(record.record.owner, now_ms).tokens -= 1;
@@ -171,7 +171,7 @@ void Storage::store(const SlotId& slot, SignedRecord record, Bytes encoded, cons
     forget_ms = std::max(forget_ms, entry->second.forget_ms);
     unlist(entry);
   }
-  Entry made{std::move(record), std::move(encoded), ++changes_, forget_ms, origin, std::move(claim.leased), {}};
+  Entry made{std::move(record), std::move(encoded), ++changes_, 0, forget_ms, origin, std::move(claim.leased), {}};
   made.granted = made.leased;
   made.granted.subtract(claim.taken);
   entry->second = std::move(made);
@@ -180,7 +180,8 @@ void Storage::store(const SlotId& slot, SignedRecord record, Bytes encoded, cons
   if (fresh) shelf.by_owner[{stored.owner, stored.subkey}] = entry;
   shelf.by_change.emplace_hint(shelf.by_change.end(), entry->second.change, entry);
   by_expiry_.emplace(forget_ms, slot);
-  bucket_hashes_[bucket_of(slot)] += hash_of(version_of(slot, stored));
+  entry->second.hash = hash_of(version_of(slot, stored));
+  bucket_hashes_[bucket_of(slot)] += entry->second.hash;
   count(entry->second, 1);
 }
 
@@ -211,7 +212,7 @@ void Storage::unlist(Entries::iterator entry) {
   const Record& record = entry->second.record.record;
   shelves_.at(record.key).by_change.erase(entry->second.change);
   by_expiry_.erase({entry->second.forget_ms, entry->first});
-  bucket_hashes_[bucket_of(entry->first)] -= hash_of(version_of(entry->first, record));
+  bucket_hashes_[bucket_of(entry->first)] -= entry->second.hash;
   count(entry->second, -1);
 }
 

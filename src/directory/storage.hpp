@@ -130,6 +130,7 @@ class Storage {
     SignedRecord record;
     Bytes encoded;  // it is read far more often than written
     std::uint64_t change = 0;
+    std::uint64_t hash = 0;  // of its version
     std::int64_t forget_ms = 0;
     std::string origin;
     Work leased;   // of a lease: its units,

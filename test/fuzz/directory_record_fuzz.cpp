@@ -22,7 +22,7 @@ COLLAB_FUZZ_TARGET(directory_record) {
     const auto offered = storage.offer(*record, now_ms, Storage::Source::put);
     // nothing is kept but what its owner has signed
     if (storage.size() != (offered.outcome == Storage::Outcome::stored ? 1U : 0U)) std::abort();
-    if (storage.size() == 1 && !check_authorship(*record, options.rules)) std::abort();
+    if (storage.size() == 1 && !check_authorship(*record, encode(*record), options.rules)) std::abort();
     storage.expire(std::numeric_limits<std::int64_t>::max());
   }
   if (const auto peer = decode_peer_record(bytes)) {

@@ -74,7 +74,7 @@ TEST_CASE("keys: a ban lies in the home as the authority's record, and is lifted
   REQUIRE(records.size() == 1);
   const directory::RecordRules rules{"run", home.authority};
   CHECK(check_bounds(records[0], rules, kNow));
-  CHECK(check_authorship(records[0], rules));
+  CHECK(check_authorship(records[0], encode(records[0]), rules));
   const auto said = read_ban(records[0].record.value, "run", home.authority, kNow);
   REQUIRE(said);
   CHECK(said->target == std::variant<PeerId, TokenSerial>(home.peer));
@@ -89,7 +89,7 @@ TEST_CASE("keys: a ban lies in the home as the authority's record, and is lifted
   CHECK(records[0].record.sequence > sequence);
   CHECK(records[0].record.value.empty());
   CHECK(records[0].record.expires_ms == kNow + 86'400'000);  // for as long as the ban could come back
-  CHECK(check_authorship(records[0], rules));
+  CHECK(check_authorship(records[0], encode(records[0]), rules));
 }
 
 TEST_CASE("keys: a ban by another key than the authority's is no record of this run") {
@@ -98,7 +98,7 @@ TEST_CASE("keys: a ban by another key than the authority's is no record of this 
   ban.reason = "sends nonsense";
   ban.authority = home.folder.path() / "identity.key";
   REQUIRE(run_ban(ban) == 0);  // this home knows no manifest, so it cannot tell; the directory can
-  CHECK_FALSE(check_authorship(home.bans()[0], directory::RecordRules{"run", home.authority}));
+  CHECK_FALSE(check_authorship(home.bans()[0], encode(home.bans()[0]), directory::RecordRules{"run", home.authority}));
 }
 
 TEST_CASE("keys: what cannot be meant is refused before anything is written") {

@@ -20,18 +20,18 @@ TEST_CASE("verified: what was genuine once is so again, in its run") {
   VerifiedStatements verified;
   const Signed said = statement_of(3);
   for (int time = 0; time < 3; ++time) {
-    CHECK(verified.verify(said, "run"));
-    CHECK(verified.verify(said, "other").error() == Errc::denied);
+    CHECK(verified.verify(encode(said), "run"));
+    CHECK(verified.verify(encode(said), "other").error() == Errc::denied);
   }
 }
 
 TEST_CASE("verified: a genuine statement vouches for none that differs in any field") {
   VerifiedStatements verified;
-  CHECK(verified.verify(statement_of(3), "run"));
+  CHECK(verified.verify(encode(statement_of(3)), "run"));
   const auto denied = [&](auto change) {
     Signed said = statement_of(3);
     change(said);
-    CHECK(verified.verify(said, "run").error() == Errc::denied);
+    CHECK(verified.verify(encode(said), "run").error() == Errc::denied);
   };
   denied([](Signed& said) { said.domain = Domain::ban; });
   denied([](Signed& said) { said.signer = Identity::generate({2}).id(); });
@@ -44,7 +44,8 @@ TEST_CASE("verified: a genuine statement vouches for none that differs in any fi
 TEST_CASE("verified: more statements than are remembered are verified all the same") {
   VerifiedStatements verified(2);
   for (int pass = 0; pass < 2; ++pass)
-    for (std::uint64_t sequence = 0; sequence < 7; ++sequence) CHECK(verified.verify(statement_of(sequence), "run"));
+    for (std::uint64_t sequence = 0; sequence < 7; ++sequence)
+      CHECK(verified.verify(encode(statement_of(sequence)), "run"));
 }
 
 }  // namespace collab

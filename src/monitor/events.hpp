@@ -65,8 +65,8 @@ class Events {
   /// The oldest event after `id` that is still here. An `id` of the future comes from before a restart of this node,
   /// and means: from the beginning. Valid until the next add().
   const Encoded* after(std::uint64_t id) const;
-  /// Returns after the next add().
-  Task<> changed() const { return added_.wait(); }
+  /// Returns after the next add(). False: the task was cancelled, as of Signal::wait.
+  Task<bool> changed() const { return added_.wait(); }
 
  private:
   Clock& clock_;

@@ -15,8 +15,8 @@ namespace collab::averaging {
 namespace {
 
 constexpr int kFramesInARow = 2;                         // then the senders get a turn
-constexpr double kMarkMin = 64 * 1024;                   // bytes
-constexpr double kLongMin = 4 * kMarkMin;                // of all; less is exchanged within the slack on any line
+constexpr double kMarkMin = 16 * 1024;                   // bytes; of one stream among many on a slow line
+constexpr double kLongMin = 16 * kMarkMin;               // of all; less is exchanged within the slack on any line
 constexpr double kMarksMax = 400;                        // a round's deadline is put off so often at the very most
 constexpr Duration kFarewell = std::chrono::seconds(2);  // a failed round's last messages
 
@@ -71,7 +71,8 @@ class Session {
   void receive(const net::Envelope& envelope);
   void tell_who_talks_on(Rank peer);
   void check();
-  void put_off_deadline(const std::vector<net::LinkState>& links, TimePoint now);
+  void follow_bytes(const std::vector<net::LinkState>& links, TimePoint now);
+  void put_off_deadline(TimePoint until);
   void refused(Rank peer);
   void probe(const std::vector<net::LinkState>& links);
   void ask(Ranks debtors);
@@ -248,7 +249,7 @@ void Session::check() {
   // who had no line to the coordinator when that told it, and has gone by now, would wait for it until the deadline
   const bool late = decided_ && now >= decided_at_ + options_.suspicion.silence_min;
   if (late && !std::exchange(reminded_, true)) participant_.remind(shape_->members.all);
-  if (!decided_) put_off_deadline(links, now);
+  if (!decided_) follow_bytes(links, now);
   if (now >= deadline_ && !decided_) {
     if (participant_.state() == Commit::State::running) {
       report_.reason = RoundReport::Reason::deadline;
@@ -260,7 +261,7 @@ void Session::check() {
 
 /// Lines may be slower than was known or guessed. As long as so much comes and goes that the round ends some time,
 /// nobody who is still at it is given up.
-void Session::put_off_deadline(const std::vector<net::LinkState>& links, TimePoint now) {
+void Session::follow_bytes(const std::vector<net::LinkState>& links, TimePoint now) {
   if (exchanged_bytes_ < kLongMin) return;
   std::uint64_t bytes = 0;
   for (const net::LinkState& link : links) bytes += link.bulk_bytes;
@@ -269,8 +270,12 @@ void Session::put_off_deadline(const std::vector<net::LinkState>& links, TimePoi
   const double moved = std::min(all, exchanged_bytes_);  // what is sent again has the time that is left
   if (moved - moved_at_mark_ < std::max(exchanged_bytes_ / kMarksMax, kMarkMin)) return;
   moved_at_mark_ = moved;
-  if (now + options_.round_slack <= deadline_) return;
-  deadline_ = now + options_.round_slack;
+  put_off_deadline(now + options_.round_slack);
+}
+
+void Session::put_off_deadline(TimePoint until) {
+  if (until <= deadline_) return;
+  deadline_ = until;
   lanes_.extend(deadline_ + options_.serve_max);
 }
 
@@ -317,8 +322,12 @@ void Session::flush() {
   for (const auto& out : participant_.take_outgoing()) lanes_.push(out.to, out.traffic, out.frame);
   for (std::size_t rank = 0; rank < shape_->members.size; ++rank)
     if (participant_.has_parts(static_cast<Rank>(rank))) lanes_.wake_parts(static_cast<Rank>(rank));
-  if (participant_.state() == Commit::State::running && participant_.all_results_here() && report_.exchange_s == 0)
-    exchanged();
+  if (participant_.state() != Commit::State::running || !participant_.all_results_here() || report_.exchange_s > 0)
+    return;
+  exchanged();
+  // what left us last fills a slow line for a while yet, and others may take as long as we did
+  const TimePoint now = context_.clock.now();
+  put_off_deadline(now + (now - started_) + options_.round_slack);
 }
 
 void Session::exchanged() {

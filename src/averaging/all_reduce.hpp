@@ -32,7 +32,8 @@ struct Context {
 
 struct AllReduceOptions {
   SuspicionOptions suspicion;
-  /// A round may take 3 x the predicted time and this, and longer as long as values come: until so long after a 400th.
+  /// A round may take 3 x the predicted time and this, and longer as long as values come: until so long after a 400th;
+  /// who has all waits as long again for the others.
   Duration round_slack = std::chrono::seconds(10);
   Duration serve_max = std::chrono::seconds(30);  ///< after the commit, for groupmates that lag
   double rate_unknown_bytes_per_s = 12.5e6;       ///< of a peer's whole line, where nothing was measured

@@ -342,6 +342,7 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   const std::uint32_t rounds = pass_->schedule->rounds();
   Progress progress{{values.begin(), values.end()}, weight, std::move(work), {}, {}, report};
   Result<> last;
+  handed_over_ = weight;
   for (std::uint32_t round = 1; round <= rounds; ++round) {
     last = co_await run_round(round, progress);
     if (last) continue;
@@ -358,6 +359,7 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
                                        {"weight", progress.outcome.weight},
                                        {"seconds", to_seconds(context_.clock.now() - start)}});
   pass_.reset();
+  handed_over_ = 0;
   if (!last) co_return last.error();
   std::copy(progress.values.begin(), progress.values.end(), values.begin());
   co_return std::move(progress.outcome);

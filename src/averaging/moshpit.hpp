@@ -122,6 +122,9 @@ class Moshpit {
   /// took so many times; or has come to fewer samples than it must have.
   bool stuck(Duration least, unsigned rounds) const;
 
+  /// The weight that finish() was given, while it runs.
+  std::uint64_t handed_over() const noexcept { return handed_over_; }
+
   /// Of the first group, as the matchmakers' own.
   std::uint32_t next_attempt() const;
   void sit_out();
@@ -159,6 +162,7 @@ class Moshpit {
   std::optional<matchmaking::Group> first_;
   std::unique_ptr<net::Conversation> first_talk_;  // from begin() to the first round
   std::optional<TimePoint> waits_since_;           // for a group, or for the end of the pass
+  std::uint64_t handed_over_ = 0;
   Duration longest_round_{};
   bool too_light_ = false;  // the last round gave up: fewer samples than Pass::weight_min
   std::optional<std::pair<Digest, std::uint64_t>>

@@ -275,6 +275,7 @@ void Member::show() {
   own.loss = loss_;
   own.taking_part = in_step_ && !leaving_;
   own.client = options_.role == matchmaking::Role::client;
+  own.handed_over = moshpit_->handed_over();
   context_.tracker.show(own);
 }
 

@@ -65,6 +65,12 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
 
   const double samples = std::min(static_cast<double>(told.samples), std::floor(before + credit_));
   credit_ = std::max(0.0, credit_ - std::max(0.0, samples - before));
+  if (const auto handed_over = static_cast<double>(told.handed_over); handed_over > handed_over_) {
+    goes_on_ = true;  // since before we looked, or with more than its last record showed
+    const double more = std::min(handed_over - handed_over_, credit_);
+    handed_over_ += more;
+    credit_ -= more;
+  }
   rate_ = rate;
   measured_ = true;
   take(told, sequence, date, samples, unix_ms);

@@ -29,7 +29,7 @@ Result<Record> decode(std::span<const std::byte> value) {
   const bool date = record.unix_ms >= 0 && record.unix_ms <= kUnixMsMax;
   const bool loss = std::isnan(record.loss) || std::abs(record.loss) <= kLossMax;
   if (!rate || !period || !date || !loss || record.samples > kSamplesMax || record.microbatch > kSamplesMax ||
-      !message->payload.empty())
+      record.handed_over > kSamplesMax || !message->payload.empty())
     return Errc::bad_request;
   return record;
 }

@@ -21,20 +21,21 @@ inline constexpr std::string_view kKeeperKey = "keeper";
 namespace wire {
 
 struct ProgressV1 {
-  std::uint64_t epoch = 0;       ///< of the parameters it holds
-  std::uint64_t samples = 0;     ///< gathered for this epoch
-  double samples_per_s = 0;      ///< while it computes
-  std::int64_t unix_ms = 0;      ///< when this was so
-  std::uint32_t period_ms = 0;   ///< until the next record, at most; older than two of them it says nothing any more
-  Digest group{};                ///< of its last committed round; zero: none yet
-  Digest parameters{};           ///< state::parameter_hash
-  Digest ledger{};               ///< content_hash of the units behind them; zero: not told
-  double loss = 0;               ///< its training loss of the last epoch; NaN: unknown
-  bool taking_part = false;      ///< it gathers samples for this epoch; else it watches, or catches up
-  std::uint64_t microbatch = 0;  ///< samples of its last one: they come all at once; 0: not told
-  bool client = false;           ///< it cannot be dialled
+  std::uint64_t epoch = 0;        ///< of the parameters it holds
+  std::uint64_t samples = 0;      ///< gathered for this epoch
+  double samples_per_s = 0;       ///< while it computes
+  std::int64_t unix_ms = 0;       ///< when this was so
+  std::uint32_t period_ms = 0;    ///< until the next record, at most; older than two of them it says nothing any more
+  Digest group{};                 ///< of its last committed round; zero: none yet
+  Digest parameters{};            ///< state::parameter_hash
+  Digest ledger{};                ///< content_hash of the units behind them; zero: not told
+  double loss = 0;                ///< its training loss of the last epoch; NaN: unknown
+  bool taking_part = false;       ///< it gathers samples for this epoch; else it watches, or catches up
+  std::uint64_t microbatch = 0;   ///< samples of its last one: they come all at once; 0: not told
+  bool client = false;            ///< it cannot be dialled
+  std::uint64_t handed_over = 0;  ///< besides, to a pass of this epoch that has not ended
   MESSAGE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, ledger, loss, taking_part,
-              microbatch, client)
+              microbatch, client, handed_over)
 };
 using Header = std::variant<ProgressV1>;
 

@@ -153,6 +153,37 @@ TEST_CASE("self-report: what was handed over to a round that failed is believed 
   CHECK(told.report.handed_over() == 0);
 }
 
+TEST_CASE("self-report: of what was handed over before we looked as much is believed as of samples, and by and by") {
+  Told told;
+  told.yardstick.first_look = true;
+  told.record.handed_over = 100;
+  CHECK(told.at(0, 10) == 0);
+  CHECK(told.report.handed_over() == 100);
+
+  Told liar;
+  liar.yardstick.first_look = true;
+  liar.record.handed_over = 1'000'000;
+  const double first = 64 + kMicrobatch + 2 * 150;  // a share, a microbatch, and two periods of growth
+  CHECK(liar.at(0, 0) == 0);
+  CHECK(liar.report.handed_over() <= first);
+  for (std::int64_t ms = 1000; ms <= 10'000; ms += 1000) CHECK(liar.at(ms, 0) == 0);
+  CHECK(liar.report.handed_over() > 1000);
+  CHECK(liar.report.handed_over() <= first + 10 * 150);
+  CHECK(liar.at(11'000, 1000) > 800);  // and what it handed over it has not
+}
+
+TEST_CASE("self-report: what was gathered between the last record and the hand-over is in it") {
+  Told told;
+  CHECK(told.at(1000, 100) == 0);
+  CHECK(told.at(2000, 200) == 0);
+  told.record.handed_over = 260;
+  CHECK(told.at(3000, 0) == 0);
+  CHECK(told.report.handed_over() == 260);
+  told.record.handed_over = 0;  // its pass has come to nothing
+  CHECK(told.at(4000, 260) == 0);
+  CHECK(told.report.handed_over() == 0);
+}
+
 TEST_CASE("self-report: what is told twice, or by an older date, grows nothing") {
   Told told;
   CHECK(told.at(1000, 50) == 0);

@@ -252,11 +252,11 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
     const Wait wait(waits_since_, context_.clock);
     co_return co_await in_vain();
   }
-  longest_round_ = {};
   too_light_ = false;
   make_matchmakers();
   PassReport nothing_yet;
   const Progress start{{}, {}, {}, {}, {}, nothing_yet};
+  const Wait wait(seeks_since_, context_.clock);
   auto group = co_await find(1, start);
   if (group) {
     first_ = *group;
@@ -342,6 +342,7 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   const std::uint32_t rounds = pass_->schedule->rounds();
   Progress progress{{values.begin(), values.end()}, weight, std::move(work), {}, {}, report};
   Result<> last;
+  longest_round_ = {};
   handed_over_ = weight;
   for (std::uint32_t round = 1; round <= rounds; ++round) {
     last = co_await run_round(round, progress);

@@ -122,6 +122,11 @@ class Moshpit {
   /// took so many times; or has come to fewer samples than it must have.
   bool stuck(Duration least, unsigned rounds) const;
 
+  /// Looks for the first group: what the others have handed over waits for it.
+  bool seeks_first_group() const noexcept { return seeks_since_.has_value(); }
+  /// Of the pass that runs, or ran last.
+  Duration longest_round() const noexcept { return longest_round_; }
+
   /// The weight that finish() was given, while it runs.
   std::uint64_t handed_over() const noexcept { return handed_over_; }
 
@@ -162,6 +167,7 @@ class Moshpit {
   std::optional<matchmaking::Group> first_;
   std::unique_ptr<net::Conversation> first_talk_;  // from begin() to the first round
   std::optional<TimePoint> waits_since_;           // for a group, or for the end of the pass
+  std::optional<TimePoint> seeks_since_;           // for the first group, before anything is handed over
   std::uint64_t handed_over_ = 0;
   Duration longest_round_{};
   bool too_light_ = false;  // the last round gave up: fewer samples than Pass::weight_min

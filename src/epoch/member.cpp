@@ -208,7 +208,12 @@ Task<> Member::keep_seats() {
 
 void Member::look_at_seats() {
   const TimePoint now = context_.clock.now();
-  const bool full = context_.tracker.samples() >= static_cast<double>(options_.target_batch);
+  const progress::Tracker& tracker = context_.tracker;
+  // a pass takes as long as it must, but where one has no group for it, the others' rounds wait in vain
+  const double samples = moshpit_->seeks_first_group()
+                             ? tracker.samples_elsewhere({}) + static_cast<double>(bridge_.samples())
+                             : tracker.samples();
+  const bool full = samples >= static_cast<double>(options_.target_batch);
   if (!full) full_since_.reset();
   if (full && !full_since_) full_since_ = now;
   SeatingKeeper::Now look;
@@ -216,7 +221,8 @@ void Member::look_at_seats() {
   const matchmaking::Seating* seating = grid();
   const bool again = seating != nullptr && seating->from == epoch_;  // each seating of an epoch has twice the time
   const Duration stuck_after = kStuckAfter * (again ? 2U << std::min(seating->revision, 5U) : 1U);
-  look.stuck = (full_since_ && now - *full_since_ >= kStuckAfter) || moshpit_->stuck(stuck_after, kStuckRounds);
+  const Duration full_max = std::max(kStuckAfter, kStuckRounds * moshpit_->longest_round());
+  look.stuck = (full_since_ && now - *full_since_ >= full_max) || moshpit_->stuck(stuck_after, kStuckRounds);
   look.hopeless = moshpit_->stuck(stuck_after, kHopelessRounds);
   look.last_epoch = last_epoch_;
   look.batch_full_in = full ? Duration() : from_seconds(std::min(context_.tracker.eta_s(), kEtaMax));

@@ -464,17 +464,22 @@ bool Commit::decide() {
 }
 
 /// Of those who accepted in the highest view, the first who accepted what most did: in one view they differ only when
-/// an owner has told some of them something else.
+/// an owner has told some of them something else. Between two of three that leaves a draw, in which the word of those
+/// counts who are suspected, in whichever view: what it makes a quorum of may be committed.
 std::optional<Rank> Commit::best_holder(const std::vector<Rank>& servers) const {
   std::map<std::pair<std::uint32_t, wire::Manifest>, std::size_t> votes;
   for (const Rank rank : servers)
     if (const auto& accepted = tells_.at(rank).accepted) ++votes[{accepted->view, accepted->manifest}];
+  std::map<wire::Manifest, std::size_t> words;
+  for (const auto& [rank, told] : tells_)
+    if (told.accepted) ++words[told.accepted->manifest];
   std::optional<Rank> best;
-  std::pair<std::uint32_t, std::size_t> most;
+  std::tuple<std::uint32_t, std::size_t, std::size_t> most;
   for (const Rank rank : servers) {
     const auto& accepted = tells_.at(rank).accepted;
     if (!accepted) continue;
-    const std::pair here(accepted->view, votes.at({accepted->view, accepted->manifest}));
+    const auto& manifest = accepted->manifest;
+    const std::tuple here(accepted->view, votes.at({accepted->view, manifest}), words.at(manifest));
     if (best && here <= most) continue;
     best = rank;
     most = here;

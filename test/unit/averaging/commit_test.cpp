@@ -259,6 +259,26 @@ TEST_CASE("commit: of two versions of a segment the one that most hold is kept, 
   CHECK(kept.front()[0] == 2);
 }
 
+TEST_CASE(
+    "commit: of two accepted versions, one each, the one is kept that the coordinator who lied has accepted too") {
+  Table table(3, 1);
+  table.hold(0b101, 2);
+  table.hold(0b010, 1);  // told so by 0, who owns the segment and opens view 3, where it tells 1 something else again
+  for (const Rank rank : kOneAndTwo) table.deliver(rank, bit(0));
+  REQUIRE(table[0].view() == 3);
+  table.deliver(0, bit(1));
+  table.deliver(1, bit(0));
+  table.deliver(0, 0b110);
+  table[1].blame(bit(0));
+  REQUIRE(table[1].view() == 4);
+  table.deliver(1, 0b101);
+  for (const Rank rank : {Rank(0), Rank(2)}) table.deliver(rank, bit(1));
+  Digest kept{};
+  for (const auto& message : table[1].take_messages())
+    if (const auto* view = std::get_if<wire::View>(&message.header)) kept = view->plan.at(0).adopted.value_or(Digest{});
+  CHECK(kept[0] == 2);
+}
+
 TEST_CASE("commit: a guard that waits holds back the Hold; one that wants it redone blames") {
   Table table(2, 1);
   Doubtful guard;

@@ -111,6 +111,7 @@ void Invariants::gave_back(std::size_t peer, std::span<const float> values, std:
         fmt::format("a failed round gave back {} samples of {}, or other values", weight,
                     found->second.contribution.weight));
   }
+  books_[peer].group.clear();
 }
 
 void Invariants::dropped(std::size_t peer, std::span<const SampleRun> samples) {

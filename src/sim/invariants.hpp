@@ -114,7 +114,7 @@ class Invariants {
   struct PeerBooks {
     std::size_t history = 0;
     std::optional<Digest> parameters;  // as of the last step or restore
-    std::string group;                 // of the round it is in
+    std::string group;                 // of the round it is in; empty when it has its samples back
     Digest averaged{};                 // hash of what its last step took
     bool exaggerates = false;
     bool exaggerated = false;  // since its last hand-over

@@ -73,6 +73,7 @@ class Session {
   void check();
   void follow_bytes(const std::vector<net::LinkState>& links, TimePoint now);
   void put_off_deadline(TimePoint until);
+  bool left_alone() const;
   void refused(Rank peer);
   void probe(const std::vector<net::LinkState>& links);
   void ask(Ranks debtors);
@@ -249,14 +250,23 @@ void Session::check() {
   // who had no line to the coordinator when that told it, and has gone by now, would wait for it until the deadline
   const bool late = decided_ && now >= decided_at_ + options_.suspicion.silence_min;
   if (late && !std::exchange(reminded_, true)) participant_.remind(shape_->members.all);
-  if (!decided_) follow_bytes(links, now);
-  if (now >= deadline_ && !decided_) {
-    if (participant_.state() == Commit::State::running) {
-      report_.reason = RoundReport::Reason::deadline;
-      participant_.fail();
-    }
-    decide();
+  if (decided_) return;
+  follow_bytes(links, now);
+  const bool in_vain = left_alone();
+  if (now < deadline_ && !in_vain) return;
+  if (participant_.state() == Commit::State::running) {
+    if (!in_vain) report_.reason = RoundReport::Reason::deadline;
+    participant_.fail();
   }
+  decide();
+}
+
+/// Nobody comes back to a round that he has left: without a quorum of those who are in it nothing is decided any more.
+bool Session::left_alone() const {
+  Ranks there = shape_->members.all;
+  for (Ranks rest = there; rest != 0; rest &= rest - 1)
+    if (suspicion_.has_departed(first(rest))) there &= ~bit(first(rest));
+  return !shape_->members.is_quorum(there);
 }
 
 /// Lines may be slower than was known or guessed. As long as so much comes and goes that the round ends some time,

@@ -335,6 +335,7 @@ void Session::flush() {
   if (participant_.state() != Commit::State::running || !participant_.all_results_here() || report_.exchange_s > 0)
     return;
   exchanged();
+  if (exchanged_bytes_ < kLongMin) return;
   // what left us last fills a slow line for a while yet, and others may take as long as we did
   const TimePoint now = context_.clock.now();
   put_off_deadline(now + (now - started_) + options_.round_slack);

@@ -8,7 +8,7 @@ void ResultKeeper::keep(std::uint64_t epoch, KeptResult result) {
   KeptResult& slot = results_[epoch];
   bytes_ += result.size - slot.size;
   slot = std::move(result);
-  while (bytes_ > bytes_max_ && results_.size() > kEpochsMin) {
+  while (results_.size() > kEpochsMax || (bytes_ > bytes_max_ && results_.size() > kEpochsMin)) {
     bytes_ -= results_.begin()->second.size;
     results_.erase(results_.begin());
   }

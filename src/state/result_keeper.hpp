@@ -18,11 +18,12 @@ struct KeptResult {
 /// Opaque results by epoch. Thread safety: none; belongs to the node's loop.
 class ResultKeeper {
  public:
-  static constexpr std::size_t kEpochsMin = 2;  ///< kept whatever their size
+  static constexpr std::size_t kEpochsMin = 2;   ///< kept whatever their size
+  static constexpr std::size_t kEpochsMax = 64;  ///< kept however small: who missed more has the state sooner
 
   explicit ResultKeeper(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  /// The last word about an epoch counts. Older ones go while all together are over `bytes_max`.
+  /// The last word about an epoch counts. Older ones go while all together are over `bytes_max`, or too many.
   void keep(std::uint64_t epoch, KeptResult result);
   /// Null when it is not kept. Valid until the next `keep`.
   const KeptResult* find(std::uint64_t epoch) const;

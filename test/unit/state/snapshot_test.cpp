@@ -98,4 +98,13 @@ TEST_CASE("result keeper: old results go when the budget is spent, two stay what
   CHECK(keeper.bytes() == 510);
 }
 
+TEST_CASE("state: of results however small those of the last epochs are kept") {
+  ResultKeeper keeper(1 << 20);
+  for (std::uint64_t epoch = 0; epoch < 1000; ++epoch) keeper.keep(epoch, {1, [] { return Bytes(); }});
+  CHECK(keeper.epochs() == ResultKeeper::kEpochsMax);
+  CHECK(keeper.bytes() == ResultKeeper::kEpochsMax);
+  CHECK(keeper.find(999) != nullptr);
+  CHECK(keeper.find(999 - ResultKeeper::kEpochsMax) == nullptr);
+}
+
 }  // namespace collab::state

@@ -7,6 +7,7 @@ namespace collab::matchmaking {
 namespace {
 
 constexpr std::string_view kUnreachable = "unreachable";
+constexpr unsigned kDoublingsMax = 5;  // of what a lie is held against who told it
 
 }  // namespace
 
@@ -24,7 +25,9 @@ Gathering::Gathering(Terms terms, Links links, Start start, Carried carried, Tim
       may_presume_(start_.direct && !start_.again && terms_.wanted.attempt == 0 && terms_.wanted.round == 1 &&
                    !terms_.foreseen()),
       last_time_(now) {
-  for (const PeerId& peer : carried_.distrusted) candidates_.strike(peer, "distrusted");
+  for (const auto& [peer, lied] : carried_.distrusted) {
+    if (now < lied.until) candidates_.strike(peer, "distrusted");
+  }
   const auto stranger = [&](const Standing& one) { return terms_.foreseen() && !terms_.expects(one.id); };
   std::erase_if(start_.last_group, stranger);
   const Sureness sureness = start_.direct ? Sureness::standing : Sureness::contact;
@@ -234,7 +237,7 @@ void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
     strike(from, sentence(*reason), now);
     return give_up_if_hopeless();
   }
-  if (!carried_.distrusted.contains(from)) candidates_.forgive(from);
+  if (!distrusts(from, now)) candidates_.forgive(from);
   candidates_.add({from, can_lead, Sureness::declared});
   invited_.erase(from);
   const auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(terms_.wanted.deadline - now).count();
@@ -290,7 +293,7 @@ void Gathering::on(const PeerId& from, const wire::Redirect& message, TimePoint 
   if (from != named &&
       (hearsay_.size() > Candidates::kCandidatesMax || ++hearsay_[from] > terms_.options.patience.redirects_max))
     return;
-  if (from == named && !carried_.distrusted.contains(from)) candidates_.forgive(from);
+  if (from == named && !distrusts(from, now)) candidates_.forgive(from);
   candidates_.add({named, true, Sureness::declared});
   const auto mine = leading_ ? std::optional<PeerId>(terms_.self) : follower_.leader();
   // it leads by now; or it had accepted us, and has struck us since
@@ -478,11 +481,13 @@ void Gathering::check_follower(TimePoint now) {
 /// Peers that begin at the same moment do not know each other's addresses yet, and a line that was clogged or broke may
 /// be there again in a moment. Were such a strike for good, each would wait for a word from the others: so did two
 /// leaders who had struck each other, with half of a swarm each. Whoever has more than half already goes on without.
+/// Who lied is asked again too, later each time: a lie is seen through at once, but while some distrust a leader that
+/// the others follow, neither may have enough.
 void Gathering::forgive_connected(TimePoint now) {
   const bool has_enough = leading_ && leader_.has_quorum();
   candidates_.forgive_if([&](const PeerId& peer, std::string_view why) {
-    const bool worse_since = carried_.distrusted.contains(peer) || left_.contains(peer);
-    if (worse_since || !links_.state(peer).connected) return false;
+    if (left_.contains(peer) || !links_.state(peer).connected) return false;
+    if (carried_.distrusted.contains(peer)) return !has_enough && !distrusts(peer, now);
     if (why == kUnreachable) return true;
     return why == kSilent && !has_enough && !is_lost(links_.state(peer), TimePoint(), now, terms_.options.patience);
   });
@@ -500,8 +505,16 @@ void Gathering::strike(const PeerId& peer, std::string_view why, TimePoint now) 
 }
 
 void Gathering::distrust(const PeerId& peer, std::string_view why, TimePoint now) {
-  if (carried_.distrusted.size() < Candidates::kCandidatesMax) carried_.distrusted.insert(peer);
+  if (carried_.distrusted.size() < Candidates::kCandidatesMax || carried_.distrusted.contains(peer)) {
+    Distrust& lied = carried_.distrusted[peer];
+    lied.until = now + terms_.options.patience.distrust * (1U << std::min(lied.lies++, kDoublingsMax));
+  }
   strike(peer, why, now);
+}
+
+bool Gathering::distrusts(const PeerId& peer, TimePoint now) const {
+  const auto lied = carried_.distrusted.find(peer);
+  return lied != carried_.distrusted.end() && now < lied->second.until;
 }
 
 void Gathering::note(RefusalReason reason) {

@@ -27,6 +27,12 @@ struct Start {
   std::uint64_t samples_elsewhere = 0;
 };
 
+/// What a peer has told that cannot be true, in all tries of a round. Its next chance comes later each time.
+struct Distrust {
+  unsigned lies = 0;
+  TimePoint until{};
+};
+
 /// Frames and time in, frames and an outcome out.
 ///
 /// Whoever has the smallest place among the candidates it knows leads; the others ask the smallest they know, and are
@@ -41,7 +47,7 @@ class Gathering {
   /// What a failed try hands to the next: who asked for it already, and who is not to be trusted.
   struct Carried {
     std::map<PeerId, wire::Join> early;
-    std::set<PeerId> distrusted;
+    std::map<PeerId, Distrust> distrusted;
   };
 
   Gathering(Terms terms, Links links, Start start, Carried carried, TimePoint now);
@@ -126,6 +132,7 @@ class Gathering {
   /// Not asked and not waited for any more; if it was our leader, the next is chosen.
   void strike(const PeerId&, std::string_view why, TimePoint now);
   void distrust(const PeerId&, std::string_view why, TimePoint now);
+  bool distrusts(const PeerId&, TimePoint now) const;
   /// A refusal, ours or theirs, may tell why there will be no group.
   void note(RefusalReason reason);
   /// A group of this try, ours or one without us.

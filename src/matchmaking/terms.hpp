@@ -56,6 +56,7 @@ struct Patience {
   Duration expected_max = std::chrono::seconds(5);        ///< the same of who is expected: its round before may be slow
   Duration ask_again = std::chrono::milliseconds(100);    ///< after a redirect to a peer that is struck here
   Duration blocked = std::chrono::milliseconds(350);      ///< own loop stood still for longer: nobody is struck for it
+  Duration distrust = std::chrono::seconds(2);            ///< of who told what cannot be true; twice as long each time
   unsigned redirects_max = 8;                             ///< of one search; then who redirects is struck
 };
 

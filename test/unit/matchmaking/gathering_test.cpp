@@ -169,13 +169,35 @@ TEST_CASE("gathering: a bad plan strikes its leader for all tries of the round")
   follower.hears(kPlaces[0], begin);
   CHECK(follower.gathering.following() == peer(kPlaces[1]));
   auto carried = follower.gathering.take_carried();
-  CHECK(carried.distrusted == std::set<PeerId>{peer(kPlaces[0])});
+  REQUIRE(carried.distrusted.contains(peer(kPlaces[0])));
 
   Gathering again(terms_of(kPlaces[2]), follower.world.links(), knowing({kPlaces[0], kPlaces[1]}), std::move(carried),
                   kStart);
   CHECK(again.following() == peer(kPlaces[1]));
   again.on_message(peer(kPlaces[0]), wire::Header(redirect_to(kPlaces[0])), kStart);
   CHECK(again.following() == peer(kPlaces[1]));
+}
+
+TEST_CASE("gathering: who lied gets another chance, the later the more often it lied") {
+  One follower(kPlaces[2], knowing({kPlaces[0]}));
+  wire::Begin bad_plan;
+  bad_plan.epoch = 5;
+  bad_plan.schema[0] = 1;
+  bad_plan.codec_map[0] = 2;
+  const Duration once = Patience().distrust;
+  TimePoint now = kStart;
+  for (unsigned lies = 0; lies < 3; ++lies) {
+    CAPTURE(lies);
+    REQUIRE(follower.gathering.following() == peer(kPlaces[0]));
+    follower.gathering.on_message(peer(kPlaces[0]), wire::Header(bad_plan), now);
+    CHECK(follower.gathering.leading());
+    const TimePoint again = now + once * (1 << lies);
+    for (; now < again; now += 100ms) {
+      follower.gathering.on_time(now);
+      CHECK(follower.gathering.leading());
+    }
+    follower.gathering.on_time(now);
+  }
 }
 
 TEST_CASE("gathering: one is promised to one leader: the Begin of another is refused") {

@@ -388,9 +388,10 @@ Task<> SwarmDirectory::poll(std::string key) {
     });
     const auto period = static_cast<std::uint64_t>((crowded ? options_.crowded_period : options_.poll_period).count());
     const bool calm = heard.answered > 0 && heard.news == 0 && server_.form() == Form::routed;
+    if (!calm) doublings = 0;
     const auto about = static_cast<Duration::rep>(period - period / 10 + random_.below(period / 5 + 1));
     co_await rest(heard.answered > 0 ? Duration(about << doublings) : options_.retry);
-    doublings = calm ? std::min(doublings + 1, options_.calm_doublings) : 0;
+    if (calm) doublings = std::min(doublings + 1, options_.calm_doublings);
   }
 }
 

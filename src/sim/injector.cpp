@@ -109,6 +109,11 @@ std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   return {};
 }
 
+bool Injector::away_within(std::size_t peer, Duration time) const {
+  const auto back = back_.find(peer);
+  return away(peer) || (back != back_.end() && clock().now() - back->second < time);
+}
+
 Task<> Injector::strike(std::size_t index, std::size_t victim) {
   FaultFact& fact = facts_[index];
   const Fault fault = fact.fault;
@@ -136,6 +141,7 @@ Task<> Injector::strike(std::size_t index, std::size_t victim) {
       if (cuts_off(fault.kind) || half_cuts_off(fault.kind)) cuts_[victim] = {fault.kind, clock().now()};
       if (peer.running()) {
         away_.erase(victim);
+        back_[victim] = clock().now();
         invariants_.live().over(victim, fault.kind);
       }
     }

@@ -46,6 +46,8 @@ class Injector {
   /// Called inside the peer's code: what strikes then strikes as soon as it waits.
   void reached(std::size_t peer, Phase phase);
   bool away(std::size_t peer) const { return away_.contains(peer); }
+  /// Hurt now, or less than `time` ago.
+  bool away_within(std::size_t peer, Duration time) const;
   /// Nothing is under way or due, other than aimed faults that have found no victim yet.
   bool idle() const noexcept { return pending_ == 0; }
   const std::vector<FaultFact>& facts() const noexcept { return facts_; }
@@ -82,11 +84,12 @@ class Injector {
   std::vector<FaultFact> facts_;
   std::vector<bool> used_;
   TaskGroup* tasks_ = nullptr;
-  std::set<std::size_t> away_;       // hurt now
-  std::map<std::size_t, Cut> cuts_;  // the last one of each
-  std::set<std::string> isolated_;   // hosts that are cut off alone
-  std::set<std::string> side_;       // hosts of the smaller part of a split
-  bool lies_ = false;                // somebody does
+  std::set<std::size_t> away_;             // hurt now
+  std::map<std::size_t, TimePoint> back_;  // since when it is whole again
+  std::map<std::size_t, Cut> cuts_;        // the last one of each
+  std::set<std::string> isolated_;         // hosts that are cut off alone
+  std::set<std::string> side_;             // hosts of the smaller part of a split
+  bool lies_ = false;                      // somebody does
   std::size_t pending_ = 0;
 };
 

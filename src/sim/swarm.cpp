@@ -32,7 +32,7 @@ constexpr Duration kSettle = seconds(10);   // after the last strike: who is sil
 constexpr double kNever = 1e-6;             // samples/s of who does not train
 constexpr std::size_t kVerified = 50'000;   // statements that need not be verified again
 constexpr double kBudget = 4;               // times what the rates promise
-constexpr double kWakeUpsMax = 2000;         // wake-ups a peer and second: 64 peers that train need some 300
+constexpr double kWakeUpsMax = 2000;        // wake-ups a peer and second: 64 peers that train need some 300
 
 double normal(Random& random) {
   const auto uniform = [&] { return (static_cast<double>(random.next() >> 11U) + 0.5) * 0x1p-53; };
@@ -385,7 +385,8 @@ Task<> Swarm::World::scenario() {
   net.stop();
 }
 
-/// After a calm last quarter: everybody lives, is current and has the same parameters.
+/// After a calm last quarter: everybody lives, is current and has the same parameters; but for whom a schedule struck
+/// just before the end.
 void Swarm::World::judge_end() {
   std::uint64_t newest = 0;
   for (const auto& peer : peers) newest = std::max(newest, peer->trainer().epoch());
@@ -393,7 +394,7 @@ void Swarm::World::judge_end() {
   if (options.epochs > 0 && newest < options.epochs)
     invariants.add("live", {}, fmt::format("{} of {} epochs in the time given", newest, options.epochs));
   for (const auto& peer : peers) {
-    if (!peer->running() || injector.away(peer->number())) continue;
+    if (!peer->running() || injector.away_within(peer->number(), kCalmEnd)) continue;
     const std::uint64_t epoch = peer->trainer().epoch();
     const std::vector<std::size_t> who = {peer->number()};
     if (!peer->in_step() || epoch + 1 < newest) {

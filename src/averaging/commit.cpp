@@ -487,6 +487,39 @@ std::optional<Rank> Commit::best_holder(const std::vector<Rank>& servers) const 
   return best;
 }
 
+/// Of each segment what is held of the highest view, and of that what most hold: its owner may have told some of them
+/// something else.
+std::vector<std::optional<Commit::Version>> Commit::best_versions(const std::vector<Rank>& servers) const {
+  std::map<std::tuple<std::size_t, std::uint32_t, Digest>, std::size_t> holders;
+  for (const Rank rank : servers)
+    for (const wire::HeldResult& held : tells_.at(rank).held)
+      ++holders[{members_.index_of(held.segment), held.view, held.digest}];
+  std::vector<std::optional<Version>> versions(plan_.size());
+  for (const Rank rank : servers) {
+    for (const wire::HeldResult& held : tells_.at(rank).held) {
+      const std::size_t index = members_.index_of(held.segment);
+      const Version here{held.view, holders.at({index, held.view, held.digest}), held.digest, rank, false};
+      auto& best = versions[index];
+      const auto rating = [](const Version& one) { return std::tuple(one.view, one.holders); };
+      if (!best || rating(here) > rating(*best)) {
+        best = here;
+      } else if (rating(here) == rating(*best) && here.digest != best->digest) {
+        best->disputed = true;
+      }
+    }
+  }
+  return versions;
+}
+
+/// Another one in each view; `but_not_now`: not who owns it now, if there is anybody else.
+Rank Commit::next_owner(std::size_t index, bool but_not_now) const {
+  std::vector<Rank> owners;
+  for (std::size_t rank = 0; rank < members_.size; ++rank)
+    if (contains(members_.reachable & live(), rank)) owners.push_back(static_cast<Rank>(rank));
+  if (but_not_now && owners.size() > 1) std::erase(owners, plan_[index].owner);
+  return owners[(index + view_) % owners.size()];
+}
+
 /// Owners may be clients here.
 Commit::Plan Commit::choose(Ranks tellers) {
   // who serves, best first: someone whom all can dial, then the lowest rank
@@ -503,28 +536,16 @@ Commit::Plan Commit::choose(Ranks tellers) {
     for (std::size_t index = 0; index < plan.size(); ++index) plan[index] = {*holder, manifest[index]};
     return plan;
   }
-  std::map<std::tuple<std::size_t, std::uint32_t, Digest>, std::size_t> holders;
-  for (const Rank rank : servers)
-    for (const wire::HeldResult& held : tells_.at(rank).held)
-      ++holders[{members_.index_of(held.segment), held.view, held.digest}];
-  std::vector<std::optional<std::tuple<std::uint32_t, std::size_t, Digest>>> best(plan.size());
-  for (const Rank rank : servers) {
-    for (const wire::HeldResult& held : tells_.at(rank).held) {
-      const std::size_t index = members_.index_of(held.segment);
-      // highest view first; then what most hold, for its owner may have told some of them something else
-      const std::size_t others = servers.size() - holders.at({index, held.view, held.digest});
-      const std::tuple here(~held.view, others, held.digest);
-      if (best[index] && *best[index] <= here) continue;
-      best[index] = here;
-      plan[index] = {rank, held.digest};
-    }
-  }
-  std::vector<Rank> owners;
-  for (std::size_t rank = 0; rank < members_.size; ++rank)
-    if (contains(members_.reachable & live(), rank)) owners.push_back(static_cast<Rank>(rank));
+  const std::vector<std::optional<Version>> best = best_versions(servers);
   for (std::size_t index = 0; index < plan.size(); ++index) {
-    count(best[index] ? Step::decide_held : Step::decide_new_owner);
-    if (!best[index]) plan[index] = {owners[(index + view_) % owners.size()], std::nullopt};
+    if (best[index] && !best[index]->disputed) {
+      count(Step::decide_held);
+      plan[index] = {best[index]->holder, best[index]->digest};
+      continue;
+    }
+    // nobody has accepted any, so none may be committed: whoever told two peers two results gets it no second time
+    count(best[index] ? Step::decide_disputed : Step::decide_new_owner);
+    plan[index] = {next_owner(index, best[index].has_value()), std::nullopt};
   }
   return plan;
 }

@@ -41,6 +41,7 @@ enum class Step : std::uint8_t {
   decide_no_quorum,  ///< told by too few
   decide_accepted,   ///< the highest acceptance is kept
   decide_held,       ///< a segment that somebody holds is kept
+  decide_disputed,   ///< a segment of which as many hold one version as another gets another owner
   decide_new_owner,  ///< a segment that nobody holds gets a new owner
   relay,             ///< a client's result goes through the coordinator
   adopt_view,        ///< a plan from its coordinator
@@ -138,6 +139,13 @@ class Commit {
     Digest digest{};
     std::uint64_t weight = 0;
   };
+  struct Version {  // of a segment, as told by those who hold it
+    std::uint32_t view = 0;
+    std::size_t holders = 0;
+    Digest digest{};
+    Rank holder = 0;        // the first
+    bool disputed = false;  // as many hold another one of that view
+  };
   struct Candidate;
   using Plan = std::vector<wire::Assignment>;
 
@@ -157,6 +165,8 @@ class Commit {
   bool decide();
   bool give_up(Step why, wire::GiveUpReason);
   std::optional<Rank> best_holder(const std::vector<Rank>& servers) const;
+  std::vector<std::optional<Version>> best_versions(const std::vector<Rank>& servers) const;
+  Rank next_owner(std::size_t index, bool but_not_now) const;
   Plan choose(Ranks tellers);
   const Held* find(std::size_t index, const Digest&) const;
   wire::Tell tell() const;

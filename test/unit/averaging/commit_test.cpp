@@ -259,6 +259,21 @@ TEST_CASE("commit: of two versions of a segment the one that most hold is kept, 
   CHECK(kept.front()[0] == 2);
 }
 
+TEST_CASE("commit: of two versions of a segment that as many hold neither is taken: another one makes it anew") {
+  Table table(4, 2);
+  table.hold(0b0100, 2);
+  table.hold(0b1000, 1);  // its owner told rank 3 something else; of the other segment nobody has anything
+  for (const std::size_t rank : {1, 2, 3}) table[rank].suspect(0b0001);
+  table.deliver(1, table.members.all);
+  for (const Rank rank : {Rank(2), Rank(3)}) table.deliver(rank, bit(1));
+  wire::Assignment kept;
+  for (const auto& message : table[1].take_messages())
+    if (const auto* view = std::get_if<wire::View>(&message.header)) kept = view->plan.at(0);
+  CHECK(kept.owner != 0);
+  CHECK(!kept.adopted);
+  CHECK(table[1].steps()[static_cast<std::size_t>(Step::decide_disputed)] == 1);
+}
+
 TEST_CASE(
     "commit: of two accepted versions, one each, the one is kept that the coordinator who lied has accepted too") {
   Table table(3, 1);

@@ -195,7 +195,7 @@ std::unique_ptr<Conversation> Conversations::open(std::string_view protocol, con
   take_occasion(key.protocol, topic.occasion);
   if (const auto closed = closed_.extract(key)) {
     std::erase(closed_order_, key);
-    free_occasion(key.protocol, closed.mapped());
+    free_occasion(key.protocol, closed.mapped().occasion);
   }
   for (const StreamKey& stream : room.streams)
     if (Multiplexer* streams = needs_.paths.find(stream.connection)) streams->widen(stream.stream);
@@ -229,12 +229,14 @@ void Conversations::close(Talk& talk) {
     if (streams != nullptr && !lane.ending) streams->end(lane.stream.stream);
   }
   erase(rooms_.find(talk.key));
-  closed_.emplace(talk.key, talk.occasion);
+  const TimePoint now = needs_.clock.now();
+  closed_.emplace(talk.key, Closed{talk.occasion, now});
   closed_order_.push_back(talk.key);
-  if (closed_order_.size() > options_.closed_max) {
+  const auto is_old = [&](const Key& key) { return closed_.at(key).at + options_.closed_kept < now; };
+  while (closed_order_.size() > options_.closed_max || is_old(closed_order_.front())) {
     const auto oldest = closed_.extract(closed_order_.front());
     closed_order_.pop_front();
-    free_occasion(oldest.key().protocol, oldest.mapped());
+    free_occasion(oldest.key().protocol, oldest.mapped().occasion);
   }
 }
 

@@ -38,11 +38,12 @@ class Conversations final : public StreamUser {
   struct Options {
     std::size_t queue_bytes_max = std::size_t(1) << 20U;  ///< accepted and unsent, for each stream; then senders wait
     Duration unopened_time = std::chrono::seconds(5);
-    std::size_t closed_max = 4096;            ///< topics that are remembered as closed here: refused at once
-    std::size_t unopened_of_peer_max = 16;    ///< topics that one peer was the first to name
-    std::size_t unopened_max = 1024;          ///< topics in all that nobody has opened here
-    std::size_t unread_of_stream_max = 1024;  ///< frames about such a topic
-    std::size_t unread_of_peer_max = 4096;    ///< frames on all its streams, also about topics that are open
+    std::size_t closed_max = 4096;                    ///< topics that are remembered as closed here: refused at once
+    Duration closed_kept = std::chrono::minutes(10);  ///< and for how long: who comes later waits until its deadline
+    std::size_t unopened_of_peer_max = 16;            ///< topics that one peer was the first to name
+    std::size_t unopened_max = 1024;                  ///< topics in all that nobody has opened here
+    std::size_t unread_of_stream_max = 1024;          ///< frames about such a topic
+    std::size_t unread_of_peer_max = 4096;            ///< frames on all its streams, also about topics that are open
     std::size_t unread_bytes_of_peer_max = std::size_t(16) << 20U;  ///< also over connections that are gone
   };
   struct Needs {
@@ -139,7 +140,11 @@ class Conversations final : public StreamUser {
   std::size_t unread_ = 0;
   std::map<StreamKey, Incoming> incoming_;
   std::map<StreamKey, Outgoing> outgoing_;
-  std::map<Key, Digest> closed_;  ///< with its occasion
+  struct Closed {
+    Digest occasion{};
+    TimePoint at{};
+  };
+  std::map<Key, Closed> closed_;
   std::deque<Key> closed_order_;
   std::map<Key, std::size_t> taken_;  ///< (protocol, occasion): how many topics of it are open or remembered as closed
 };

@@ -35,7 +35,7 @@ struct TrackerOptions {
   double read_per_s_max = 32;
   Duration alone_after = std::chrono::seconds(3);  ///< after the first own record: by then others would have shown up
   Duration read_pause = Duration::zero();          ///< after each reading of the others, for who only looks on
-  std::size_t history = 256;                       ///< own epochs whose hash is remembered
+  std::size_t history = 128;                       ///< own epochs whose hash is remembered
 };
 
 /// Publishes this peer's record, if it ever shows one, and reads everybody's. What others tell is held against their

@@ -11,7 +11,8 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::uint64_t kEpochsKept = 4;  // a groupmate that lags reports within these
+constexpr std::uint64_t kEpochsKept = 4;     // a groupmate that lags reports within these
+constexpr std::uint64_t kHistoryKept = 256;  // who comes back with older parameters is not known by them
 constexpr std::uint64_t kPassesOpen = 2;
 constexpr std::uint64_t kEpochsToHeal = 3;
 
@@ -413,6 +414,14 @@ void Invariants::forget(std::uint64_t before_epoch) {
     std::erase_if(peers, is_over);
   }
   std::erase_if(taken_, [](const auto& entry) { return entry.second.empty(); });
+  if (before_epoch <= kHistoryKept) return;
+  const auto drop = [oldest = before_epoch - kHistoryKept](auto& of) { of.erase(of.begin(), of.lower_bound(oldest)); };
+  for (History& history : histories_) {
+    drop(history.parameters);
+    drop(history.epochs);
+    drop(history.ledgers);
+  }
+  ledger_.forget(before_epoch - kHistoryKept);
 }
 
 }  // namespace collab::sim

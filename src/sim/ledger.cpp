@@ -36,13 +36,21 @@ void Ledger::committed(std::size_t history, std::size_t peer, std::uint64_t epoc
   }
   auto& [all, epochs] = histories_.at(history);
   if (all.overlaps(round)) {
+    Work unknown = all.common(round);
     for (const auto& [other, samples] : epochs) {
-      if (const Work twice = samples.common(round); !twice.empty())
-        violated(fmt::format("{} count in epoch {} and in epoch {}", words(twice), other, epoch));
+      const Work twice = samples.common(round);
+      if (twice.empty()) continue;
+      violated(fmt::format("{} count in epoch {} and in epoch {}", words(twice), other, epoch));
+      unknown.subtract(twice);
     }
+    if (!unknown.empty()) violated(fmt::format("{} count in an old epoch and in epoch {}", words(unknown), epoch));
   }
   all.add(round);
   epochs[epoch].add(round);
+}
+
+void Ledger::forget(std::uint64_t before_epoch) {
+  for (auto& [all, epochs] : histories_) epochs.erase(epochs.begin(), epochs.lower_bound(before_epoch));
 }
 
 void Ledger::close() {

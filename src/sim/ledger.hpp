@@ -28,6 +28,8 @@ class Ledger {
   void told_lost(std::size_t peer, std::uint64_t samples) { books_[peer].told += samples; }
   /// Its process is gone: what it was about to tell nobody waits for.
   void killed(std::size_t peer) { books_[peer] = {}; }
+  /// A sample of an older epoch that counts twice is found still, but not where it counted first.
+  void forget(std::uint64_t before_epoch);
   /// At the end: what was forgotten was told.
   void close();
 

@@ -87,6 +87,11 @@ void Recorder::committed(std::size_t peer, const epoch::MemberEvent& event) {
   EpochFact fact;
   fact.epoch = event.report->epoch;
   fact.begun = begun_[fact.epoch];
+  if (forgets_) {
+    begun_.erase(begun_.begin(), begun_.lower_bound(fact.epoch));
+    samples_.clear();
+    outcome_.epoch_facts.clear();
+  }
   fact.committed = clock_.now().time_since_epoch();
   fact.weight = event.report->weight;
   fact.loss = peers_->at(peer)->trainer().loss();

@@ -28,6 +28,8 @@ class Recorder final : public Witness {
 
   /// Whose events come; outlives the recorder's use.
   void watch(const std::vector<std::unique_ptr<Peer>>& peers) { peers_ = &peers; }
+  /// What was of an epoch is forgotten when the next one is over: a run of days gathers nothing.
+  void forget_epochs() { forgets_ = true; }
   /// Now and then: closes minutes.
   void look(std::uint64_t bytes);
   void end_minute(std::uint64_t bytes);
@@ -82,6 +84,7 @@ class Recorder final : public Witness {
   TimePoint committed_at_{};
   Duration epoch_length_{};
   std::uint64_t samples_committed_ = 0;
+  bool forgets_ = false;
   Minute minute_;
   Duration minute_began_{};
   std::uint64_t bytes_before_ = 0;

@@ -245,6 +245,7 @@ Swarm::World::World(SwarmOptions given)
   injector.plan(draw_faults(options.faults, options.seed, options.peers, expected));
   recorder.on_phase([this](std::size_t peer, Phase phase) { injector.reached(peer, phase); });
   recorder.watch(peers);
+  if (options.weigh_every > Duration()) recorder.forget_epochs();
   for (std::size_t i = 0; i < options.peers; ++i) add_peer();
 }
 

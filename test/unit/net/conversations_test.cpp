@@ -278,4 +278,18 @@ TEST_CASE("conversations: an occasion is remembered as long as a topic of it is"
   CHECK_FALSE(node.is_refused(node.say_on(8, 10)));
 }
 
+TEST_CASE("conversations: what is closed is forgotten after a while, and its occasion with it") {
+  Node node;
+  node.open_on(7, 1).reset();
+  node.run([&] { return node.pause(std::chrono::minutes(5)); });
+  node.open_on(8, 2).reset();
+  CHECK(node.is_refused(node.say_on(7, 1)));
+  CHECK(node.is_refused(node.say_on(7, 3)));
+  node.run([&] { return node.pause(std::chrono::minutes(6)); });
+  node.open_on(9, 4).reset();
+  CHECK_FALSE(node.is_refused(node.say_on(7, 1)));
+  CHECK_FALSE(node.is_refused(node.say_on(7, 3)));
+  CHECK(node.is_refused(node.say_on(8, 2)));
+}
+
 }  // namespace collab::net

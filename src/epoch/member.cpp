@@ -1,5 +1,6 @@
 #include "epoch/member.hpp"
 
+#include "base/offload.hpp"
 #include "base/task_group.hpp"
 #include "epoch/missed_round.hpp"
 #include "matchmaking/no_group.hpp"
@@ -28,6 +29,15 @@ constexpr unsigned kTellFailures = 5;  // in a row; then the user reads why
 
 Digest hash_of(const data::Ledger& ledger) {
   return state::content_hash(ledger.canonical());
+}
+
+/// Of its parameters and its ledger.
+std::pair<Digest, Digest> hashes_of(const state::Snapshot& snapshot) {
+  const auto of = [&snapshot](std::string_view name) {
+    const state::Section* section = snapshot.find(name);
+    return section == nullptr ? Digest{} : state::content_hash(section->bytes);
+  };
+  return {of("parameters"), of(data::kLedgerSection)};
 }
 
 }  // namespace
@@ -505,6 +515,7 @@ Task<Result<std::shared_ptr<const state::Snapshot>>> Member::snapshot(std::uint6
   struct Taken {
     std::shared_ptr<const state::Snapshot> snapshot;
   };
+  const std::pair told(parameters_, ledger_);
   const auto taken = std::make_shared<Taken>();
   const auto work = [taken](Trainer& trainer) {
     taken->snapshot = std::make_shared<const state::Snapshot>(trainer.snapshot());
@@ -512,7 +523,19 @@ Task<Result<std::shared_ptr<const state::Snapshot>>> Member::snapshot(std::uint6
   const auto done = co_await bridge_.on_trainer(work);
   if (!done) co_return done.error();
   if (taken->snapshot->epoch != epoch) co_return Errc::stale;  // a step came first
+  const auto hash = [snapshot = taken->snapshot] { return hashes_of(*snapshot); };
+  const auto held = co_await offload(context_.workers, hash);
+  if (held != told && told == std::pair(parameters_, ledger_)) tell_changed(held.first, held.second);
   co_return taken->snapshot;
+}
+
+/// Memory is not what it was when its hash was told. The others judge by what is told, and whoever asks for a state
+/// takes none but that: so tell what is held, and let the majority decide.
+void Member::tell_changed(const Digest& parameters, const Digest& ledger) {
+  parameters_ = parameters;
+  ledger_ = ledger;
+  context_.log.warn("peer.memory_changed", {{"epoch", epoch_}});
+  if (in_step_) show();
 }
 
 MemberStatus Member::status() const {

@@ -98,6 +98,7 @@ class Member {
   Task<> await_word_of_others();
   void committed(EpochReport report);
   Task<> heal();
+  void tell_changed(const Digest& parameters, const Digest& ledger);
   void tell_bandwidth();
   void settle(const data::Ledger& ledger, const Gathered& lost);
   void show();

@@ -15,6 +15,10 @@
 
 namespace collab::net {
 
+inline constexpr std::size_t kRecordBytes = 64 * 1024;  ///< of plaintext, at most, once the handshake is over
+inline constexpr std::size_t kRecordHeaderBytes = 4;
+inline constexpr std::size_t kRecordTagBytes = 16;
+
 /// `dialled`: we opened the connection, so we are the TLS client. After a simultaneous open the lower id is.
 enum class Side { dialled, accepted };
 
@@ -28,8 +32,8 @@ struct ChannelEngine {
 
   /// Takes all of `ciphertext`; adds to `opened` and `output`, sets `established` with `peer`, or `closed`.
   virtual void receive(std::span<const std::byte> ciphertext) = 0;
-  /// When established. Adds to `output`.
-  virtual void seal(std::span<const std::byte> plaintext) = 0;
+  /// When established: `head`, then `body`, of which one has bytes. Adds to `output`.
+  virtual void seal(std::span<const std::byte> head, std::span<const std::byte> body) = 0;
   /// Once, when established: says that nothing more will be sent.
   virtual void close() = 0;
   virtual std::array<std::byte, 32> exporter(std::string_view label) const = 0;

@@ -206,16 +206,9 @@ Result<> Connection::fill() {
 
 Result<> Connection::seal(const Piece& piece) {
   const auto prefix = encode(piece.prefix);
-  const auto payload = piece.payload();
-  const std::size_t before = prefix.size() + piece.head.size();
-  const std::size_t together = std::min(payload.size(), kRecordBytes - before % kRecordBytes);
-  small_.resize(before + together);
-  const auto after_prefix = std::copy(prefix.begin(), prefix.end(), small_.begin());
-  const auto after_head = std::copy(piece.head.begin(), piece.head.end(), after_prefix);
-  std::copy_n(payload.begin(), together, after_head);
-  const auto sealed = opened_->channel.seal(small_);
-  if (!sealed || together == payload.size()) return sealed;
-  return opened_->channel.seal(payload.subspan(together));
+  small_.assign(prefix.begin(), prefix.end());
+  small_.insert(small_.end(), piece.head.begin(), piece.head.end());
+  return opened_->channel.seal(small_, piece.payload());
 }
 
 std::size_t Connection::piece_bytes() const {

@@ -156,7 +156,7 @@ class Connection final : private MultiplexerOwner {
   std::unique_ptr<std::byte[]> read_buffer_;
   std::size_t read_bytes_;
   TimePoint last_long_read_{};
-  Bytes small_;         ///< a frame's beginning, so that it leaves in one record
+  Bytes small_;         ///< a frame's beginning
   ByteQueue outgoing_;  ///< what is being written
   Signal output_;
   Signal ended_;

@@ -48,9 +48,9 @@ void SecureChannel::consume(std::size_t bytes) noexcept {
   engine_->opened.consume(bytes);
 }
 
-Result<> SecureChannel::seal(std::span<const std::byte> plaintext) {
+Result<> SecureChannel::seal(std::span<const std::byte> head, std::span<const std::byte> body) {
   assert(established() && !engine_->closing);
-  if (engine_->fault == TlsFault::none && !plaintext.empty()) engine_->seal(plaintext);
+  if (engine_->fault == TlsFault::none && !(head.empty() && body.empty())) engine_->seal(head, body);
   return status_of(*engine_);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// TLS 1.3 (RFC 8446) between two peers, without I/O: bytes in, bytes out. No socket, no clock, no thread.
+// TLS 1.3 (RFC 8446) between two peers, then records of our own with its keys; without I/O: bytes in, bytes out. No
+// socket, no clock, no thread.
 
 #include "base/error.hpp"
 #include "crypto/peer_id.hpp"
@@ -17,8 +18,6 @@
 #include <string_view>
 
 namespace collab::net {
-
-inline constexpr std::size_t kRecordBytes = 16 * 1024;  ///< of plaintext, at most
 
 /// One end of a channel. The owner moves `output()` to the transport, gives what the transport brings to `receive`, and
 /// takes plaintext from `opened()`. One thread at a time, any thread.
@@ -48,9 +47,9 @@ class SecureChannel {
   /// `bytes` <= opened().size().
   void consume(std::size_t bytes) noexcept;
 
-  /// Encrypts `plaintext` into `output()` in records of 16 kB: give large pieces, each call ends a record.
+  /// Encrypts `head`, then `body`, into `output()` in records of 64 kB: give large pieces, each call ends a record.
   /// Only when `established()` and before `close()`. Errors: that of the failure.
-  Result<> seal(std::span<const std::byte> plaintext);
+  Result<> seal(std::span<const std::byte> head, std::span<const std::byte> body = {});
 
   /// Ciphertext for the transport. Invalidated by every call that is not const.
   std::span<const std::byte> output() const noexcept;
@@ -69,7 +68,7 @@ class SecureChannel {
   /// Why the channel failed, for a person; empty while it has not.
   const std::string& failure() const noexcept;
 
-  /// Says that no more will be sent (close_notify). Receiving goes on until `closed()`. Before
+  /// Says that no more will be sent. Receiving goes on until `closed()`. Before
   /// `established()` there is nobody to say it to. Errors: that of the failure.
   Result<> close();
   /// Whether the other side said so. A transport that ends without it was cut.

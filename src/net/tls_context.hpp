@@ -16,7 +16,7 @@ class Network;
 class TlsContext {
  public:
   struct Options {
-    std::uint64_t records_per_key = std::uint64_t(1) << 22U;  ///< then our key changes; RFC 8446 5.5 allows 2^24.5
+    std::uint64_t records_per_key = std::uint64_t(1) << 22U;  ///< then the key is the next one: 2^34 blocks of AES
     const ChannelEngines* engines = nullptr;                  ///< of a simulated network, instead of TLS; outlive it
   };
 

@@ -1,6 +1,7 @@
 #include "net/tls_engine.hpp"
 
 #include "net/certificate.hpp"
+#include "net/records.hpp"
 #include "net/secure_channel.hpp"
 #include "net/tls_context_state.hpp"
 
@@ -15,10 +16,7 @@
 namespace collab::net {
 namespace {
 
-static_assert(kRecordBytes == SSL3_RT_MAX_PLAIN_LENGTH);
-constexpr std::size_t kRecordOverhead = 22;           // header 5, content type 1, tag 16
 constexpr std::size_t kHandshakeBytesMax = 8 * 1024;  // ours takes 1.3 kB; OpenSSL itself would take 128 kB
-constexpr unsigned kIdleMessagesMax = 32;             // handshake messages in a row without data: key changes
 
 constexpr int kErrorInRecord = 0;  // OpenSSL numbers its reasons from 100
 
@@ -60,34 +58,47 @@ std::string describe(TlsFault fault, int reason) {
   }
 }
 
+constexpr std::string_view kBeginLabel = "EXPORTER-collab-records-begin-v1";
+constexpr std::string_view kKeyLabel = "EXPORTER-collab-records-key-v1";
+enum Direction : std::uint8_t { kToAcceptor, kToDialler };
+
+/// TLS 1.3 shakes hands. Then each end says in one record of TLS, which nobody else can make, that from here on it
+/// sends records of our own: long ones, with keys that TLS has exported, sealed and opened without a copy. They cost
+/// two thirds of the processor time of TLS's own.
 struct TlsEngine final : ChannelEngine {
   TlsEngine(const TlsContext& context, SSL_CTX* rules, Side side, const std::optional<PeerId>& expected);
 
   void receive(std::span<const std::byte> ciphertext) override;
-  void seal(std::span<const std::byte> plaintext) override;
+  void seal(std::span<const std::byte> head, std::span<const std::byte> body) override;
   void close() override;
   std::array<std::byte, 32> exporter(std::string_view label) const override;
   void trim() override;
 
   void look_at_first_byte();
   void handshake();
+  void begin_sealing();
+  void begin_opening();
   void open_records();
   void on_error(int returned);
+  void export_secret(std::string_view label, std::span<const std::byte> context, std::span<std::byte> into) const;
+  std::array<std::byte, 32> begin_word(Direction to) const;
+  RecordKeys::Derive keys(Direction to) const;
+  const EVP_CIPHER* cipher() const;
 
   static const BIO_METHOD* transport();
   static int read(BIO*, char* into, int bytes);
   static int write(BIO*, const char* from, int bytes);
   static long control(BIO*, int command, long, void*);
-  static void on_message(int sent, int version, int type, const void*, std::size_t, SSL*, void* engine);
 
   HandshakeJudge judge;
   std::uint64_t records_per_key;
+  Direction sends_to;
   TlsPtr tls;
+  std::optional<RecordSealer> sealer;
+  std::optional<RecordOpener> opener;
 
   std::span<const std::byte> incoming;  ///< what `receive` was given and OpenSSL has not taken
   std::size_t handshake_bytes = 0;
-  unsigned idle_messages = 0;
-  std::uint64_t records_sealed = 0;  ///< with the key in use
 };
 
 // OpenSSL takes a header, then exactly the body, into its own buffer: a record in pieces waits there, so no ciphertext
@@ -132,12 +143,10 @@ long TlsEngine::control(BIO*, int command, long, void*) {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-void TlsEngine::on_message(int sent, int, int type, const void*, std::size_t, SSL*, void* engine) {
-  if (sent == 0 && type == SSL3_RT_HANDSHAKE) ++static_cast<TlsEngine*>(engine)->idle_messages;
-}
-
 TlsEngine::TlsEngine(const TlsContext& context, SSL_CTX* rules, Side side, const std::optional<PeerId>& expected)
-    : records_per_key(context.options().records_per_key), tls(SSL_new(rules)) {
+    : records_per_key(context.options().records_per_key),
+      sends_to(side == Side::dialled ? kToAcceptor : kToDialler),
+      tls(SSL_new(rules)) {
   BIO* bio = BIO_new(transport());
   if (tls == nullptr || bio == nullptr) throw std::bad_alloc();
   judge.own = context.own();
@@ -146,8 +155,6 @@ TlsEngine::TlsEngine(const TlsContext& context, SSL_CTX* rules, Side side, const
   BIO_set_init(bio, 1);
   SSL_set_bio(tls.get(), bio, bio);
   SSL_set_app_data(tls.get(), &judge);
-  SSL_set_msg_callback(tls.get(), on_message);
-  SSL_set_msg_callback_arg(tls.get(), this);
   if (side == Side::accepted) {
     SSL_set_accept_state(tls.get());
   } else {
@@ -174,22 +181,37 @@ void TlsEngine::handshake() {
     return fail(TlsFault::version, "the other side does not speak " + std::string(kAlpn));
   established = true;
   peer = judge.verdict.peer;
-  idle_messages = 0;
+  begin_sealing();
+}
+
+void TlsEngine::begin_sealing() {
+  const auto word = begin_word(sends_to);
+  std::size_t written = 0;
+  ERR_clear_error();
+  const int returned = SSL_write_ex(tls.get(), word.data(), word.size(), &written);
+  if (returned != 1) return on_error(returned);
+  sealer.emplace(cipher(), keys(sends_to), records_per_key);
+}
+
+/// What the other end's TLS still has to say: an alert, if it refuses us, or that its own records begin.
+void TlsEngine::begin_opening() {
+  std::array<std::byte, 32> said{};
+  std::size_t bytes = 0;
+  ERR_clear_error();
+  const int returned = SSL_read_ex(tls.get(), said.data(), said.size(), &bytes);
+  if (returned != 1) return on_error(returned);
+  const Direction to = sends_to == kToAcceptor ? kToDialler : kToAcceptor;
+  if (bytes != said.size() || said != begin_word(to))
+    return fail(TlsFault::version, "the other side speaks TLS, but no collab/1 in it");
+  opener.emplace(cipher(), keys(to), records_per_key);
+  SSL_free_buffers(tls.get());
 }
 
 void TlsEngine::open_records() {
-  while (fault == TlsFault::none && !closed) {
-    const auto space = opened.prepare(kRecordBytes);
-    std::size_t bytes = 0;
-    ERR_clear_error();
-    const int returned = SSL_read_ex(tls.get(), space.data(), space.size(), &bytes);
-    if (idle_messages > kIdleMessagesMax) return fail(TlsFault::flood, "changes its key without end");
-    if (returned != 1) {
-      on_error(returned);
-      return;
-    }
-    idle_messages = 0;
-    opened.commit(bytes);
+  switch (opener->open(incoming, opened)) {
+    case RecordOpener::State::open: return;
+    case RecordOpener::State::ended: closed = true; return;
+    case RecordOpener::State::damaged: return fail(TlsFault::record, "damaged or forged bytes");
   }
 }
 
@@ -214,39 +236,57 @@ void TlsEngine::receive(std::span<const std::byte> ciphertext) {
   incoming = ciphertext;
   look_at_first_byte();
   if (fault == TlsFault::none && !established) handshake();
-  if (established) open_records();
+  if (fault == TlsFault::none && established && !opener) begin_opening();
+  if (fault == TlsFault::none && opener) open_records();
   incoming = {};
 }
 
-void TlsEngine::seal(std::span<const std::byte> plaintext) {
-  const std::size_t records = (plaintext.size() + kRecordBytes - 1) / kRecordBytes;
-  if (records_sealed + records > records_per_key && records_sealed > 0) {
-    SSL_key_update(tls.get(), SSL_KEY_UPDATE_NOT_REQUESTED);
-    records_sealed = 0;
-  }
-  records_sealed += records;
-  output.prepare(plaintext.size() + records * kRecordOverhead);
-  std::size_t written = 0;
-  ERR_clear_error();
-  const int returned = SSL_write_ex(tls.get(), plaintext.data(), plaintext.size(), &written);
-  if (returned != 1) on_error(returned);
+void TlsEngine::seal(std::span<const std::byte> head, std::span<const std::byte> body) {
+  sealer->seal(head, body, output);
 }
 
 void TlsEngine::close() {
-  ERR_clear_error();
-  SSL_shutdown(tls.get());  // 0 or 1: our half is written, the other side's is `closed`
+  sealer->seal_last(output);
+}
+
+void TlsEngine::export_secret(std::string_view label, std::span<const std::byte> context,
+                              std::span<std::byte> into) const {
+  const int worked = SSL_export_keying_material(
+      tls.get(), reinterpret_cast<unsigned char*>(into.data()), into.size(), label.data(), label.size(),
+      reinterpret_cast<const unsigned char*>(context.data()), context.size(), context.empty() ? 0 : 1);
+  if (worked != 1) throw std::bad_alloc();
 }
 
 std::array<std::byte, 32> TlsEngine::exporter(std::string_view label) const {
   std::array<std::byte, 32> value{};
-  const int worked = SSL_export_keying_material(tls.get(), reinterpret_cast<unsigned char*>(value.data()), value.size(),
-                                                label.data(), label.size(), nullptr, 0, 0);
-  assert(worked == 1);
+  export_secret(label, {}, value);
   return value;
 }
 
+std::array<std::byte, 32> TlsEngine::begin_word(Direction to) const {
+  std::array<std::byte, 32> word{};
+  export_secret(kBeginLabel, std::array{std::byte{to}}, word);
+  return word;
+}
+
+/// Of this object: it owns who asks.
+RecordKeys::Derive TlsEngine::keys(Direction to) const {
+  return [this, to](std::uint64_t number) {
+    std::array<std::byte, 9> context{std::byte{to}};
+    for (std::size_t i = 0; i < sizeof number; ++i) context[i + 1] = static_cast<std::byte>(number >> (8 * i));
+    RecordKeys::Material material{};
+    export_secret(kKeyLabel, context, material);
+    return material;
+  };
+}
+
+/// That of the TLS connection: both ends have it, and the processors' abilities have chosen it.
+const EVP_CIPHER* TlsEngine::cipher() const {
+  return EVP_get_cipherbynid(SSL_CIPHER_get_cipher_nid(SSL_get_current_cipher(tls.get())));
+}
+
 void TlsEngine::trim() {
-  SSL_free_buffers(tls.get());  // refused, harmlessly, while half a record is in them
+  if (opener) opener->trim();
 }
 
 }  // namespace

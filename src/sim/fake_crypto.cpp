@@ -24,9 +24,10 @@ constexpr std::size_t kDiallerLast = 404;
 
 constexpr std::size_t kHeaderBytes = 5;
 constexpr std::size_t kTrailerBytes = 17;  // TLS 1.3: content type and tag
-constexpr std::size_t kBodyBytesMax = net::kRecordBytes + 256;
+constexpr std::size_t kBodyBytesMax = 16 * 1024 + 256;
+constexpr std::size_t kBeginBytes = 32;  // says that records of our own begin
+constexpr std::uint32_t kLast = std::uint32_t(1) << 31U;
 enum RecordType : std::uint8_t { kAlert = 21, kHandshake = 22, kData = 23 };
-constexpr std::uint8_t kCloseNotify = 0;
 constexpr std::uint8_t kRefusal = 1;
 
 /// Each step is one to one, so a change of any one word changes the sum.
@@ -73,15 +74,17 @@ class FakeChannel final : public net::ChannelEngine {
     }
   }
 
-  void seal(std::span<const std::byte> plaintext) override {
-    while (!plaintext.empty()) {
-      const std::size_t size = std::min(plaintext.size(), net::kRecordBytes);
-      write(kData, plaintext.first(size));
-      plaintext = plaintext.subspan(size);
+  void seal(std::span<const std::byte> head, std::span<const std::byte> body) override {
+    while (!head.empty() || !body.empty()) {
+      const auto first = head.first(std::min(head.size(), net::kRecordBytes));
+      const auto second = body.first(std::min(body.size(), net::kRecordBytes - first.size()));
+      write_own(first, second, false);
+      head = head.subspan(first.size());
+      body = body.subspan(second.size());
     }
   }
 
-  void close() override { alert(kCloseNotify); }
+  void close() override { write_own({}, {}, true); }
 
   std::array<std::byte, 32> exporter(std::string_view label) const override {
     const Digest digest = Hasher("collab fake exporter")
@@ -119,6 +122,19 @@ class FakeChannel final : public net::ChannelEngine {
     output.commit(kHeaderBytes + length);
   }
 
+  void write_own(std::span<const std::byte> head, std::span<const std::byte> body, bool last) {
+    const std::size_t size = head.size() + body.size();
+    const std::uint32_t word = static_cast<std::uint32_t>(size) | (last ? kLast : 0);
+    const auto space = output.prepare(net::kRecordHeaderBytes + size + net::kRecordTagBytes);
+    std::memcpy(space.data(), &word, sizeof word);
+    std::copy(body.begin(), body.end(), std::copy(head.begin(), head.end(), space.begin() + sizeof word));
+    const auto whole = space.first(sizeof word + size);
+    const std::uint64_t proof = sum(key_ + sent_++, whole);
+    const std::array<std::uint64_t, 2> twice = {proof, ~proof};
+    std::memcpy(space.data() + whole.size(), twice.data(), sizeof twice);
+    output.commit(whole.size() + sizeof twice);
+  }
+
   void alert(std::uint8_t what) {
     const std::array<std::byte, 2> body = {std::byte{1}, std::byte{what}};
     write(kAlert, body);
@@ -135,6 +151,12 @@ class FakeChannel final : public net::ChannelEngine {
     while (fault == TlsFault::none && !closed) {
       const auto rest = bytes.subspan(taken);
       if (rest.empty()) break;
+      if (begun_) {
+        const std::size_t size = take_own(rest);
+        if (size == 0) break;
+        taken += size;
+        continue;
+      }
       const auto type = std::to_integer<std::uint8_t>(rest.front());
       if (type < kAlert || type > kData || (!established && type == kData)) {
         refuse(established ? TlsFault::record : TlsFault::not_tls, "the other side speaks something else than TLS");
@@ -153,6 +175,31 @@ class FakeChannel final : public net::ChannelEngine {
     return taken;
   }
 
+  /// The size of the record that `bytes` begin with; 0: it is not whole, or not right.
+  std::size_t take_own(std::span<const std::byte> bytes) {
+    std::uint32_t word = 0;
+    if (bytes.size() < sizeof word) return 0;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    const bool last = (word & kLast) != 0;
+    const std::size_t size = word & ~kLast;
+    if (size > net::kRecordBytes || last != (size == 0)) {
+      fail(TlsFault::record, "damaged or forged bytes");
+      return 0;
+    }
+    const std::size_t all = sizeof word + size + net::kRecordTagBytes;
+    if (bytes.size() < all) return 0;
+    const auto whole = bytes.first(sizeof word + size);
+    const std::uint64_t proof = sum(key_ + received_++, whole);
+    const std::array<std::uint64_t, 2> twice = {proof, ~proof};
+    if (std::memcmp(bytes.data() + whole.size(), twice.data(), sizeof twice) != 0) {
+      fail(TlsFault::record, "damaged or forged bytes");
+      return 0;
+    }
+    opened.append(whole.subspan(sizeof word));
+    closed = last;
+    return all;
+  }
+
   void take(RecordType type, std::span<const std::byte> record) {
     const auto whole = record.first(record.size() - kTrailerBytes);
     const auto trailer = record.subspan(whole.size());
@@ -162,12 +209,11 @@ class FakeChannel final : public net::ChannelEngine {
       return refuse(TlsFault::record, "damaged or forged bytes");
     const auto body = whole.subspan(kHeaderBytes);
     if (type == kHandshake) return meet(body);
-    if (type == kData) return opened.append(body);
-    if (body.size() == 2 && body[1] == std::byte{kCloseNotify} && established) {
-      closed = true;
-    } else {
-      fail(TlsFault::refused, "the other side refuses this peer");
+    if (type == kData) {
+      begun_ = true;
+      return;
     }
+    fail(TlsFault::refused, "the other side refuses this peer");
   }
 
   void meet(std::span<const std::byte> body) {
@@ -191,6 +237,7 @@ class FakeChannel final : public net::ChannelEngine {
     if (side_ == net::Side::dialled) introduce(kDiallerLast);
     peer = theirs;
     established = true;
+    write(kData, Bytes(kBeginBytes));
   }
 
   void agree(std::uint64_t theirs) {
@@ -207,6 +254,7 @@ class FakeChannel final : public net::ChannelEngine {
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
   bool greeted_ = false;
+  bool begun_ = false;      // the other end sends records of our own
   net::ByteQueue waiting_;  // a record's beginning
 };
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "support/doctest.hpp"
 
@@ -83,14 +84,16 @@ class ForeignClient {
     REQUIRE(SSL_CTX_use_PrivateKey(context(), key) == 1);
   }
 
-  void shake_hands_with(SecureChannel& server) {
+  /// `says`: and sends a record of as many bytes as begin ours.
+  void shake_hands_with(SecureChannel& server, bool says = false) {
     TlsPtr tls(SSL_new(context()));
     BIO* in = BIO_new(BIO_s_mem());
     BIO* out = BIO_new(BIO_s_mem());
     SSL_set_bio(tls.get(), in, out);
     SSL_set_connect_state(tls.get());
     for (int turn = 0; turn < 4; ++turn) {
-      SSL_do_handshake(tls.get());
+      const bool done = SSL_do_handshake(tls.get()) == 1;
+      if (done && std::exchange(says, false)) SSL_write(tls.get(), pattern(32, 1).data(), 32);
       char* data = nullptr;
       const long size = BIO_get_mem_data(out, &data);
       const bool went_on =
@@ -164,24 +167,64 @@ TEST_CASE("secure channel: consumed plaintext is gone, trimmed buffers come back
   CHECK(holds(pair.server, std::span(all).subspan(checked)));
 }
 
-TEST_CASE("secure channel: a sender changes its key in time, and nobody notices") {
+TEST_CASE("secure channel: keys change in time, on both ends at the same record") {
   Identity anna = identity(1);
   Identity bert = identity(2);
   const TlsContext anna_context(anna, TlsContext::Options{3});
-  const TlsContext bert_context(bert);
-  SecureChannel client(anna_context, Side::dialled);
-  SecureChannel server(bert_context, Side::accepted);
-  Random random(1);
-  pump(client, server, random);
-  const Bytes all = pattern(400'000, 5);
-  std::size_t sealed_bytes = 0;
-  for (std::size_t at = 0; at < all.size(); at += 20'000) {
-    CHECK(client.seal(std::span(all).subspan(at, 20'000)));
-    sealed_bytes += client.output().size();
+  const TlsContext bert_context(bert, TlsContext::Options{3});
+  const TlsContext carl_context(bert, TlsContext::Options{4});
+  for (const bool same : {true, false}) {
+    CAPTURE(same);
+    SecureChannel client(anna_context, Side::dialled);
+    SecureChannel server(same ? bert_context : carl_context, Side::accepted);
+    Random random(1);
     pump(client, server, random);
+    const Bytes all = pattern(400'000, 5);
+    for (std::size_t at = 0; at < all.size(); at += 20'000) {
+      CHECK(client.seal(std::span(all).subspan(at, 20'000)));
+      pump(client, server, random);
+    }
+    CHECK(holds(server, same ? std::span<const std::byte>(all) : std::span(all).first(60'000)));
+    CHECK(server.fault() == (same ? TlsFault::none : TlsFault::record));
   }
-  CHECK(holds(server, all));
-  CHECK(sealed_bytes > all.size() + 20 * 2 * 22);  // more than the records alone: the key changes travelled
+}
+
+TEST_CASE("secure channel: a head and a body of any sizes arrive as one") {
+  Random random(3);
+  Pair pair;
+  pump(pair.client, pair.server, random);
+  const Bytes all = pattern(300'000, 5);
+  for (const std::size_t head : {0U, 1U, 20U, 65'535U, 65'536U, 65'537U, 200'000U, 300'000U}) {
+    CAPTURE(head);
+    CHECK(pair.client.seal(std::span(all).first(head), std::span(all).subspan(head)));
+    pump(pair.client, pair.server, random, 100'000);
+    CHECK(holds(pair.server, all));
+    pair.server.consume(all.size());
+  }
+}
+
+TEST_CASE("secure channel: a record whose header cannot be is refused before its bytes are waited for") {
+  for (const std::uint32_t word : {0U, 65'537U, 0x7fffffffU, 0x80000001U, 0xffffffffU}) {
+    CAPTURE(word);
+    Random random(3);
+    Pair pair;
+    pump(pair.client, pair.server, random);
+    Bytes bytes;
+    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::byte>(word >> (8 * i)));
+    CHECK_FALSE(pair.server.receive(bytes));
+    CHECK(pair.server.fault() == TlsFault::record);
+    CHECK(pair.server.opened().empty());
+  }
+}
+
+TEST_CASE("secure channel: a peer whose TLS goes on with something else than our records is refused") {
+  Pair pair;
+  ForeignClient client;
+  client.present(make_certificate(pair.anna).get(), make_private_key(pair.anna).get());
+  client.shake_hands_with(pair.server, /*says=*/true);
+  REQUIRE(pair.server.established());
+  CHECK(pair.server.fault() == TlsFault::version);
+  CHECK(pair.server.opened().empty());
 }
 
 TEST_CASE("secure channel: close ends one direction, tells the other side, and later bytes are ignored") {

@@ -133,8 +133,10 @@ TEST_CASE("fake crypto: both ends know each other and share an exporter, which n
 }
 
 TEST_CASE("fake crypto: no bit flips unseen, in the handshake or after it, and a failure is final") {
-  for (const std::size_t turn : {0U, 1U, 2U, 3U}) {
-    for (const std::size_t byte : {0U, 1U, 5U, 9U, 20U, 40U, 50U, 57U, 60U, 61U}) {
+  for (const std::size_t turn : {0U, 1U, 2U, 3U, 4U}) {  // 3: that the acceptor's own records begin
+    for (const std::size_t byte : {0U, 1U, 5U, 9U, 20U, 40U, 50U, 53U, 57U, 59U}) {
+      if (turn == 3 && byte > 53) continue;
+      if (turn == 4 && byte < 4) continue;  // a record that seems longer is waited for
       for (unsigned bit = 0; bit < 8; ++bit) {
         CAPTURE(turn);
         CAPTURE(byte);
@@ -148,7 +150,7 @@ TEST_CASE("fake crypto: no bit flips unseen, in the handshake or after it, and a
 }
 
 TEST_CASE("fake crypto: what is replayed is refused, and what is no TLS at once") {
-  CHECK(faults_after(3, [](Bytes& bytes) {
+  CHECK(faults_after(4, [](Bytes& bytes) {
           const Bytes once = bytes;
           bytes.insert(bytes.end(), once.begin(), once.end());
         }).second == TlsFault::record);

@@ -1,0 +1,74 @@
+#pragma once
+// How bytes are sealed once TLS has shaken hands: long records, from where they lie to where they are wanted.
+
+#include "net/channel_engine.hpp"
+#include "net/openssl.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace collab::net {
+
+/// A record: 4 bytes, little endian: size of the plaintext, and in the highest bit whether it is the last one, which is
+/// empty; then ciphertext and tag. The header is sealed along; the nonce is the IV xor the record's number. One
+/// direction of one channel. Thread safety: none.
+class RecordKeys {
+ public:
+  static constexpr std::size_t kBytes = 32 + 12;  // key, of which a cipher may take the beginning, and IV
+  using Material = std::array<std::byte, kBytes>;
+  /// The material of a key by its number: both ends compute the same.
+  using Derive = std::function<Material(std::uint64_t)>;
+
+ protected:
+  /// `cipher`: an AEAD of 12 bytes of nonce and 16 of tag. Every `records_per_key` the key is another one.
+  RecordKeys(const EVP_CIPHER* cipher, bool seals, Derive derive, std::uint64_t records_per_key);
+  /// Begins the next record, of this header.
+  EVP_CIPHER_CTX* next(std::span<const std::byte, kRecordHeaderBytes> header);
+
+ private:
+  const EVP_CIPHER* cipher_;
+  bool seals_;
+  Derive derive_;
+  std::uint64_t records_per_key_;
+  std::uint64_t number_ = 0;
+  std::array<std::byte, 12> iv_{};
+  std::unique_ptr<EVP_CIPHER_CTX, OpensslFree<EVP_CIPHER_CTX_free>> context_;
+};
+
+class RecordSealer : private RecordKeys {
+ public:
+  RecordSealer(const EVP_CIPHER* cipher, Derive derive, std::uint64_t records_per_key)
+      : RecordKeys(cipher, true, std::move(derive), records_per_key) {}
+  /// `head`, then `body`, in as few records as hold them.
+  void seal(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output);
+  void seal_last(ByteQueue& output) { seal_record({}, {}, true, output); }
+
+ private:
+  void seal_record(std::span<const std::byte> head, std::span<const std::byte> body, bool last, ByteQueue& output);
+};
+
+class RecordOpener : private RecordKeys {
+ public:
+  enum class State : std::uint8_t { open, ended, damaged };
+
+  RecordOpener(const EVP_CIPHER* cipher, Derive derive, std::uint64_t records_per_key)
+      : RecordKeys(cipher, false, std::move(derive), records_per_key) {}
+  /// Takes all of `sealed`, in pieces of any size. What is not `open` stays so, and whatever comes then is ignored.
+  State open(std::span<const std::byte> sealed, ByteQueue& opened);
+  void trim() { begun_.trim(); }
+
+ private:
+  /// Moves bytes of `sealed` behind a record that has begun, until that has `bytes`; whether it has.
+  bool complete(std::size_t bytes, std::span<const std::byte>& sealed);
+  State open_record(std::span<const std::byte> record, ByteQueue& opened);
+
+  State state_ = State::open;
+  ByteQueue begun_;  ///< the beginning of a record that has not come whole
+};
+
+}  // namespace collab::net

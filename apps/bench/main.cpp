@@ -8,6 +8,7 @@
 #include "options.hpp"
 #include "overhead.hpp"
 #include "shaped_lines.hpp"
+#include "transport.hpp"
 #include "worker.hpp"
 
 #include <fmt/format.h>
@@ -92,6 +93,22 @@ MeetingOrder meeting_order(const node::Config& config) {
   return order;
 }
 
+TransportOrder transport_order(const node::Config& config) {
+  TransportOrder order;
+  order.workload.peers = 2;
+  order.workload.floats = 1;
+  order.workload.seed = static_cast<std::uint64_t>(config.number("seed"));
+  if (config.has("shape")) order.workload.shape = config.text("shape");
+  lines_of(order.workload.shape, order.workload.peers);
+  order.seconds = static_cast<double>(config.number("for"));
+  order.both_ways = config.toggle("both-ways");
+  order.frame_bytes = static_cast<std::size_t>(config.number("frame"));
+  order.log_level = config.text("log-level");
+  order.json = config.toggle("json");
+  cli::parse_log_level(order.log_level);
+  return order;
+}
+
 AllReduceOrder order_of(const std::string& command, const node::Config& config) {
   AllReduceOrder order;
   order.name = command;
@@ -117,6 +134,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   if (parsed.command == "overhead") return measure_overhead(overhead_order(config));
   if (parsed.command == "coordinator") return measure_hosting(hosting_order(config));
   if (parsed.command == "matchmaking") return measure_meeting(meeting_order(config));
+  if (parsed.command == "transport") return measure_transport(transport_order(config));
   const bool faulty = parsed.command == "kill" || parsed.command == "freeze" || parsed.command == "any-moment";
   if (faulty) return measure_faults(fault_order(parsed.command, config));
   return measure_all_reduce(order_of(parsed.command, config));

@@ -18,11 +18,6 @@ using nlohmann::json;
 
 constexpr double kDeclareWithin = 1;  // seconds
 
-double percentile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
-}
-
 }  // namespace
 
 int measure_meeting(const MeetingOrder& order) {

@@ -6,6 +6,7 @@ using node::OptionKind;
 
 node::OptionTable bench_options() {
   const char* what = "What is averaged";
+  const char* carried = "What is carried (transport)";
   const char* training = "What is trained (overhead)";
   const char* hosting = "Who is hosted (coordinator)";
   const char* output = "Output";
@@ -21,6 +22,9 @@ node::OptionTable bench_options() {
       {"shape", OptionKind::text, what, "TABLE", "",
        "Mbit/s up and down of the peers' lines, as 1x2/10,3x20/100; needs root [loopback; not in matchmaking]"},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
+      {"for", OptionKind::number, carried, "SECONDS", "10", "that it is sent", 2, 86'400},
+      {"both-ways", OptionKind::toggle, carried, "", "", "each to the other"},
+      {"frame", OptionKind::number, carried, "BYTES", "262144", "sent at once", 2, 4e6},
       {"preset", OptionKind::text, training, "NAME", "demo", "demo, tiny, base or large"},
       {"data", OptionKind::text, training, "DIR", "", "text: .txt, .txt.zst, .jsonl; else what tools/setup unpacked"},
       {"target-batch", OptionKind::number, training, "SAMPLES", "512", "per optimizer step", 1, 1e9},
@@ -50,16 +54,19 @@ cli::Synopsis bench_synopsis() {
                        {"freeze", "a peer is stopped in the middle of a round, and goes on later"},
                        {"any-moment", "groups of 2 to 8 in which a peer is killed anywhere in a round: all or nothing"},
                        {"matchmaking", "how soon a group begins once all have declared"},
+                       {"transport", "what one connection carries, and what small questions take beside it"},
                        {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"},
                        {"coordinator", "hosting a run: the coordinator's processor time and memory"}};
   synopsis.examples = {"collab-bench all-reduce --peers 4 --floats 18000000 --codec float32 --rounds 7 --json",
                        "collab-bench all-reduce --peers 8 --floats 4500000 --codec float16 --shape 1x2/10,3x20/100",
                        "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
                        "collab-bench any-moment --rounds 100 --json",
+                       "collab-bench transport --shape 100/100 --both-ways",
                        "collab-bench overhead --preset demo --json",
                        "collab-bench coordinator --hosted 200 --json"};
   synopsis.read_on =
-      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, overhead.hpp and hosting.hpp say what each figure means, "
+      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, transport.hpp, overhead.hpp and hosting.hpp say what each "
+      "figure means, "
       "shaped_lines.hpp what lines are";
   return synopsis;
 }

@@ -17,6 +17,13 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+/// The value below which so large a share of them is; `values` is not empty.
+inline double percentile(std::vector<double> values, double share) {
+  assert(!values.empty());
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+}
+
 /// Runnable processes of the machine, averaged over the last minute; -1: unknown.
 inline double load() {
   double average = 0;

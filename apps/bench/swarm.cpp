@@ -198,6 +198,36 @@ Meeting Swarm::seek(std::uint64_t number, const std::vector<double>& after) {
   return meeting;
 }
 
+std::vector<Carried> Swarm::carry(std::uint64_t number, double seconds, bool both_ways, std::size_t frame_bytes) {
+  constexpr double kAskEvery = 0.02;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    const json order = {{"order", "carry"},
+                        {"run", number},
+                        {"other", 1 - i},
+                        {"sends", i == 0 || both_ways},
+                        {"receives", i == 1 || both_ways},
+                        {"seconds", seconds},
+                        {"ask_every", i == 0 ? kAskEvery : 0},
+                        {"frame_bytes", frame_bytes}};
+    peers_[i]->write_line(order.dump());
+  }
+  std::vector<Carried> carried;
+  const auto lines = hear(peers_, alive_, answer_deadline() + from_seconds(seconds));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const json answer = json::parse(lines[i]);
+    if (answer.contains("failed"))
+      throw Failure(ExitCode::machine, fmt::format("{}: {}", name(i), answer.at("failed").get<std::string>()),
+                    "--log-level info says why");
+    Carried& one = carried.emplace_back();
+    one.bytes = answer.at("bytes").get<std::uint64_t>();
+    one.seconds = answer.at("seconds").get<double>();
+    one.bytes_in_all = answer.at("bytes_in_all").get<std::uint64_t>();
+    one.cpu_s = answer.at("cpu_s").get<double>();
+    one.answers = answer.at("answers").get<std::vector<double>>();
+  }
+  return carried;
+}
+
 /// What their values are now.
 void Swarm::look_at(const std::vector<bool>& whom, std::vector<End>& ends, TimePoint deadline) {
   const auto results = ask(whom, {{"order", "result"}}, deadline);

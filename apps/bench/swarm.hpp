@@ -73,6 +73,15 @@ struct Meeting {
   bool full = false;            ///< one group of everybody
 };
 
+/// What one peer received, and what it cost there.
+struct Carried {
+  std::uint64_t bytes = 0;  ///< of bulk, after the first second
+  double seconds = 0;       ///< in which those came
+  std::uint64_t bytes_in_all = 0;
+  double cpu_s = 0;
+  std::vector<double> answers;  ///< seconds, of small questions that it asked
+};
+
 /// Every failure is thrown: `Failure(machine)` names the peer that died, was late or could not average.
 class Swarm {
  public:
@@ -89,6 +98,8 @@ class Swarm {
   End thaw(std::size_t victim);
   /// Everybody looks for a group, each so many seconds from now. `number` > 0, each once.
   Meeting seek(std::uint64_t number, const std::vector<double>& after);
+  /// The first sends frames to the second, or each to the other, for so long. `number` > 0, each once.
+  std::vector<Carried> carry(std::uint64_t number, double seconds, bool both_ways, std::size_t frame_bytes);
   /// Of the round before.
   Results results();
   /// That a round takes if the lines carry nothing but encoded values, and nobody computes; 0 on loopback.

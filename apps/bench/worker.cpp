@@ -4,6 +4,7 @@
 #include "base/frame.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
+#include "bulk.hpp"
 #include "child.hpp"
 #include "cli/program.hpp"
 #include "matchmaking/wire.hpp"
@@ -87,6 +88,7 @@ class Peer {
   }
   json lost(const json& order);
   json seek(const json& order);
+  json carry(const json& order);
   json error() const { return {{"max_relative_error", max_relative_error(setup_.workload, round_.number, values_)}}; }
 
  private:
@@ -107,6 +109,7 @@ class Peer {
   net::TcpNetwork network_;
   std::unique_ptr<net::PeerEndpoint> endpoint_;
   std::unique_ptr<Seeker> seeker_;
+  std::unique_ptr<Bulk> bulk_;
   bool seeks_ = false;  // its services run from the first search on: they would cost a measured round
   std::unique_ptr<TaskGroup> services_;
   std::unique_ptr<TaskGroup> serving_;  // rounds that groupmates still need
@@ -153,6 +156,7 @@ Peer::Peer(const Setup& setup)
                               identity_of(setup_.workload.seed, 0).id(),
                               setup_.workload.peers};
     seeker_ = std::make_unique<Seeker>(seeks, setup_.index);
+    bulk_ = std::make_unique<Bulk>(*endpoint_, runtime_.clock());
     endpoint_->listen();
     services_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
     serving_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
@@ -169,6 +173,7 @@ Peer::~Peer() {
     serving_.reset();
     services_.reset();
     seeker_.reset();
+    bulk_.reset();
     endpoint_.reset();
   };
   runtime_.on_loop(release);
@@ -305,6 +310,31 @@ json Peer::seek(const json& order) {
           {"members", group->roster.size()}};
 }
 
+json Peer::carry(const json& order) {
+  BulkOrder bulk;
+  bulk.run = order.at("run").get<std::uint64_t>();
+  bulk.other = ids_.at(order.at("other").get<std::size_t>());
+  bulk.sends = order.at("sends").get<bool>();
+  bulk.receives = order.at("receives").get<bool>();
+  bulk.length = from_seconds(order.at("seconds").get<double>());
+  bulk.ask_every = from_seconds(order.at("ask_every").get<double>());
+  bulk.frame_bytes = order.at("frame_bytes").get<std::size_t>();
+  const double cpu_before = cpu_seconds();
+  const auto bytes_received = [this, other = bulk.other] {
+    std::uint64_t bytes = 0;
+    runtime_.on_loop([&] { bytes = endpoint_->link(other).bytes_received; });
+    return bytes;
+  };
+  const std::uint64_t bytes_before = bytes_received();
+  const auto figures = runtime_.call(bulk_->run(bulk));
+  if (!figures) return {{"failed", figures.error().message()}};
+  return {{"bytes", figures->bytes},
+          {"seconds", figures->seconds},
+          {"bytes_in_all", bytes_received() - bytes_before},
+          {"cpu_s", cpu_seconds() - cpu_before},
+          {"answers", figures->answers}};
+}
+
 /// By the machine's steady clock, which all its processes share.
 json Peer::lost(const json& order) {
   const PeerId id = ids_.at(order.at("peer").get<std::size_t>());
@@ -347,6 +377,7 @@ json obey(Peer& peer, const json& order) {
   if (what == "result") return peer.result();
   if (what == "unchanged") return peer.unchanged();
   if (what == "seek") return peer.seek(order);
+  if (what == "carry") return peer.carry(order);
   if (what == "lost") return peer.lost(order);
   if (what == "error") return peer.error();
   if (what == "meet") {

@@ -1,0 +1,108 @@
+#include "bulk.hpp"
+
+#include "base/frame.hpp"
+#include "base/task_group.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::bench {
+namespace {
+
+constexpr std::string_view kProtocol = "bench.bulk";
+constexpr std::string_view kQuestion = "bench.question";
+constexpr Duration kWarmUp = std::chrono::seconds(1);
+constexpr Duration kPatience = std::chrono::seconds(30);  // after the time is over: slow lines have queues
+
+net::Method protocol() {
+  net::Method row;
+  row.name = kProtocol;
+  row.traffic = net::TrafficClass::bulk;
+  row.request_bytes_max = frame::kFrameBytesMax;
+  return row;
+}
+
+net::Method question() {
+  net::Method row;
+  row.name = kQuestion;
+  row.traffic = net::TrafficClass::control;
+  row.requests_per_s = row.requests_burst = 1e6;
+  row.idempotent = true;
+  return row;
+}
+
+Frame frame_of(std::size_t bytes) {
+  return std::make_shared<const Bytes>(bytes, std::byte{1});
+}
+
+}  // namespace
+
+Bulk::Bulk(net::Endpoint& net, Clock& clock) : net_(net), clock_(clock) {
+  net_.allow_conversation(protocol());
+  const auto answer = [](PeerId, Frame request, TimePoint) -> Task<net::Answer> { co_return request; };
+  net_.handle(question(), answer);
+}
+
+Task<Result<BulkFigures>> Bulk::run(BulkOrder order) {
+  const Digest topic = Hasher("collab bench bulk").add(order.run).finish();
+  const auto talk = net_.converse(kProtocol, topic, {order.other});
+  BulkFigures figures;
+  Result<> worst;
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    const auto note = [&worst](Task<Result<>> part) -> Task<> {
+      const auto done = co_await std::move(part);
+      if (!done) worst = done;
+    };
+    if (order.sends) tasks.spawn("send", note(send(*talk, order)));
+    if (order.receives) tasks.spawn("receive", note(receive(*talk, figures, order)));
+    if (order.ask_every > Duration()) tasks.spawn("ask", note(ask(order, figures)));
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  if (!worst) co_return worst.error();
+  co_return figures;
+}
+
+/// A frame of one byte says that it is over.
+Task<Result<>> Bulk::send(net::Conversation& talk, const BulkOrder& order) {
+  const TimePoint end = clock_.now() + order.length;
+  const Frame frame = frame_of(order.frame_bytes);
+  while (clock_.now() < end) {
+    const auto sent = co_await talk.send(order.other, net::TrafficClass::bulk, frame, end + kPatience);
+    if (!sent) co_return sent.error();
+  }
+  co_return co_await talk.send(order.other, net::TrafficClass::bulk, frame_of(1), end + kPatience);
+}
+
+Task<Result<>> Bulk::receive(net::Conversation& talk, BulkFigures& figures, const BulkOrder& order) {
+  const TimePoint deadline = clock_.now() + order.length + kPatience;
+  TimePoint first = TimePoint::max();
+  for (;;) {
+    const auto came = co_await talk.receive(deadline);
+    if (!came) co_return came.error();
+    if (came->frame->size() == 1) co_return Result<>();
+    const TimePoint now = clock_.now();
+    if (first == TimePoint::max()) first = now + kWarmUp;
+    if (now < first) continue;
+    figures.bytes += came->frame->size();
+    figures.seconds = to_seconds(now - first);
+  }
+}
+
+Task<Result<>> Bulk::ask(const BulkOrder& order, BulkFigures& figures) {
+  const TimePoint start = clock_.now();
+  const TimePoint end = start + order.length;
+  const Frame request = frame_of(100);
+  // one that waits keeps others from being asked: then later ones, and not all at once when the line is free again
+  for (TimePoint next = start + kWarmUp; next < end; next = std::max(next, clock_.now()) + order.ask_every) {
+    co_await clock_.sleep_until(next);
+    const TimePoint asked = clock_.now();
+    const auto answer = co_await net_.call(order.other, kQuestion, request, asked + kPatience);
+    if (!answer) co_return answer.error().code;
+    figures.answers.push_back(to_seconds(clock_.now() - asked));
+  }
+  co_return Result<>();
+}
+
+}  // namespace collab::bench

@@ -1,0 +1,89 @@
+#include "transport.hpp"
+
+#include "statistics.hpp"
+#include "swarm.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <thread>
+
+namespace collab::bench {
+namespace {
+
+using nlohmann::json;
+
+/// Of whole packets: what the slower of the two ways can carry.
+double line_of(const Workload& workload, bool both_ways) {
+  const auto lines = lines_of(workload.shape, 2);
+  if (lines.empty()) return 0;
+  const double there = std::min(lines[0].up_bytes_per_s, lines[1].down_bytes_per_s);
+  const double back = std::min(lines[1].up_bytes_per_s, lines[0].down_bytes_per_s);
+  return both_ways ? std::min(there, back) : there;
+}
+
+json to_json(const TransportOrder& order, const std::vector<Carried>& carried, double load_before) {
+  double rate = 0;
+  double cpu = 0;
+  double bytes = 0;
+  std::vector<double> answers;
+  for (const Carried& one : carried) {
+    cpu += one.cpu_s;
+    bytes += static_cast<double>(one.bytes_in_all);
+    answers.insert(answers.end(), one.answers.begin(), one.answers.end());
+    if (one.bytes == 0) continue;
+    const double own = static_cast<double>(one.bytes) / one.seconds;
+    rate = rate == 0 ? own : std::min(rate, own);
+  }
+  const double line = line_of(order.workload, order.both_ways);
+  return {{"bench", "transport"},
+          {"both_ways", order.both_ways},
+          {"frame_bytes", order.frame_bytes},
+          {"seconds", order.seconds},
+          {"shape", order.workload.shape},
+          {"bytes_per_s", rate},
+          {"line_share", line > 0 ? rate / line : 0},
+          {"ns_per_byte", 1e9 * cpu / bytes},
+          {"questions", answers.size()},
+          {"answer_median_s", median(answers)},
+          {"answer_p99_s", percentile(answers, .99)},
+          {"answer_max_s", percentile(answers, 1)},
+          {"processors", std::thread::hardware_concurrency()},
+          {"load_before", load_before},
+          {"load_after", load()}};
+}
+
+void print_carried(const json& figures) {
+  const auto real = [&](const char* field) { return figures.at(field).get<double>(); };
+  const auto shape = figures.at("shape").get<std::string>();
+  fmt::print("transport: frames of {} kB {}, {:.0f} s on {}, encrypted\n", figures.at("frame_bytes").get<int>() / 1024,
+             figures.at("both_ways").get<bool>() ? "both ways" : "one way", real("seconds"),
+             shape.empty() ? "loopback" : "lines of " + shape);
+  fmt::print("  carried                 {:.1f} MB/s, {:.1f} Mbit/s{}\n", real("bytes_per_s") / 1e6,
+             8 * real("bytes_per_s") / 1e6,
+             shape.empty() ? "" : fmt::format(", {:.1f} % of the line", 100 * real("line_share")));
+  fmt::print("  processor               {:.2f} ns a byte, both ends together\n", real("ns_per_byte"));
+  fmt::print("  small questions         {:.2f} ms median, {:.2f} p99, {:.2f} most, of {}\n",
+             1e3 * real("answer_median_s"), 1e3 * real("answer_p99_s"), 1e3 * real("answer_max_s"),
+             figures.at("questions").get<int>());
+  fmt::print("  machine                 {} processors, load {:.2f} before, {:.2f} after\n",
+             figures.at("processors").get<int>(), real("load_before"), real("load_after"));
+}
+
+}  // namespace
+
+int measure_transport(const TransportOrder& order) {
+  const double load_before = load();
+  Swarm swarm(order.workload, order.log_level);
+  const auto carried = swarm.carry(1, order.seconds, order.both_ways, order.frame_bytes);
+  const json figures = to_json(order, carried, load_before);
+  if (order.json) {
+    fmt::print("{}\n", figures.dump());
+  } else {
+    print_carried(figures);
+  }
+  return 0;
+}
+
+}  // namespace collab::bench

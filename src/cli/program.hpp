@@ -12,7 +12,7 @@
 namespace collab::cli {
 
 /// Runs `body` and turns what it throws into a message of what failed, why and what to do, and an exit code. A Failure
-/// is shown as it is; anything else is our bug, and says how to report it.
+/// is shown as it is; anything else is our bug, and says how to report it. Sets how the process's memory is kept.
 int run_program(std::string_view program, const std::function<int()>& body);
 
 /// The message of run_program, for those who go on.

@@ -1,5 +1,7 @@
 #include "averaging/load_balance.hpp"
 
+#include "averaging/linear_program.hpp"
+#include "matchmaking/group.hpp"
 #include "tensor/partition.hpp"
 
 #include <algorithm>
@@ -14,12 +16,23 @@ namespace {
 
 constexpr double kRateMin = 1;  // bytes/s; claims outside do not decide who is slowest
 constexpr double kRateMax = 1e12;
-constexpr int kBisections = 200;  // at most; the last bit of a double is reached in about 60
+constexpr int kBisections = 200;               // at most; the last bit of a double is reached in about 60
+constexpr std::int64_t kWorkMax = 20'000'000;  // multiplications for pair limits: about 20 ms
+constexpr double kLossSlack = 1e-9;            // of the time, so that rounding leaves the second program a solution
+constexpr double kRateShareMin = 1e-3;         // of the fastest: slower lines count as this where losses are compared
 
 /// base + slope·w: seconds per value that one direction of a link is busy.
 struct Line {
   double base = 0;
   double slope = 0;
+};
+
+/// What one member sends another, in seconds per value: of_i·w_i + of_j·w_j.
+struct PairTime {
+  std::size_t i = 0;
+  std::size_t j = 0;
+  double of_i = 0;
+  double of_j = 0;
 };
 
 /// One member's time as a function of its share w in [0, most]: the larger of two lines, so convex.
@@ -43,6 +56,8 @@ class MemberTime {
   }
   double best() const { return best_; }
   double worst() const { return std::max(at(0), at(most_)); }
+  bool owns() const { return most_ > 0; }
+  const std::array<Line, 2>& lines() const { return lines_; }
   /// The shares at which it takes best(): an interval.
   double best_low() const { return best_low_; }
   double best_high() const { return best_high_; }
@@ -105,7 +120,7 @@ double bisect(double low, double high, Enough enough) {
 
 class Problem {
  public:
-  Problem(std::span<const MemberLoad> members, const LoadOptions& options)
+  Problem(std::span<const MemberLoad> members, const LoadOptions& options, std::span<const PairLimit> pairs)
       : up_(rates_of(members, &MemberLoad::up_bytes_per_s, options.rate_unknown)),
         down_(rates_of(members, &MemberLoad::down_bytes_per_s, options.rate_unknown)) {
     const auto senders = static_cast<double>(
@@ -118,9 +133,17 @@ class Problem {
       const Line down = {r * s / down_[i], (p * (senders - s) - r * s) / down_[i]};
       times_.emplace_back(up, down, members[i].reachable);
     }
+    for (const PairLimit& pair : pairs) {
+      if (!known(pair.bytes_per_s)) continue;
+      const double rate = std::clamp(pair.bytes_per_s, kRateMin, kRateMax);
+      const double s_a = members[pair.a].sends ? 1 : 0;
+      const double s_b = members[pair.b].sends ? 1 : 0;
+      pairs_.push_back({pair.a, pair.b, r * s_b / rate, p * s_a / rate});
+      if (p != r) pairs_.push_back({pair.b, pair.a, r * s_a / rate, p * s_b / rate});  // else the same both ways
+    }
   }
 
-  std::vector<double> solve() const {
+  std::vector<double> uncoupled() const {
     double low = 0;
     double high = 0;
     double latest = 0;
@@ -146,13 +169,83 @@ class Problem {
     return shares(by_rate, bisect(0, 1 / kRateMin, [&](double scale) { return sum(by_rate, scale) >= 1; }));
   }
 
-  double slowest(std::span<const double> shares) const {
+  std::vector<double> times(std::span<const double> shares) const {
+    std::vector<double> all;
+    for (std::size_t i = 0; i < times_.size(); ++i) all.push_back(times_[i].at(shares[i]));
+    return all;
+  }
+  double slowest_member(std::span<const double> shares) const {
+    const std::vector<double> all = times(shares);
+    return *std::max_element(all.begin(), all.end());
+  }
+  double slowest_pair(std::span<const double> shares) const {
     double seconds = 0;
-    for (std::size_t i = 0; i < times_.size(); ++i) seconds = std::max(seconds, times_[i].at(shares[i]));
+    for (const PairTime& pair : pairs_)
+      seconds = std::max(seconds, pair.of_i * shares[pair.i] + pair.of_j * shares[pair.j]);
     return seconds;
+  }
+  double slowest(std::span<const double> shares) const {
+    return std::max(slowest_member(shares), slowest_pair(shares));
+  }
+
+  /// Of the shares of least time with the pair limits those that lose least against `alone`, the shares without.
+  /// Nothing when `work` does not suffice.
+  std::optional<std::vector<double>> coupled(std::span<const double> alone, std::int64_t& work) const {
+    std::vector<std::size_t> variable(times_.size());
+    Program program;
+    program.shares = 0;
+    for (std::size_t i = 0; i < times_.size(); ++i)
+      if (times_[i].owns()) variable[i] = program.shares++;
+    const double unit = slowest_member(alone);  // no limit makes it less
+    program.least = 1;
+    add_rows(variable, unit, program);
+    const auto fastest = solve(program, work);
+    if (!fastest) return std::nullopt;
+    const double level = fastest->back() * (1 + kLossSlack);
+    for (ProgramRow& row : program.rows) {
+      row.bound -= row.terms[2].coefficient * level;
+      row.terms[2].coefficient = 0;
+    }
+    program.least = 0;
+    add_losses(variable, alone, program);
+    const auto gentlest = solve(program, work);
+    std::vector<double> shares(times_.size(), 0.0);
+    for (std::size_t i = 0; i < times_.size(); ++i)
+      if (times_[i].owns()) shares[i] = std::max(0.0, (gentlest ? *gentlest : *fastest)[variable[i]]);
+    return shares;
   }
 
  private:
+  /// Everybody's and every pair's time is at most that of the last variable, in `unit`s.
+  void add_rows(const std::vector<std::size_t>& variable, double unit, Program& program) const {
+    const std::size_t time = program.shares;
+    for (std::size_t i = 0; i < times_.size(); ++i) {
+      if (!times_[i].owns()) continue;
+      for (const Line& line : times_[i].lines()) {
+        const double scale = 1 / std::max(unit, std::abs(line.slope));
+        program.rows.push_back({{{{variable[i], -line.slope * scale}, {}, {time, unit * scale}}}, line.base * scale});
+      }
+    }
+    for (const PairTime& pair : pairs_) {
+      const double of_i = times_[pair.i].owns() ? pair.of_i : 0;
+      const double of_j = times_[pair.j].owns() ? pair.of_j : 0;
+      const double scale = 1 / std::max({unit, of_i, of_j});
+      program.rows.push_back(
+          {{{{variable[pair.i], -of_i * scale}, {variable[pair.j], -of_j * scale}, {time, unit * scale}}}, 0});
+    }
+  }
+  /// No share is smaller than its own by more than the last variable times the rate of its owner. (Whoever takes more
+  /// is as late as the slowest, or is tied to somebody who takes less.)
+  void add_losses(const std::vector<std::size_t>& variable, std::span<const double> alone, Program& program) const {
+    const std::size_t loss = program.shares;
+    double fastest = 0;
+    for (std::size_t i = 0; i < times_.size(); ++i) fastest = std::max(fastest, std::min(up_[i], down_[i]));
+    for (std::size_t i = 0; i < times_.size(); ++i) {
+      if (!times_[i].owns()) continue;
+      const double rate = std::max(std::min(up_[i], down_[i]) / fastest, kRateShareMin);
+      program.rows.push_back({{{{variable[i], 1}, {}, {loss, rate}}}, alone[i]});
+    }
+  }
   template <class Share>
   std::vector<double> shares(Share share, double level) const {
     std::vector<double> all;
@@ -169,6 +262,7 @@ class Problem {
   std::vector<double> up_;
   std::vector<double> down_;
   std::vector<MemberTime> times_;
+  std::vector<PairTime> pairs_;
 };
 
 /// Floors, then one more for the largest remainders; remainders closer than 1e-9 are ties.
@@ -200,38 +294,68 @@ std::optional<std::size_t> too_small(std::span<const std::uint32_t> units, std::
   return smallest;
 }
 
-bool solvable(std::span<const MemberLoad> members) {
+bool solvable(std::span<const MemberLoad> members, std::span<const PairLimit> pairs) {
+  if (!pairs.empty() && members.size() > matchmaking::kGroupSizeMax) return false;
+  for (const PairLimit& pair : pairs)
+    if (pair.a == pair.b || std::max(pair.a, pair.b) >= members.size()) return false;
   return std::any_of(members.begin(), members.end(), [](const MemberLoad& member) { return member.reachable; }) &&
          std::any_of(members.begin(), members.end(), [](const MemberLoad& member) { return member.sends; });
 }
 
-}  // namespace
+void normalize(std::vector<double>& shares) {
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share /= sum;
+}
 
-Result<Shares> best_shares(std::span<const MemberLoad> members, const LoadOptions& options) {
-  if (!solvable(members)) return Errc::bad_request;
-  const Problem problem(members, options);
-  Shares shares{problem.solve(), 0};
-  const double sum = std::accumulate(shares.of_member.begin(), shares.of_member.end(), 0.0);
-  for (double& share : shares.of_member) share /= sum;
+Shares shares_of(const Problem& problem, std::int64_t& work) {
+  Shares shares;
+  shares.of_member = problem.uncoupled();
+  normalize(shares.of_member);
+  if (problem.slowest_pair(shares.of_member) > problem.slowest_member(shares.of_member) * (1 + 1e-12)) {
+    auto coupled = problem.coupled(shares.of_member, work);
+    shares.pairs_weighed = coupled.has_value();
+    if (coupled) normalize(*coupled);
+    // what rounding may have spoilt is no better
+    if (coupled && problem.slowest(*coupled) < problem.slowest(shares.of_member))
+      shares.of_member = std::move(*coupled);
+  }
   shares.seconds_per_value = problem.slowest(shares.of_member);
   return shares;
 }
 
-Result<LoadPlan> plan_load(std::span<const MemberLoad> members, std::size_t values, const LoadOptions& options) {
+}  // namespace
+
+Result<Shares> best_shares(std::span<const MemberLoad> members, const LoadOptions& options,
+                           std::span<const PairLimit> pairs) {
+  if (!solvable(members, pairs)) return Errc::bad_request;
+  std::int64_t work = kWorkMax;
+  return shares_of(Problem(members, options, pairs), work);
+}
+
+Result<Times> predict(std::span<const MemberLoad> members, const LoadOptions& options, std::span<const double> shares,
+                      std::span<const PairLimit> pairs) {
+  if (!solvable(members, pairs) || shares.size() != members.size()) return Errc::bad_request;
+  const Problem problem(members, options, pairs);
+  return Times{problem.times(shares), problem.slowest(shares)};
+}
+
+Result<LoadPlan> plan_load(std::span<const MemberLoad> members, std::size_t values, const LoadOptions& options,
+                           std::span<const PairLimit> pairs) {
   assert(values > 0);
+  if (!solvable(members, pairs)) return Errc::bad_request;
   const auto total = static_cast<std::uint32_t>(units_in(values));
   std::vector<MemberLoad> owners(members.begin(), members.end());
+  std::int64_t work = kWorkMax;
   for (;;) {
-    const auto shares = best_shares(owners, options);
-    if (!shares) return shares.error();
-    LoadPlan plan{round_to_units(shares->of_member, total), 0};
+    const Shares shares = shares_of(Problem(owners, options, pairs), work);
+    LoadPlan plan{round_to_units(shares.of_member, total), 0, shares.pairs_weighed};
     if (const auto drop = too_small(plan.units, options.segment_units_min)) {
       owners[*drop].reachable = false;
       continue;
     }
     std::vector<double> rounded;
     for (const std::uint32_t count : plan.units) rounded.push_back(double(count) / total);
-    plan.seconds = Problem(members, options).slowest(rounded) * static_cast<double>(values);
+    plan.seconds = Problem(members, options, pairs).slowest(rounded) * static_cast<double>(values);
     return plan;
   }
 }

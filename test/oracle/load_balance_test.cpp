@@ -6,6 +6,7 @@
 #include "tensor/partition.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -222,6 +223,93 @@ TEST_CASE("load_balance: any group of 64 is planned within its bounds") {
     for (const std::uint32_t count : plan->units)
       if (count > 0 && owners > 1) CHECK(count >= 16);
   }
+}
+
+TEST_CASE("load_balance: a slow pair takes less of the vector, and everybody else as little more as can be") {
+  const auto check = [](const Members& members, const PairLimit& pair, const std::vector<double>& expected,
+                        double seconds) {
+    const auto shares = best_shares(members, kOneByte, std::array{pair});
+    REQUIRE(shares);
+    CHECK(shares->pairs_weighed);
+    CHECK(shares->seconds_per_value == test::approximately(seconds, 1e-8));
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(std::abs(shares->of_member[i] - expected[i]) <= 1e-7);
+  };
+  // (w0 + w1)/10 = T for the pair, (1 + w2)/100 = T for the third: T = 1/55
+  check(3 * MemberLoad{100, 100}, {0, 1, 10}, {1.0 / 11, 1.0 / 11, 9.0 / 11}, 1.0 / 55);
+  // a client owns nothing, so w0/10 = T and (2 - w0)/100 = T
+  check({{100, 100}, {100, 100}, {100, 100, true, false}}, {0, 2, 10}, {2.0 / 11, 9.0 / 11, 0}, 1.0 / 55);
+  // an auxiliary gets the client's parts and sends it results, w0 each; the nodes need (1 + w)/100
+  check({{100, 100, false}, {100, 100}, {100, 100}, {100, 100, true, false}}, {3, 0, 10},
+        {1.0 / 7, 3.0 / 7, 3.0 / 7, 0}, 1.0 / 70);
+}
+
+TEST_CASE("load_balance: limits that do not bind, or are not known, change nothing") {
+  const Members members = nodes({10, 40, 40, 20}, {100, 40, 80, 100});
+  const auto alone = best_shares(members, kOneByte)->of_member;
+  for (const double rate : {10.0, 1e300, 0.0, -1.0, std::numeric_limits<double>::quiet_NaN()})
+    CHECK(best_shares(members, kOneByte, std::array{PairLimit{1, 2, rate}})->of_member == alone);
+  CHECK(best_shares(members, kOneByte, std::array{PairLimit{1, 2, 9.9}})->of_member != alone);
+}
+
+TEST_CASE("load_balance: refuses pairs that are none, and pairs in a swarm that is no group") {
+  for (const PairLimit& pair : {PairLimit{1, 1, 5}, PairLimit{0, 3, 5}, PairLimit{SIZE_MAX, 0, 5}}) {
+    CHECK(best_shares(3 * MemberLoad{5, 5}, {}, std::array{pair}).error() == Errc::bad_request);
+    CHECK(plan_load(3 * MemberLoad{5, 5}, 1, {}, std::array{pair}).error() == Errc::bad_request);
+  }
+  const std::array pair{PairLimit{0, 1, 5}};
+  CHECK(best_shares(64 * MemberLoad{50, 50}, {}, pair));
+  CHECK(best_shares(65 * MemberLoad{50, 50}, {}, pair).error() == Errc::bad_request);
+  CHECK(best_shares(65 * MemberLoad{50, 50}, {}));
+  CHECK(predict(3 * MemberLoad{5, 5}, {}, std::array{0.5, 0.5}).error() == Errc::bad_request);
+}
+
+TEST_CASE(
+    "load_balance: with limits of pairs no random shares of a group of 64 are faster, and equal calls give equal "
+    "bits") {
+  for (const std::uint64_t seed : test::seeds(3)) {
+    CAPTURE(seed);
+    Random rng(seed);
+    Members members;
+    std::vector<PairLimit> pairs;
+    for (std::size_t i = 0; i < 64; ++i) {
+      members.push_back({1e6 + static_cast<double>(rng.below(1'000'000)),
+                         1e6 + static_cast<double>(rng.below(1'000'000)), !rng.chance(0.1), !rng.chance(0.2)});
+      for (std::size_t j = 0; j < i; ++j)
+        if (rng.chance(0.2)) pairs.push_back({i, j, 1e3 + static_cast<double>(rng.below(20'000))});
+    }
+    members[0] = {1e6, 1e6};
+    const auto best = best_shares(members, {}, pairs);
+    REQUIRE(best);
+    CHECK(best->pairs_weighed);
+    CHECK(best->of_member == best_shares(members, {}, pairs)->of_member);
+    CHECK(best->seconds_per_value == predict(members, {}, best->of_member, pairs)->slowest);
+    CHECK(best->seconds_per_value > best_shares(members, {})->seconds_per_value * 1.01);  // the limits matter
+    for (int move = 0; move < 2000; ++move) {
+      auto other = best->of_member;
+      for (int step = 0; step < 3; ++step) {
+        const auto from = rng.below(64);
+        const auto to = rng.below(64);
+        if (!members[to].reachable) continue;
+        const double moved = other[from] * rng.uniform();
+        other[from] -= moved;
+        other[to] += moved;
+      }
+      CHECK(predict(members, {}, other, pairs)->slowest >= best->seconds_per_value * (1 - 1e-8));
+    }
+  }
+}
+
+TEST_CASE("load_balance: limits of pairs that are too much work give the plan without") {
+  const Members members = 64 * MemberLoad{1e6, 1e6};
+  std::vector<PairLimit> pairs;
+  for (std::size_t i = 0; i < 64; ++i)
+    for (std::size_t j = 0; j < i; ++j) pairs.push_back({i, j, static_cast<double>(1000 + 61 * i + 17 * j)});
+  CHECK(plan_load(members, 64 * 100 * kUnitValues, {}, pairs)->pairs_weighed);
+  const std::size_t small = 100 * kUnitValues;  // most owners are dropped, one after the other
+  const auto plan = plan_load(members, small, {}, pairs);
+  REQUIRE(plan);
+  CHECK(!plan->pairs_weighed);
+  CHECK(std::accumulate(plan->units.begin(), plan->units.end(), 0U) == 100);
 }
 
 }  // namespace collab::averaging

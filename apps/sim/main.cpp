@@ -11,6 +11,7 @@
 #include "nat.hpp"
 #include "options.hpp"
 #include "papers.hpp"
+#include "partition.hpp"
 #include "sim/shrink.hpp"
 #include "state.hpp"
 
@@ -212,7 +213,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   config.read_environment(std::getenv);
   const cli::Parsed parsed = cli::parse(sim_synopsis(), config, arguments);
   if (parsed.help) {
-    fmt::print("{}", cli::help(sim_synopsis(), config.table()));
+    const bool partition = parsed.command == "partition";
+    fmt::print("{}", partition ? partition_help() : cli::help(sim_synopsis(), config.table()));
     return 0;
   }
   if (parsed.version) {
@@ -225,6 +227,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   if (parsed.command == "moshpit") return run_moshpit(config, command);
   if (parsed.command == "matchmaking") return run_matchmaking(config, command);
   if (parsed.command == "estimate") return run_estimate(config, command);
+  if (parsed.command == "partition") return run_partition(config, parsed.words, command);
   if (parsed.command == "sweep") return run_sweep(config, command);
   if (parsed.command == "deaths") return run_deaths(config, command);
   if (parsed.command == "split") return run_split(config, command);

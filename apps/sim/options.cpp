@@ -150,6 +150,7 @@ cli::Synopsis sim_synopsis() {
                        {"averaging", "rounds back to back"},
                        {"moshpit", "one pass over a grid: weighted mean; without network also rounds to consensus"},
                        {"estimate", "at once: what so many volunteers on such --links give, without a run"},
+                       {"partition", "at once: the best shares for the lines in a FILE; partition --help", 1},
                        {"sweep", "moshpit for every number of peers of --sizes, as arithmetic"},
                        {"deaths", "one pass over a grid with a death in each round: what it costs the others"},
                        {"killed", "groups of 2 to 16, one killed at a random byte of the round"},
@@ -161,6 +162,7 @@ cli::Synopsis sim_synopsis() {
                        {"idle", "hours without training: nothing may grow"},
                        {"day", "hours of training, under faults too: nothing may grow"}};
   synopsis.examples = {"collab-sim estimate --peers 200 --links dsl --values 18000000 --target-batch 65536",
+                       "collab-sim partition lines.json --json",
                        "collab-sim --peers 24 --links dsl --faults home --minutes 10 --svg run.svg",
                        "collab-sim --faults churn --minutes 10 --seeds 50",
                        "collab-sim --faults churn --minutes 10 --seed 7 --until 95 --trace room=averaging",

@@ -33,15 +33,19 @@ void append(Bytes& out, std::uint64_t value) {
 }  // namespace
 
 const Codec& codec(CodecId id) noexcept {
+  return codec(id, best_level());
+}
+
+const Codec& codec(CodecId id, VectorLevel level) noexcept {
   switch (id) {
-    case CodecId::float32: return float32_codec();
-    case CodecId::float16: return float16_codec();
-    case CodecId::bfloat16: return bfloat16_codec();
-    case CodecId::linear8: return linear8_codec();
-    case CodecId::dynamic8: return dynamic8_codec();
+    case CodecId::float32: return float32_codec(level);
+    case CodecId::float16: return float16_codec(level);
+    case CodecId::bfloat16: return bfloat16_codec(level);
+    case CodecId::linear8: return linear8_codec(level);
+    case CodecId::dynamic8: return dynamic8_codec(level);
   }
   assert(false);
-  return float32_codec();
+  return float32_codec(level);
 }
 
 Result<CodecId> codec_named(std::string_view name) {

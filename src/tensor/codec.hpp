@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "tensor/partition.hpp"
 #include "tensor/schema.hpp"
+#include "tensor/vector_level.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +55,8 @@ class Codec {
 };
 
 const Codec& codec(CodecId id) noexcept;
+/// The same by the instructions of `level`, which works here: equal bytes and values, at another speed.
+const Codec& codec(CodecId id, VectorLevel level) noexcept;
 
 /// By the name used in manifests and flags, "float16". Errors: `bad_request` for an unknown name.
 Result<CodecId> codec_named(std::string_view name);

@@ -1,7 +1,9 @@
 #pragma once
-// One byte a value plus one float32 scale a block: linear steps, or the dynamic table of 8-bit optimizers.
+// One byte a value plus one float32 scale a block: linear steps, or the dynamic table of 8-bit optimizers. All
+// levels give the same bytes and values.
 
 #include "tensor/codec.hpp"
+#include "tensor/vector_level.hpp"
 
 #include <array>
 
@@ -9,11 +11,11 @@ namespace collab {
 
 /// Per block a = max|x| as float32, then int8 q = rint(clamp(x·(1/a))·127), which stands for q·(a·(1/127)).
 /// A block with a < 2^-126 is written as zeros. Error: a/253.
-const Codec& linear8_codec() noexcept;
+const Codec& linear8_codec(VectorLevel level = best_level()) noexcept;
 
 /// Per block a, then the code of the entry of `dynamic8_table()` nearest to x/a (arXiv 2110.02861). Fine steps near 0,
 /// coarse ones near a: for values whose size differs by orders of magnitude. Error: 0.00704·a, stochastic 0.0141·a.
-const Codec& dynamic8_codec() noexcept;
+const Codec& dynamic8_codec(VectorLevel level = best_level()) noexcept;
 
 /// 256 values in ascending order: 0; 1; for k = 0..6 and both signs the centres of 2^k equal cells of [0.1, 1], times
 /// 10^(k-6). There is no -1. Code 127 is 0.

@@ -4,6 +4,7 @@
 #include "tensor/codec.hpp"
 #include "tensor/view.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <vector>

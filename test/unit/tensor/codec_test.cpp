@@ -121,7 +121,7 @@ TEST_CASE("codec: float16 rounds to nearest even, keeps subnormals and signs, an
 
 TEST_CASE("codec: float16 gives the same bytes and values with and without the processor's own conversion") {
   const Codec& native = codec(CodecId::float16);
-  const Codec& portable = portable_float16_codec();
+  const Codec& portable = codec(CodecId::float16, VectorLevel::portable);
   Random rng(5);
   for (int exponent = -149; exponent <= 127; ++exponent) {
     const auto values = random_values(rng, 700, exponent);

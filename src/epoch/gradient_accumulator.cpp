@@ -1,5 +1,7 @@
 #include "epoch/gradient_accumulator.hpp"
 
+#include "tensor/vector_level.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
@@ -37,16 +39,14 @@ template <std::size_t kSize>
 
 // The same instructions on longer vectors, so the same bits.
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) std::size_t add_with_avx2(const float* values, float weight, float* sum,
-                                                          std::size_t size) noexcept {
+COLLAB_TARGET_AVX2 std::size_t add_with_avx2(const float* values, float weight, float* sum, std::size_t size) noexcept {
   return add_blocks(values, weight, sum, size);
 }
-const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
 #endif
 
 std::size_t add_while_finite(const float* values, float weight, float* sum, std::size_t size) noexcept {
 #if defined(__x86_64__)
-  if (kHasAvx2) return add_with_avx2(values, weight, sum, size);
+  if (works_here(VectorLevel::avx2)) return add_with_avx2(values, weight, sum, size);
 #endif
   return add_blocks(values, weight, sum, size);
 }

@@ -186,7 +186,7 @@ COLLAB_TARGET_AVX2 inline __m256i to_dynamic8(const float* values, __m256 invers
   const __m256i w = _mm256_min_epi32(_mm256_max_epi32(_mm256_sub_epi32(magnitude, negative), lowest), highest);
   const __m256i bucket = _mm256_sub_epi32(_mm256_srli_epi32(w, Lookup::kShift), _mm256_set1_epi32(Lookup::kFirst));
   const __m256i step = _mm256_i32gather_epi32(steps, bucket, sizeof(int));
-  const __m256i rank = _mm256_srli_epi32(_mm256_add_epi32(step, w), Lookup::kShift);
+  const __m256i rank = _mm256_srli_epi32(_mm256_add_epi32(step, w), Lookup::kRankShift);
   const __m256i signed_rank = _mm256_sub_epi32(_mm256_xor_si256(rank, negative), negative);
   return _mm256_add_epi32(signed_rank, _mm256_set1_epi32(Lookup::kZeroCode));
 }

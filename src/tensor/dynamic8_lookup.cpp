@@ -29,21 +29,35 @@ std::array<float, 256> make_table() {
 }  // namespace
 
 Dynamic8Lookup::Dynamic8Lookup() : table_(make_table()) {
-  constexpr std::uint32_t width = 1U << kShift;
-  std::uint32_t rank = 0;  // of the bucket's first number
-  std::uint32_t begin = kLowest;
-  for (std::uint32_t& step : steps_) {
-    std::uint32_t above = width;  // how far behind the bucket's begin the next rank begins, if in this bucket
+  for (std::size_t rank = 0; rank < borders_.size(); ++rank) {
     const std::size_t code = kZeroCode + rank;
-    if (code + 1 < table_.size()) {
-      const auto middle = static_cast<float>((double(table_[code]) + double(table_[code + 1])) / 2);
-      above = std::min(std::bit_cast<std::uint32_t>(middle) + 1 - begin, width);
-    }
-    step = (rank << kShift) + (width - above) - begin;
-    if (above < width) ++rank;
-    begin += width;
+    const auto middle = static_cast<float>((double(table_[code]) + double(table_[code + 1])) / 2);
+    borders_[rank] = std::bit_cast<std::int32_t>(middle) + 1;
   }
-  assert(rank == 128);  // no bucket held two midpoints
+  std::int32_t begin = kLowest;
+  for (std::uint32_t& bucket : steps_) {
+    bucket = step(begin, kShift);
+    begin += 1 << kShift;
+  }
+}
+
+std::size_t Dynamic8Lookup::rank_of(std::int32_t magnitude) const {
+  const auto above = std::upper_bound(borders_.begin(), borders_.end(), magnitude);
+  return static_cast<std::size_t>(above - borders_.begin());
+}
+
+bool Dynamic8Lookup::fits(std::int32_t begin, int shift) const {
+  assert(shift <= kRankShift);
+  return rank_of(begin + (1 << shift) - 1) - rank_of(begin) <= 1;
+}
+
+std::uint32_t Dynamic8Lookup::step(std::int32_t begin, int shift) const {
+  assert(fits(begin, shift));
+  const std::size_t rank = rank_of(begin);
+  const bool divided = rank_of(begin + (1 << shift) - 1) > rank;
+  // what an offset in the bucket lacks to carry into the rank
+  const std::uint32_t carries = divided ? (1U << kRankShift) - static_cast<std::uint32_t>(borders_[rank] - begin) : 0;
+  return (static_cast<std::uint32_t>(rank) << kRankShift) + carries - static_cast<std::uint32_t>(begin);
 }
 
 const Dynamic8Lookup& dynamic8_lookup() noexcept {

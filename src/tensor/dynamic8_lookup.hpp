@@ -13,15 +13,16 @@ namespace collab {
 ///
 /// Entries are symmetric but for -1, which is none, so ranks of magnitudes are enough: the rank of w is the number of
 /// midpoints m of entries >= 0 with m < w. As floats >= 0 are ordered like their bits, w is taken as the integer of its
-/// bits. A bucket of numbers with equal exponent and six bits of the fraction is so narrow that at most one midpoint
-/// lies in it; so step + bits, where `step` is of the bucket and wraps, is (rank << 17) plus 17 bits that carry into
-/// the rank when the number lies above that midpoint.
+/// bits. Magnitudes are divided into buckets so narrow that at most one midpoint lies in each. For each bucket there is
+/// a `step`, such that step + w, wrapping, is (rank << 23) plus a number under 2^23: what w lies behind the bucket's
+/// begin, and so much more that it carries into the rank when w is above the midpoint.
 ///
 /// A tie goes to the lower code, so the magnitude of a negative number counts as above a midpoint that it equals: one
 /// is added to its bits.
 class Dynamic8Lookup {
  public:
-  static constexpr int kShift = 17;                          // leaves six bits of the fraction
+  static constexpr int kRankShift = 23;
+  static constexpr int kShift = 17;                          // a bucket: equal exponent and six bits of the fraction
   static constexpr std::int32_t kFirst = (127 - 22) << 6;    // bucket of 2^-22, below the lowest midpoint
   static constexpr std::int32_t kLowest = kFirst << kShift;  // smaller magnitudes count as this
   static constexpr std::int32_t kHighest = (127 << 23) + 1;  // 1, and one more for the sign
@@ -33,6 +34,10 @@ class Dynamic8Lookup {
 
   const std::array<float, 256>& table() const { return table_; }
   const Steps& steps() const { return steps_; }
+
+  // For other buckets, of the 2^shift magnitudes from `begin` on: does at most one midpoint lie within, and their step.
+  bool fits(std::int32_t begin, int shift) const;
+  std::uint32_t step(std::int32_t begin, int shift) const;
 
   /// `z` is in [-1, 1], or a little beyond by rounding. No branches: signs are as good as random.
   std::uint8_t nearest(float z) const { return code(z, rank(steps_, magnitude(z))); }
@@ -46,7 +51,7 @@ class Dynamic8Lookup {
   }
   static std::int32_t rank(const Steps& steps, std::int32_t magnitude) {
     const std::uint32_t step = steps[static_cast<std::size_t>((magnitude >> kShift) - kFirst)];
-    return static_cast<std::int32_t>((step + static_cast<std::uint32_t>(magnitude)) >> kShift);
+    return static_cast<std::int32_t>((step + static_cast<std::uint32_t>(magnitude)) >> kRankShift);
   }
   static std::uint8_t code(float z, std::int32_t rank) {
     const std::int32_t negative = std::bit_cast<std::int32_t>(z) >> 31;  // 0 or -1
@@ -63,7 +68,11 @@ class Dynamic8Lookup {
   }
 
  private:
+  /// By definition.
+  std::size_t rank_of(std::int32_t magnitude) const;
+
   std::array<float, 256> table_;
+  std::array<std::int32_t, 128> borders_{};  // borders_[r]: the least magnitude of a rank above r
   Steps steps_{};
 };
 

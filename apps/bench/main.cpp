@@ -2,6 +2,7 @@
 
 #include "all_reduce.hpp"
 #include "cli/program.hpp"
+#include "codec_speed.hpp"
 #include "faults.hpp"
 #include "hosting.hpp"
 #include "meeting.hpp"
@@ -109,6 +110,15 @@ TransportOrder transport_order(const node::Config& config) {
   return order;
 }
 
+CodecSpeedOrder codec_speed_order(const node::Config& config) {
+  CodecSpeedOrder order;
+  order.floats = size_or(config, "floats", 10'000'000);
+  order.rounds = size_or(config, "rounds", 7);
+  order.seed = static_cast<std::uint64_t>(config.number("seed"));
+  order.json = config.toggle("json");
+  return order;
+}
+
 AllReduceOrder order_of(const std::string& command, const node::Config& config) {
   AllReduceOrder order;
   order.name = command;
@@ -133,6 +143,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   }
   if (parsed.command == "overhead") return measure_overhead(overhead_order(config));
   if (parsed.command == "coordinator") return measure_hosting(hosting_order(config));
+  if (parsed.command == "codec") return measure_codecs(codec_speed_order(config));
   if (parsed.command == "matchmaking") return measure_meeting(meeting_order(config));
   if (parsed.command == "transport") return measure_transport(transport_order(config));
   const bool faulty = parsed.command == "kill" || parsed.command == "freeze" || parsed.command == "any-moment";

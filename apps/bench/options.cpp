@@ -14,7 +14,7 @@ node::OptionTable bench_options() {
       {"peers", OptionKind::number, what, "N", "",
        "processes, each a peer with its own loop [4; any-moment: up to 8; matchmaking 16]", 2, 64},
       {"floats", OptionKind::number, what, "N", "",
-       "of the vector [18000000; any-moment 500000], of each small tensor [100]", 1, 1e9},
+       "of the vector [18000000; any-moment 500000; codec 10000000], of each small tensor [100]", 1, 1e9},
       {"tensors", OptionKind::number, what, "N", "500", "small-tensors only", 1, 100'000},
       {"codec", OptionKind::text, what, "NAME", "float32", "float32, float16, bfloat16, linear8, dynamic8"},
       {"rounds", OptionKind::number, what, "N", "",
@@ -55,6 +55,7 @@ cli::Synopsis bench_synopsis() {
                        {"any-moment", "groups of 2 to 8 in which a peer is killed anywhere in a round: all or nothing"},
                        {"matchmaking", "how soon a group begins once all have declared"},
                        {"transport", "what one connection carries, and what small questions take beside it"},
+                       {"codec", "encoding and decoding with each codec on one core: speed, and what is lost"},
                        {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"},
                        {"coordinator", "hosting a run: the coordinator's processor time and memory"}};
   synopsis.examples = {"collab-bench all-reduce --peers 4 --floats 18000000 --codec float32 --rounds 7 --json",
@@ -62,10 +63,12 @@ cli::Synopsis bench_synopsis() {
                        "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
                        "collab-bench any-moment --rounds 100 --json",
                        "collab-bench transport --shape 100/100 --both-ways",
+                       "collab-bench codec --json",
                        "collab-bench overhead --preset demo --json",
                        "collab-bench coordinator --hosted 200 --json"};
   synopsis.read_on =
-      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, transport.hpp, overhead.hpp and hosting.hpp say what each "
+      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, transport.hpp, codec_speed.hpp, overhead.hpp and "
+      "hosting.hpp say what each "
       "figure means, "
       "shaped_lines.hpp what lines are";
   return synopsis;

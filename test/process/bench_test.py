@@ -63,6 +63,27 @@ def a_group_begins_soon_after_the_last_declares():
     assert meeting['full_groups'] == 3 and 0 < meeting['seconds_median'] <= meeting['seconds_p99'] < 1, meeting
 
 
+def codecs_lose_what_the_specification_says():
+    told = bench('codec', '--floats', '300000', '--rounds', '2')
+    best = [row for row in told['codecs'] if row['level'] == told['level']]
+    portable = [row for row in told['codecs'] if row['level'] == 'portable']
+    assert [row['codec'] for row in best] == [row['codec'] for row in portable], told
+    assert all(row['equal_to_portable'] for row in told['codecs']), told
+    # spec/averaging.md 2, for N(0,1)
+    expected = {'float32': (0, 0), 'float16': (4e-8, 5e-8), 'bfloat16': (2.5e-6, 3e-6), 'linear8': (7.3e-5, 7.8e-5),
+                'dynamic8': (1.64e-4, 1.75e-4)}
+    assert {row['codec'] for row in best} == set(expected), told
+    for row in told['codecs']:
+        low, high = expected[row['codec']]
+        assert low <= row['mean_squared_error'] <= high, row
+        assert row['mean_squared_error'] <= row['error_max'] ** 2 or high == 0, row
+        for passed in ('encode', 'decode', 'round_trip'):
+            assert 0 < row[passed + '_seconds_min'] <= row[passed + '_seconds'], row
+    lines = subprocess.run([program, 'codec', '--floats', '5000', '--rounds', '1'], capture_output=True, text=True,
+                           check=True, timeout=10).stdout.splitlines()
+    assert len(lines) == 3 + len(told['codecs']) and told['level'] in lines[0], lines
+
+
 def lines_that_cannot_be_are_told():
     for table in ('20', '0/5', '1x/5', '20/100,', 'nan/1', '0x1/1'):
         told = subprocess.run([program, 'all-reduce', '--shape', table], capture_output=True, text=True, timeout=10)
@@ -88,6 +109,7 @@ def lines_are_as_fast_as_was_said():
 
 
 peers_agree_on_the_mean()
+codecs_lose_what_the_specification_says()
 lines_that_cannot_be_are_told()
 lines_are_as_fast_as_was_said()
 a_dead_peer_ends_it()

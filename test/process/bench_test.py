@@ -46,6 +46,14 @@ def bench(*arguments):
     return json.loads(out)
 
 
+def one_connection_carries():
+    for both in ([], ['--both-ways']):
+        carried = bench('transport', '--for', '2', *both)
+        assert carried['bytes_per_s'] > 1e7 and carried['line_share'] == 0 and carried['ns_per_byte'] > 0, carried
+        assert 0 < carried['answer_median_s'] <= carried['answer_p99_s'] <= carried['answer_max_s'] < 1, carried
+        assert carried['both_ways'] is bool(both) and carried['questions'] > 10, carried
+
+
 def faults_leave_all_or_nothing():
     kill = bench('kill', '--floats', '200000', '--rounds', '2')
     assert kill['all_or_nothing'] == kill['committed'] == kill['larger_groups'] == 2, kill
@@ -112,6 +120,7 @@ peers_agree_on_the_mean()
 codecs_lose_what_the_specification_says()
 lines_that_cannot_be_are_told()
 lines_are_as_fast_as_was_said()
+one_connection_carries()
 a_dead_peer_ends_it()
 faults_leave_all_or_nothing()
 a_group_begins_soon_after_the_last_declares()

@@ -16,7 +16,8 @@
 namespace collab::net {
 namespace {
 
-constexpr std::size_t kHandshakeBytesMax = 8 * 1024;  // ours takes 1.3 kB; OpenSSL itself would take 128 kB
+constexpr std::size_t kHandshakeBytesMax =
+    8 * 1024;  // until our records begin, ours takes 1.3 kB; OpenSSL would take 128
 
 constexpr int kErrorInRecord = 0;  // OpenSSL numbers its reasons from 100
 
@@ -124,7 +125,7 @@ int TlsEngine::read(BIO* bio, char* into, int bytes) {
     BIO_set_retry_read(bio);
     return -1;
   }
-  if (!engine.established && (engine.handshake_bytes += taken) > kHandshakeBytesMax) {
+  if ((engine.handshake_bytes += taken) > kHandshakeBytesMax) {
     engine.fail(TlsFault::flood, "a handshake without end");
     return -1;
   }

@@ -85,7 +85,7 @@ class ForeignClient {
   }
 
   /// `says`: and sends a record of as many bytes as begin ours.
-  void shake_hands_with(SecureChannel& server, bool says = false) {
+  void shake_hands_with(SecureChannel& server, bool says = false, int key_changes = 0) {
     TlsPtr tls(SSL_new(context()));
     BIO* in = BIO_new(BIO_s_mem());
     BIO* out = BIO_new(BIO_s_mem());
@@ -94,6 +94,10 @@ class ForeignClient {
     for (int turn = 0; turn < 4; ++turn) {
       const bool done = SSL_do_handshake(tls.get()) == 1;
       if (done && std::exchange(says, false)) SSL_write(tls.get(), pattern(32, 1).data(), 32);
+      for (; done && key_changes > 0; --key_changes) {
+        SSL_key_update(tls.get(), SSL_KEY_UPDATE_REQUESTED);
+        SSL_do_handshake(tls.get());
+      }
       char* data = nullptr;
       const long size = BIO_get_mem_data(out, &data);
       const bool went_on =
@@ -215,6 +219,16 @@ TEST_CASE("secure channel: a record whose header cannot be is refused before its
     CHECK(pair.server.fault() == TlsFault::record);
     CHECK(pair.server.opened().empty());
   }
+}
+
+TEST_CASE("secure channel: a peer that changes its TLS key without end is refused") {
+  Pair pair;
+  ForeignClient client;
+  client.present(make_certificate(pair.anna).get(), make_private_key(pair.anna).get());
+  client.shake_hands_with(pair.server, /*says=*/false, /*key_changes=*/1000);
+  REQUIRE(pair.server.established());
+  CHECK(pair.server.fault() == TlsFault::flood);
+  CHECK(pair.server.output().size() < 10'000);
 }
 
 TEST_CASE("secure channel: a peer whose TLS goes on with something else than our records is refused") {

@@ -1,0 +1,112 @@
+#include "net/records.hpp"
+
+#include "base/bytes.hpp"
+#include "base/random.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "support/doctest.hpp"
+
+namespace collab::net {
+namespace {
+
+RecordKeys::Material material_of(std::uint64_t number) {
+  RecordKeys::Material material{};
+  for (std::size_t i = 0; i < material.size(); ++i) material[i] = static_cast<std::byte>(i * 7 + number);
+  return material;
+}
+
+Bytes noise(std::size_t size, Random& random) {
+  Bytes bytes(size);
+  for (auto& byte : bytes) byte = static_cast<std::byte>(random.next());
+  return bytes;
+}
+
+std::vector<const EVP_CIPHER*> ciphers() {
+  return {EVP_aes_128_gcm(), EVP_chacha20_poly1305()};  // what TLS may have chosen
+}
+
+}  // namespace
+
+TEST_CASE("records: whatever is sealed is opened, in pieces of any size, by each cipher and over changes of the key") {
+  for (const EVP_CIPHER* cipher : ciphers()) {
+    for (const std::uint64_t seed : test::seeds(10)) {
+      CAPTURE(seed);
+      Random random(seed);
+      RecordSealer sealer(cipher, material_of, 5);
+      RecordOpener opener(cipher, material_of, 5);
+      ByteQueue sealed;
+      ByteQueue opened;
+      Bytes all;
+      for (int i = 0; i < 20; ++i) {
+        const Bytes head = noise(random.below(40), random);
+        const Bytes body = noise(random.below(random.chance(0.2) ? 200'000 : 200), random);
+        sealer.seal(head, body, sealed);
+        all.insert(all.end(), head.begin(), head.end());
+        all.insert(all.end(), body.begin(), body.end());
+      }
+      sealer.seal_last(sealed);
+      auto state = RecordOpener::State::open;
+      while (!sealed.empty()) {
+        CHECK(state == RecordOpener::State::open);
+        const std::size_t piece =
+            std::min<std::size_t>(1 + random.below(random.chance(0.5) ? 30 : 90'000), sealed.size());
+        state = opener.open(sealed.bytes().first(piece), opened);
+        sealed.consume(piece);
+      }
+      CHECK(state == RecordOpener::State::ended);
+      CHECK(std::ranges::equal(opened.bytes(), all));
+    }
+  }
+}
+
+TEST_CASE("records: of a record that was changed nothing is shown, and nothing after it") {
+  for (const EVP_CIPHER* cipher : ciphers()) {
+    Random random(5);
+    for (int i = 0; i < 300; ++i) {
+      CAPTURE(i);
+      RecordSealer sealer(cipher, material_of, 100);
+      RecordOpener opener(cipher, material_of, 100);
+      ByteQueue sealed;
+      ByteQueue opened;
+      const Bytes text = noise(100, random);
+      sealer.seal(text, {}, sealed);
+      const std::size_t first = sealed.size();
+      sealer.seal(text, {}, sealed);
+      sealer.seal(noise(kRecordBytes, random), {}, sealed);  // so that a record that seems longer comes whole
+      Bytes bytes(sealed.bytes().begin(), sealed.bytes().end());
+      bytes[first + random.below(first)] ^= static_cast<std::byte>(1U << random.below(8));
+      CHECK(opener.open(bytes, opened) == RecordOpener::State::damaged);
+      CHECK(std::ranges::equal(opened.bytes(), text));
+      CHECK(opener.open(text, opened) == RecordOpener::State::damaged);
+      CHECK(opened.size() == text.size());
+    }
+  }
+}
+
+TEST_CASE("records: one that is left out, repeated, or another direction's is noticed") {
+  const auto others = [](std::uint64_t number) { return material_of(number + 100); };
+  for (const EVP_CIPHER* cipher : ciphers()) {
+    RecordSealer sealer(cipher, material_of, 100);
+    Random random(5);
+    std::vector<Bytes> records;
+    for (int i = 0; i < 3; ++i) {
+      ByteQueue sealed;
+      sealer.seal(noise(50, random), {}, sealed);
+      records.emplace_back(sealed.bytes().begin(), sealed.bytes().end());
+    }
+    for (const std::vector<std::size_t>& order : {std::vector<std::size_t>{0, 2}, {0, 0}, {1}}) {
+      RecordOpener opener(cipher, material_of, 100);
+      ByteQueue opened;
+      for (const std::size_t one : order) (void)opener.open(records[one], opened);
+      CHECK(opener.open({}, opened) == RecordOpener::State::damaged);
+      CHECK(opened.size() == (order.size() - 1) * 50);
+    }
+    RecordOpener stranger(cipher, others, 100);
+    ByteQueue opened;
+    CHECK(stranger.open(records[0], opened) == RecordOpener::State::damaged);
+  }
+}
+
+}  // namespace collab::net

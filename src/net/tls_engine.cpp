@@ -16,8 +16,7 @@
 namespace collab::net {
 namespace {
 
-constexpr std::size_t kHandshakeBytesMax =
-    8 * 1024;  // until our records begin, ours takes 1.3 kB; OpenSSL would take 128
+constexpr std::size_t kHandshakeBytesMax = 8 * 1024;  // until our records begin: 1.3 kB; OpenSSL would take 128 kB
 
 constexpr int kErrorInRecord = 0;  // OpenSSL numbers its reasons from 100
 
@@ -64,8 +63,8 @@ constexpr std::string_view kKeyLabel = "EXPORTER-collab-records-key-v1";
 enum Direction : std::uint8_t { kToAcceptor, kToDialler };
 
 /// TLS 1.3 shakes hands. Then each end says in one record of TLS, which nobody else can make, that from here on it
-/// sends records of our own: long ones, with keys that TLS has exported, sealed and opened without a copy. They cost
-/// two thirds of the processor time of TLS's own.
+/// sends records of our own: long ones, with keys that TLS has exported, sealed and opened without a copy
+/// (doc/performance.md has both in turns).
 struct TlsEngine final : ChannelEngine {
   TlsEngine(const TlsContext& context, SSL_CTX* rules, Side side, const std::optional<PeerId>& expected);
 

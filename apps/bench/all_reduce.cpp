@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <thread>
 
 namespace collab::bench {
 namespace {
@@ -25,7 +24,6 @@ std::vector<double> each(const std::vector<RoundFigures>& rounds, Field field) {
 }
 
 struct Figures {
-  double load_before = 0;
   std::vector<RoundFigures> rounds;
   Results results;
   double ideal_seconds = 0;  // 0: loopback
@@ -47,6 +45,14 @@ std::vector<double> peer_medians(const Figures& figures, std::size_t peers) {
     medians.push_back(
         median(each(figures.rounds, [&](const RoundFigures& round) { return round.seconds_of_peer[i]; })));
   return medians;
+}
+
+std::vector<Series> series_of(const AllReduceOrder& order, const Figures& figures) {
+  std::vector<Series> series = {{"all peers", each(figures.rounds, [](const RoundFigures& r) { return r.seconds; })}};
+  for (std::size_t i = 0; i < order.workload.peers; ++i)
+    series.push_back({fmt::format("peer {}", i),
+                      each(figures.rounds, [&](const RoundFigures& round) { return round.seconds_of_peer[i]; })});
+  return series;
 }
 
 json to_json(const AllReduceOrder& order, const Figures& figures) {
@@ -89,9 +95,6 @@ json to_json(const AllReduceOrder& order, const Figures& figures) {
       {"max_relative_error", figures.results.max_relative_error},
       {"peak_memory_bytes", figures.results.peak_memory_bytes},
       {"descriptors", figures.results.descriptors},
-      {"processors", std::thread::hardware_concurrency()},
-      {"load_before", figures.load_before},
-      {"load_after", load()},
   };
 }
 
@@ -100,46 +103,40 @@ void print_table(const json& figures) {
     return figures.at(field).is_null() ? std::numeric_limits<double>::infinity() : figures.at(field).get<double>();
   };
   const auto bytes = [&](const char* field) { return human_bytes(figures.at(field).get<std::uint64_t>()); };
-  const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
   const auto shape = figures.at("shape").get<std::string>();
   fmt::print("{}: {} peers, {} floats in {} tensors as {}, {} rounds on {} with TLS\n",
              figures.at("bench").get<std::string>(), figures.at("peers").get<int>(),
              figures.at("floats").get<std::uint64_t>(), figures.at("tensors").get<std::uint64_t>(),
              figures.at("codec").get<std::string>(), figures.at("rounds").get<int>(),
              shape.empty() ? "loopback" : "lines of " + shape);
-  row("seconds a round", fmt::format("{:.3f} median, {:.3f} least, {:.3f} most", real("seconds_median"),
-                                     real("seconds_min"), real("seconds_max")));
+  print_row("seconds a round", fmt::format("{:.3f} median, {:.3f} least, {:.3f} most", real("seconds_median"),
+                                           real("seconds_min"), real("seconds_max")));
   if (!shape.empty())
-    row("lines alone", fmt::format("{:.3f}, {:.1f} % of the median", real("ideal_seconds"), 100 * real("line_share")));
-  row("of which", fmt::format("{:.3f} exchange, {:.3f} commit, {:.3f} apply", real("exchange_seconds_median"),
-                              real("commit_seconds_median"), real("apply_seconds_median")));
-  row("CPU seconds", fmt::format("{:.3f} a peer and round, {:.3f} per 100 MB of float32", real("cpu_seconds_per_peer"),
-                                 real("cpu_seconds_per_peer_per_100MB")));
-  row("sent", bytes("bytes_sent_per_peer") + " a peer and round");
-  row("equal bytes", figures.at("equal_bytes").get<bool>() ? "yes" : "NO");
-  row("relative error", fmt::format("{:.3g} at most", real("max_relative_error")));
-  row("peak memory", bytes("peak_memory_bytes") + " of a peer");
-  row("descriptors", fmt::format("{} of a peer", figures.at("descriptors").get<int>()));
-  row("machine", fmt::format("{} processors, load {:.2f} before, {:.2f} after", figures.at("processors").get<int>(),
-                             real("load_before"), real("load_after")));
+    print_row("lines alone",
+              fmt::format("{:.3f}, {:.1f} % of the median", real("ideal_seconds"), 100 * real("line_share")));
+  print_row("of which", fmt::format("{:.3f} exchange, {:.3f} commit, {:.3f} apply", real("exchange_seconds_median"),
+                                    real("commit_seconds_median"), real("apply_seconds_median")));
+  print_row("CPU seconds", fmt::format("{:.3f} a peer and round, {:.3f} per 100 MB of float32",
+                                       real("cpu_seconds_per_peer"), real("cpu_seconds_per_peer_per_100MB")));
+  print_row("sent", bytes("bytes_sent_per_peer") + " a peer and round");
+  print_row("equal bytes", figures.at("equal_bytes").get<bool>() ? "yes" : "NO");
+  print_row("relative error", fmt::format("{:.3g} at most", real("max_relative_error")));
+  print_row("peak memory", bytes("peak_memory_bytes") + " of a peer");
+  print_row("descriptors", fmt::format("{} of a peer", figures.at("descriptors").get<int>()));
+  print_machine(figures);
 }
 
 }  // namespace
 
 int measure_all_reduce(const AllReduceOrder& order) {
   Figures figures;
-  figures.load_before = load();
-  Swarm swarm(order.workload, order.log_level);
+  const Report report;
+  Swarm swarm(order.workload, order.output.log_level);
   swarm.average(1);  // connections, buffers and measured rates are there from the second on
   for (std::size_t i = 0; i < order.rounds; ++i) figures.rounds.push_back(swarm.average(2 + i));
   figures.results = swarm.results();
   figures.ideal_seconds = swarm.ideal_seconds();
-  const json out = to_json(order, figures);
-  if (order.json) {
-    fmt::print("{}\n", out.dump());
-  } else {
-    print_table(out);
-  }
+  report.show(to_json(order, figures), print_table, order.output, "seconds a round", series_of(order, figures));
   return static_cast<int>(figures.results.equal_bytes ? ExitCode::done : ExitCode::bug);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // collab-bench all-reduce and small-tensors: rounds of averaging among processes of this machine.
 
+#include "report.hpp"
 #include "workload.hpp"
 
 #include <string>
@@ -11,8 +12,7 @@ struct AllReduceOrder {
   std::string name;  ///< of the sub-command
   Workload workload;
   std::size_t rounds = 1;  ///< that count, after one that does not
-  std::string log_level = "warn";
-  bool json = false;  ///< one line, else a table for people
+  Output output;
 };
 
 /// Prints the figures. Of the JSON line, over the rounds that count:

@@ -17,7 +17,6 @@
 #include <numbers>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace collab::bench {
@@ -170,14 +169,13 @@ void print_speeds(const json& figures) {
                real("encode_gb_per_s"), real("decode_gb_per_s"), real("mean_squared_error"), real("error_max"),
                row.at("equal_to_portable").get<bool>() ? "yes" : "NO");
   }
-  fmt::print("  machine: {} processors, load {:.2f} before, {:.2f} after\n", figures.at("processors").get<int>(),
-             figures.at("load_before").get<double>(), figures.at("load_after").get<double>());
+  print_machine(figures);
 }
 
 }  // namespace
 
 int measure_codecs(const CodecSpeedOrder& order) {
-  const double load_before = load();
+  const Report report;
   std::vector<Contender> all = contenders();
   Bench bench(order);
   compare(all, bench);
@@ -185,20 +183,12 @@ int measure_codecs(const CodecSpeedOrder& order) {
     for (Contender& contender : all) time_once(contender, bench);
   json rows = json::array();
   for (const Contender& contender : all) rows.push_back(to_json(contender, order.floats));
-  const json out = {{"bench", "codec"},
-                    {"floats", order.floats},
-                    {"rounds", order.rounds},
-                    {"seed", order.seed},
-                    {"level", name_of(best_level())},
-                    {"codecs", rows},
-                    {"processors", std::thread::hardware_concurrency()},
-                    {"load_before", load_before},
-                    {"load_after", load()}};
-  if (order.json) {
-    fmt::print("{}\n", out.dump());
-  } else {
-    print_speeds(out);
-  }
+  const json out = {{"bench", "codec"},   {"floats", order.floats},         {"rounds", order.rounds},
+                    {"seed", order.seed}, {"level", name_of(best_level())}, {"codecs", rows}};
+  std::vector<Series> series;
+  for (const Contender& one : all)
+    series.push_back({fmt::format("{} by {}", codec(one.id).name(), name_of(one.level)), one.round_trip_seconds});
+  report.show(out, print_speeds, order.output, "seconds there and back", series);
   const bool equal = std::all_of(all.begin(), all.end(), [](const Contender& one) { return one.equal_to_portable; });
   return static_cast<int>(equal ? ExitCode::done : ExitCode::bug);
 }

@@ -1,6 +1,8 @@
 #pragma once
 // collab-bench codec: how fast values become bytes and values again, and how far off those are.
 
+#include "report.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -10,7 +12,7 @@ struct CodecSpeedOrder {
   std::size_t floats = 10'000'000;
   std::size_t rounds = 7;  ///< that count, after one to warm up
   std::uint64_t seed = 1;  ///< of the values
-  bool json = false;       ///< one line, else a table for people
+  Output output;
 };
 
 /// Encodes and decodes one vector of values of N(0,1) with each codec, on one core, by each level of vector

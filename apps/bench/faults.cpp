@@ -67,7 +67,7 @@ void judge(const StruckRound& round, std::size_t peers, FaultFigures& figures) {
 
 /// The victim is another one each time; it always owns a segment.
 void strike_once(const FaultOrder& order, std::size_t cast, FaultFigures& figures) {
-  Swarm swarm(order.workload, order.log_level);
+  Swarm swarm(order.workload, order.output.log_level);
   std::uint64_t number = 1;
   const double calm = calm_rounds(swarm, number, kCalmRounds, figures);
   swarm.watch_links();
@@ -94,7 +94,7 @@ void strike_anywhere(const FaultOrder& order, std::size_t cast, FaultFigures& fi
   Random random = Random(order.workload.seed).derive(fmt::format("fault {}", cast));
   Workload workload = order.workload;
   workload.peers = 2 + cast % (order.workload.peers - 1);
-  Swarm swarm(workload, order.log_level);
+  Swarm swarm(workload, order.output.log_level);
   std::uint64_t number = 1;
   const double calm = calm_rounds(swarm, number, 1, figures);
   Strike strike;
@@ -104,7 +104,7 @@ void strike_anywhere(const FaultOrder& order, std::size_t cast, FaultFigures& fi
   judge(swarm.average_with(number, strike), workload.peers, figures);
 }
 
-json to_json(const FaultOrder& order, const FaultFigures& figures, double load_before) {
+json to_json(const FaultOrder& order, const FaultFigures& figures) {
   json out = {{"bench", order.name},
               {"peers", order.workload.peers},
               {"floats", order.workload.values()},
@@ -127,9 +127,6 @@ json to_json(const FaultOrder& order, const FaultFigures& figures, double load_b
     out["thawed_committed"] = figures.thawed_committed;
     out["thawed_unchanged"] = figures.thawed_unchanged;
   }
-  out["processors"] = std::thread::hardware_concurrency();
-  out["load_before"] = load_before;
-  out["load_after"] = load();
   return out;
 }
 
@@ -137,42 +134,40 @@ void print_faults(const json& out) {
   fmt::print("{}: {} rounds with a fault, up to {} peers, {} floats as {}, on loopback with TLS\n",
              out.at("bench").get<std::string>(), out.at("rounds").get<int>(), out.at("peers").get<int>(),
              out.at("floats").get<std::uint64_t>(), out.at("codec").get<std::string>());
-  const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
-  const auto spread = [&](std::string_view name, const std::string& field) {
+  const auto spread = [&](const std::string& name, const std::string& field) {
     if (!out.contains(field + "_median")) return;
-    row(name, fmt::format("{:.3f} median, {:.3f} most", out.at(field + "_median").get<double>(),
-                          out.at(field + "_max").get<double>()));
+    print_row(name, fmt::format("{:.3f} median, {:.3f} most", out.at(field + "_median").get<double>(),
+                                out.at(field + "_max").get<double>()));
   };
   spread("seconds without", "fault_free_seconds");
   spread("seconds of the others", "seconds");
   if (out.contains("limit_seconds"))
-    row("of which are allowed", fmt::format("{:.3f}", out["limit_seconds"].get<double>()));
+    print_row("of which are allowed", fmt::format("{:.3f}", out["limit_seconds"].get<double>()));
   spread("noticed after", "noticed_seconds");
   spread("seconds of the next", "next_seconds");
-  row("all or nothing", fmt::format("{} of {}", out.at("all_or_nothing").get<int>(), out.at("rounds").get<int>()));
-  row("committed",
-      fmt::format("{} of {}; of groups above two {} of {}", out.at("committed").get<int>(), out.at("rounds").get<int>(),
-                  out.at("larger_groups_committed").get<int>(), out.at("larger_groups").get<int>()));
+  print_row("all or nothing",
+            fmt::format("{} of {}", out.at("all_or_nothing").get<int>(), out.at("rounds").get<int>()));
+  print_row("committed", fmt::format("{} of {}; of groups above two {} of {}", out.at("committed").get<int>(),
+                                     out.at("rounds").get<int>(), out.at("larger_groups_committed").get<int>(),
+                                     out.at("larger_groups").get<int>()));
   if (out.contains("thawed_committed"))
-    row("who thawed", fmt::format("{} committed late, {} had its own values", out["thawed_committed"].get<int>(),
-                                  out["thawed_unchanged"].get<int>()));
-  row("machine", fmt::format("{} processors, load {:.2f} before, {:.2f} after", out.at("processors").get<int>(),
-                             out.at("load_before").get<double>(), out.at("load_after").get<double>()));
+    print_row("who thawed", fmt::format("{} committed late, {} had its own values", out["thawed_committed"].get<int>(),
+                                        out["thawed_unchanged"].get<int>()));
+  print_machine(out);
 }
 
 }  // namespace
 
 int measure_faults(const FaultOrder& order) {
   FaultFigures figures;
-  const double load_before = load();
+  const Report report;
   for (std::size_t cast = 0; cast < order.rounds; ++cast)
     order.name == "any-moment" ? strike_anywhere(order, cast, figures) : strike_once(order, cast, figures);
-  const json out = to_json(order, figures, load_before);
-  if (order.json) {
-    fmt::print("{}\n", out.dump());
-  } else {
-    print_faults(out);
-  }
+  const std::vector<Series> series = {{"without", figures.fault_free},
+                                      {"the others' round", figures.seconds},
+                                      {"noticed after", figures.noticed},
+                                      {"the next round", figures.next}};
+  report.show(to_json(order, figures), print_faults, order.output, "seconds", series);
   const bool held = figures.all_or_nothing == order.rounds && figures.did_commit == figures.must_commit;
   return static_cast<int>(held ? ExitCode::done : ExitCode::bug);
 }

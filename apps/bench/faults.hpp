@@ -1,6 +1,7 @@
 #pragma once
 // collab-bench kill, freeze and any-moment: what a fault in the middle of a round does to the other peers of its group.
 
+#include "report.hpp"
 #include "workload.hpp"
 
 #include <string>
@@ -11,8 +12,7 @@ struct FaultOrder {
   std::string name;        ///< of the sub-command
   Workload workload;       ///< any-moment: its `peers` are the most of a group, from 2 on
   std::size_t rounds = 1;  ///< with a fault, each in a group of new processes
-  std::string log_level = "warn";
-  bool json = false;  ///< one line, else a table for people
+  Output output;
 };
 
 /// kill: a peer, all of which own a segment, is killed (SIGKILL) when half of the time of a round has passed. Figures:

@@ -9,11 +9,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace collab::bench {
 namespace {
@@ -64,7 +66,7 @@ Host start_host(const HostingOrder& order, const TemporaryFolder& folder) {
       std::vector<std::string>{"--run-id", kRun, "--new-run", "--job", "bench", "--target-batch", "4096", "--json",
                                "--no-lan", "--admission", "open", "--dashboard", "127.0.0.1:0", "--listen",
                                "127.0.0.1:0", "--home", (folder.path / "host").string(), "--log-level",
-                               order.log_level},
+                               order.output.log_level},
       program);
   const json ready = json::parse(host.process->read_line(std::chrono::steady_clock::now() + kStartTime));
   host.run = fmt::format("{}#{}", kRun, ready.at("key").get<std::string>());
@@ -83,27 +85,38 @@ void wait(double seconds, Crowd& crowd, Host& host, const cli::Interrupt& interr
   }
 }
 
+/// Of a core, that the coordinator uses in each second of them.
+std::vector<double> watch_processor(double seconds, Crowd& crowd, Host& host, const cli::Interrupt& interrupt) {
+  std::vector<double> shares;
+  for (double rest = seconds; rest > 0; rest -= 1) {
+    const double before = cpu_seconds_of(host.process->pid());
+    const TimePoint start = std::chrono::steady_clock::now();
+    wait(std::min(1.0, rest), crowd, host, interrupt);
+    shares.push_back((cpu_seconds_of(host.process->pid()) - before) /
+                     to_seconds(std::chrono::steady_clock::now() - start));
+  }
+  return shares;
+}
+
 void print_hosting(const json& figures) {
   const auto real = [&](const char* field) { return figures.at(field).get<double>(); };
   const auto whole = [&](const char* field) { return figures.at(field).get<std::uint64_t>(); };
-  const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
   fmt::print("coordinator: {} peers on loopback with TLS, an epoch in {:.0f} s, {} dashboards, {:.0f} s measured\n",
              whole("peers"), real("epoch_seconds"), whole("dashboards"), real("seconds"));
-  row("processor", fmt::format("{:.2f} % of a core", 100 * real("cpu_share")));
-  row("while they joined",
-      fmt::format("{:.2f} % of a core, for {:.1f} s", 100 * real("cpu_share_joining"), real("joined_seconds")));
-  row("to a dashboard", fmt::format("{:.1f} kB a second", real("dashboard_bytes") / real("seconds") / 1e3));
-  row("peak memory", fmt::format("{:.0f} MB", real("peak_memory_bytes") / 1e6));
-  row("descriptors", fmt::format("{}", whole("descriptors")));
-  row("machine", fmt::format("{} processors, load {:.2f} before, {:.2f} after", whole("processors"),
-                             real("load_before"), real("load_after")));
+  print_row("processor", fmt::format("{:.2f} % of a core", 100 * real("cpu_share")));
+  print_row("while they joined",
+            fmt::format("{:.2f} % of a core, for {:.1f} s", 100 * real("cpu_share_joining"), real("joined_seconds")));
+  print_row("to a dashboard", fmt::format("{:.1f} kB a second", real("dashboard_bytes") / real("seconds") / 1e3));
+  print_row("peak memory", fmt::format("{:.0f} MB", real("peak_memory_bytes") / 1e6));
+  print_row("descriptors", fmt::format("{}", whole("descriptors")));
+  print_machine(figures);
 }
 
 }  // namespace
 
 int measure_hosting(const HostingOrder& order) {
   const cli::Interrupt interrupt;
-  const double load_before = load();
+  const Report report;
   const TemporaryFolder folder;
   Host host = start_host(order, folder);
   const pid_t pid = host.process->pid();
@@ -113,7 +126,7 @@ int measure_hosting(const HostingOrder& order) {
   options.epoch_seconds = order.epoch_seconds;
   options.run = host.run;
   options.address = host.address;
-  options.log_level = cli::parse_log_level(order.log_level);
+  options.log_level = cli::parse_log_level(order.output.log_level);
   const double cpu_start = cpu_seconds_of(pid);
   const TimePoint start = std::chrono::steady_clock::now();
   Crowd crowd(options);
@@ -127,7 +140,7 @@ int measure_hosting(const HostingOrder& order) {
   const std::uint64_t dashboard_bytes = crowd.dashboard_bytes();
   const double cpu_before = cpu_seconds_of(pid);
   const TimePoint before = std::chrono::steady_clock::now();
-  wait(order.seconds, crowd, host, interrupt);
+  const std::vector<double> shares = watch_processor(order.seconds, crowd, host, interrupt);
   const double seconds = to_seconds(std::chrono::steady_clock::now() - before);
   const json figures = {
       {"bench", "coordinator"},
@@ -140,15 +153,8 @@ int measure_hosting(const HostingOrder& order) {
       {"joined_seconds", joined_seconds},
       {"dashboard_bytes", (crowd.dashboard_bytes() - dashboard_bytes) / std::max<std::uint64_t>(1, order.dashboards)},
       {"peak_memory_bytes", peak_memory_of(pid)},
-      {"descriptors", descriptors_of(pid)},
-      {"processors", std::thread::hardware_concurrency()},
-      {"load_before", load_before},
-      {"load_after", load()}};
-  if (order.json) {
-    fmt::print("{}\n", figures.dump());
-  } else {
-    print_hosting(figures);
-  }
+      {"descriptors", descriptors_of(pid)}};
+  report.show(figures, print_hosting, order.output, "share of a core", {{"each second", shares}});
   return static_cast<int>(ExitCode::done);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // collab-bench coordinator: what hosting a run costs the machine that does it.
 
+#include "report.hpp"
+
 #include <cstdint>
 #include <string>
 
@@ -11,8 +13,7 @@ struct HostingOrder {
   double seconds = 60;           ///< that are measured, after all have joined
   double epoch_seconds = 60;     ///< the peers of a run of volunteers make a step in about so long
   std::uint64_t dashboards = 1;  ///< open in browsers: they follow the run
-  std::string log_level = "warn";
-  bool json = false;  ///< one line, else a table for people
+  Output output;
 };
 
 /// Prints the figures; progress goes to stderr. A coordinator, as a process of its own with its dashboard, hosts a run;

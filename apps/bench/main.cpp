@@ -3,12 +3,14 @@
 #include "all_reduce.hpp"
 #include "cli/program.hpp"
 #include "codec_speed.hpp"
+#include "directory_speed.hpp"
 #include "faults.hpp"
 #include "hosting.hpp"
 #include "meeting.hpp"
 #include "options.hpp"
 #include "overhead.hpp"
 #include "shaped_lines.hpp"
+#include "state_speed.hpp"
 #include "transport.hpp"
 #include "worker.hpp"
 
@@ -21,6 +23,15 @@ namespace {
 
 constexpr std::size_t kValuesMax = 1'000'000'000;  // 4 GB for each peer
 
+Output output_of(const node::Config& config) {
+  Output output;
+  output.log_level = config.text("log-level");
+  output.json = config.toggle("json");
+  if (config.has("plot")) output.plot = config.text("plot");
+  cli::parse_log_level(output.log_level);  // what cannot be meant is said before anything starts
+  return output;
+}
+
 OverheadOrder overhead_order(const node::Config& config) {
   OverheadOrder order;
   order.preset = config.text("preset");
@@ -30,9 +41,7 @@ OverheadOrder overhead_order(const node::Config& config) {
   order.casts = static_cast<std::uint64_t>(config.number("casts"));
   order.slices = static_cast<std::uint64_t>(config.number("slices"));
   order.threads = static_cast<unsigned>(config.number("threads"));
-  order.log_level = config.text("log-level");
-  order.json = config.toggle("json");
-  cli::parse_log_level(order.log_level);
+  order.output = output_of(config);
   return order;
 }
 
@@ -42,9 +51,7 @@ HostingOrder hosting_order(const node::Config& config) {
   order.seconds = static_cast<double>(config.number("seconds"));
   order.epoch_seconds = static_cast<double>(config.number("epoch-seconds"));
   order.dashboards = static_cast<std::uint64_t>(config.number("dashboards"));
-  order.log_level = config.text("log-level");
-  order.json = config.toggle("json");
-  cli::parse_log_level(order.log_level);
+  order.output = output_of(config);
   return order;
 }
 
@@ -69,7 +76,17 @@ Workload workload_of(const std::string& command, const node::Config& config) {
   }
   lines_of(workload.shape, workload.peers);
   workload.codecs();  // what cannot be meant is said before anything starts
-  cli::parse_log_level(config.text("log-level"));
+  return workload;
+}
+
+/// Of the commands that carry what no round averages.
+Workload workload_of_peers(const node::Config& config, std::size_t peers, std::size_t floats) {
+  Workload workload;
+  workload.peers = peers;
+  workload.floats = floats;
+  workload.seed = static_cast<std::uint64_t>(config.number("seed"));
+  if (config.has("shape")) workload.shape = config.text("shape");
+  lines_of(workload.shape, workload.peers);
   return workload;
 }
 
@@ -78,8 +95,7 @@ FaultOrder fault_order(const std::string& command, const node::Config& config) {
   order.name = command;
   order.workload = workload_of(command, config);
   order.rounds = size_or(config, "rounds", command == "any-moment" ? 100 : 5);
-  order.log_level = config.text("log-level");
-  order.json = config.toggle("json");
+  order.output = output_of(config);
   return order;
 }
 
@@ -88,25 +104,38 @@ MeetingOrder meeting_order(const node::Config& config) {
   order.workload.peers = size_or(config, "peers", 16);
   order.workload.seed = static_cast<std::uint64_t>(config.number("seed"));
   order.rounds = size_or(config, "rounds", 100);
-  order.log_level = config.text("log-level");
-  order.json = config.toggle("json");
-  cli::parse_log_level(order.log_level);
+  order.output = output_of(config);
   return order;
 }
 
 TransportOrder transport_order(const node::Config& config) {
   TransportOrder order;
-  order.workload.peers = 2;
-  order.workload.floats = 1;
-  order.workload.seed = static_cast<std::uint64_t>(config.number("seed"));
-  if (config.has("shape")) order.workload.shape = config.text("shape");
-  lines_of(order.workload.shape, order.workload.peers);
+  order.workload = workload_of_peers(config, 2, 1);
   order.seconds = static_cast<double>(config.number("for"));
   order.both_ways = config.toggle("both-ways");
   order.frame_bytes = static_cast<std::size_t>(config.number("frame"));
-  order.log_level = config.text("log-level");
-  order.json = config.toggle("json");
-  cli::parse_log_level(order.log_level);
+  order.output = output_of(config);
+  return order;
+}
+
+StateOrder state_order(const node::Config& config) {
+  StateOrder order;
+  order.workload = workload_of_peers(config, size_or(config, "peers", 4), size_or(config, "floats", 18'000'000));
+  order.joiners = static_cast<std::size_t>(config.number("joiners"));
+  order.rounds = size_or(config, "rounds", 5);
+  order.output = output_of(config);
+  if (order.joiners >= order.workload.peers) {
+    throw Failure(ExitCode::usage, fmt::format("of {} peers {} are joiners", order.workload.peers, order.joiners),
+                  "fewer --joiners than --peers: somebody must hold the state");
+  }
+  return order;
+}
+
+DirectoryOrder directory_order(const node::Config& config) {
+  DirectoryOrder order;
+  order.workload = workload_of_peers(config, size_or(config, "peers", 16), 1);
+  order.rounds = size_or(config, "rounds", 50);
+  order.output = output_of(config);
   return order;
 }
 
@@ -115,7 +144,7 @@ CodecSpeedOrder codec_speed_order(const node::Config& config) {
   order.floats = size_or(config, "floats", 10'000'000);
   order.rounds = size_or(config, "rounds", 7);
   order.seed = static_cast<std::uint64_t>(config.number("seed"));
-  order.json = config.toggle("json");
+  order.output = output_of(config);
   return order;
 }
 
@@ -124,8 +153,7 @@ AllReduceOrder order_of(const std::string& command, const node::Config& config) 
   order.name = command;
   order.workload = workload_of(command, config);
   order.rounds = size_or(config, "rounds", 7);
-  order.log_level = config.text("log-level");
-  order.json = config.toggle("json");
+  order.output = output_of(config);
   return order;
 }
 
@@ -145,6 +173,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   if (parsed.command == "coordinator") return measure_hosting(hosting_order(config));
   if (parsed.command == "codec") return measure_codecs(codec_speed_order(config));
   if (parsed.command == "matchmaking") return measure_meeting(meeting_order(config));
+  if (parsed.command == "state") return measure_state(state_order(config));
+  if (parsed.command == "directory") return measure_directory(directory_order(config));
   if (parsed.command == "transport") return measure_transport(transport_order(config));
   const bool faulty = parsed.command == "kill" || parsed.command == "freeze" || parsed.command == "any-moment";
   if (faulty) return measure_faults(fault_order(parsed.command, config));

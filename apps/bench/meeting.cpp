@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 namespace collab::bench {
@@ -18,11 +17,21 @@ using nlohmann::json;
 
 constexpr double kDeclareWithin = 1;  // seconds
 
+void print_meeting(const json& figures) {
+  const auto real = [&](const char* field) { return figures.at(field).get<double>(); };
+  const auto whole = [&](const char* field) { return figures.at(field).get<std::uint64_t>(); };
+  fmt::print("matchmaking: {} peers, {} rounds, {} in one full group\n", whole("peers"), whole("rounds"),
+             whole("full_groups"));
+  print_row("all declared -> begin", fmt::format("{:.4f} s median, {:.4f} p99, {:.4f} most", real("seconds_median"),
+                                                 real("seconds_p99"), real("seconds_max")));
+  print_machine(figures);
+}
+
 }  // namespace
 
 int measure_meeting(const MeetingOrder& order) {
-  const double load_before = load();
-  Swarm swarm(order.workload, order.log_level);
+  const Report report;
+  Swarm swarm(order.workload, order.output.log_level);
   std::vector<double> seconds;
   std::size_t full = 0;
   for (std::size_t round = 0; round <= order.rounds; ++round) {
@@ -34,26 +43,16 @@ int measure_meeting(const MeetingOrder& order) {
     full += meeting.full;
     seconds.insert(seconds.end(), meeting.seconds.begin(), meeting.seconds.end());
   }
-  const json out = {{"bench", "matchmaking"},
-                    {"peers", order.workload.peers},
-                    {"rounds", order.rounds},
-                    {"seed", order.workload.seed},
-                    {"full_groups", full},
-                    {"seconds_median", median(seconds)},
-                    {"seconds_p99", percentile(seconds, .99)},
-                    {"seconds_max", percentile(seconds, 1)},
-                    {"processors", std::thread::hardware_concurrency()},
-                    {"load_before", load_before},
-                    {"load_after", load()}};
-  if (order.json) {
-    fmt::print("{}\n", out.dump());
-  } else {
-    fmt::print("matchmaking: {} peers, {} rounds, {} in one full group\n", order.workload.peers, order.rounds, full);
-    fmt::print("  all declared -> begin   {:.4f} s median, {:.4f} p99, {:.4f} most\n", median(seconds),
-               percentile(seconds, .99), percentile(seconds, 1));
-    fmt::print("  machine                 {} processors, load {:.2f} before, {:.2f} after\n",
-               std::thread::hardware_concurrency(), load_before, load());
-  }
+  const json figures = {{"bench", "matchmaking"},
+                        {"peers", order.workload.peers},
+                        {"rounds", order.rounds},
+                        {"seed", order.workload.seed},
+                        {"full_groups", full},
+                        {"seconds_median", median(seconds)},
+                        {"seconds_p99", percentile(seconds, .99)},
+                        {"seconds_max", percentile(seconds, 1)}};
+  report.show(figures, print_meeting, order.output, "seconds from the last declaration to the begin",
+              {{"each peer", seconds}});
   return static_cast<int>(full == order.rounds ? ExitCode::done : ExitCode::bug);
 }
 

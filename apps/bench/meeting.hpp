@@ -1,6 +1,7 @@
 #pragma once
 // collab-bench matchmaking: how soon a group begins once all have declared.
 
+#include "report.hpp"
 #include "workload.hpp"
 
 #include <string>
@@ -10,8 +11,7 @@ namespace collab::bench {
 struct MeetingOrder {
   Workload workload;  ///< its `peers`: all are one group
   std::size_t rounds = 1;
-  std::string log_level = "warn";
-  bool json = false;  ///< one line, else a table for people
+  Output output;
 };
 
 /// Rounds under a new key each, so that nobody stands together from before: peers declare at moments of one second, as

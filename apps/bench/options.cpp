@@ -7,24 +7,28 @@ using node::OptionKind;
 node::OptionTable bench_options() {
   const char* what = "What is averaged";
   const char* carried = "What is carried (transport)";
+  const char* fetched = "What is fetched (state)";
   const char* training = "What is trained (overhead)";
   const char* hosting = "Who is hosted (coordinator)";
   const char* output = "Output";
   return {
       {"peers", OptionKind::number, what, "N", "",
-       "processes, each a peer with its own loop [4; any-moment: up to 8; matchmaking 16]", 2, 64},
+       "processes, each a peer with its own loop [4; any-moment: up to 8; matchmaking, directory 16]", 2, 64},
       {"floats", OptionKind::number, what, "N", "",
        "of the vector [18000000; any-moment 500000; codec 10000000], of each small tensor [100]", 1, 1e9},
       {"tensors", OptionKind::number, what, "N", "500", "small-tensors only", 1, 100'000},
       {"codec", OptionKind::text, what, "NAME", "float32", "float32, float16, bfloat16, linear8, dynamic8"},
       {"rounds", OptionKind::number, what, "N", "",
-       "that count, after one to warm up [7; kill, freeze 5; any-moment, matchmaking 100]", 1, 10'000},
+       "that count, after one to warm up [7; kill, freeze, state 5; directory 50; any-moment, matchmaking 100]", 1,
+       10'000},
       {"shape", OptionKind::text, what, "TABLE", "",
        "Mbit/s up and down of the peers' lines, as 1x2/10,3x20/100; needs root [loopback; not in matchmaking]"},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
       {"for", OptionKind::number, carried, "SECONDS", "10", "that it is sent", 2, 86'400},
       {"both-ways", OptionKind::toggle, carried, "", "", "each to the other"},
       {"frame", OptionKind::number, carried, "BYTES", "262144", "sent at once", 2, 4e6},
+      {"joiners", OptionKind::number, fetched, "N", "1", "that fetch the state at once; the other peers hold it", 1,
+       63},
       {"preset", OptionKind::text, training, "NAME", "demo", "demo, tiny, base or large"},
       {"data", OptionKind::text, training, "DIR", "", "text: .txt, .txt.zst, .jsonl; else what tools/setup unpacked"},
       {"target-batch", OptionKind::number, training, "SAMPLES", "512", "per optimizer step", 1, 1e9},
@@ -38,6 +42,7 @@ node::OptionTable bench_options() {
       {"epoch-seconds", OptionKind::number, hosting, "N", "60", "that peers take for an epoch", 1, 86'400},
       {"dashboards", OptionKind::number, hosting, "N", "1", "open in browsers", 0, 64},
       {"json", OptionKind::toggle, output, "", "", "one JSON line instead of a table"},
+      {"plot", OptionKind::text, output, "FILE", "", "an SVG picture of all repetitions is written there too"},
       {"log-level", OptionKind::text, output, "LEVEL", "warn",
        "debug, info, warn, error, off: of the peers, on stderr"},
   };
@@ -55,6 +60,8 @@ cli::Synopsis bench_synopsis() {
                        {"any-moment", "groups of 2 to 8 in which a peer is killed anywhere in a round: all or nothing"},
                        {"matchmaking", "how soon a group begins once all have declared"},
                        {"transport", "what one connection carries, and what small questions take beside it"},
+                       {"state", "how soon joiners have the state of a run"},
+                       {"directory", "how soon a record is stored, found, and seen by who watches"},
                        {"codec", "encoding and decoding with each codec on one core: speed, and what is lost"},
                        {"overhead", "training as peers, against bare loops: same gradients, same LAMB, no collab"},
                        {"coordinator", "hosting a run: the coordinator's processor time and memory"}};
@@ -63,13 +70,14 @@ cli::Synopsis bench_synopsis() {
                        "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
                        "collab-bench any-moment --rounds 100 --json",
                        "collab-bench transport --shape 100/100 --both-ways",
+                       "collab-bench state --shape 100/100",
+                       "collab-bench directory --plot directory.svg",
                        "collab-bench codec --json",
                        "collab-bench overhead --preset demo --json",
                        "collab-bench coordinator --hosted 200 --json"};
   synopsis.read_on =
-      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, transport.hpp, codec_speed.hpp, overhead.hpp and "
-      "hosting.hpp say what each "
-      "figure means, "
+      "apps/bench/all_reduce.hpp, faults.hpp, meeting.hpp, transport.hpp, state_speed.hpp, "
+      "directory_speed.hpp, codec_speed.hpp, overhead.hpp and hosting.hpp say what each figure means, "
       "shaped_lines.hpp what lines are";
   return synopsis;
 }

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 namespace collab::bench {
@@ -68,7 +67,6 @@ void add(Slice& sum, const Slice& more) {
 }
 
 struct Measured {
-  double load_before = 0;
   Sides one;
   Sides two;
 };
@@ -107,7 +105,7 @@ void measure_two(const OverheadOrder& order, Training& training, const std::vect
 /// With processes of its own: where the kernel puts a process and its memory makes it some percent faster or slower
 /// than its twin for as long as it lives.
 void measure_cast(const OverheadOrder& order, int stop, Measured& figures) {
-  Training training({order.preset, order.data, order.target_batch, order.threads, order.log_level, stop});
+  Training training({order.preset, order.data, order.target_batch, order.threads, order.output.log_level, stop});
   const std::size_t bare = training.add_bare();
   const std::size_t peer = training.add_peer();
   measure_one(order, training, bare, peer, figures.one);
@@ -118,7 +116,6 @@ void measure_cast(const OverheadOrder& order, int stop, Measured& figures) {
 
 Measured measure(const OverheadOrder& order, int stop) {
   Measured figures;
-  figures.load_before = load();
   for (std::uint64_t cast = 1; cast <= order.casts; ++cast) {
     fmt::print(stderr, "founding run {} of {}, preset {}, on this machine\n", cast, order.casts, order.preset);
     measure_cast(order, stop, figures);
@@ -164,17 +161,13 @@ json to_json(const OverheadOrder& order, const Measured& figures) {
               {"steps_expected", expected},
               {"handing_over_s", handing_over},
               {"averaging_s", averaging},
-              {"stepping_s", stepping},
-              {"processors", std::thread::hardware_concurrency()},
-              {"load_before", figures.load_before},
-              {"load_after", load()}});
+              {"stepping_s", stepping}});
   return out;
 }
 
 void print_overhead(const json& figures) {
   const auto real = [&](const std::string& field) { return figures.at(field).get<double>(); };
   const auto whole = [&](const char* field) { return figures.at(field).get<std::uint64_t>(); };
-  const auto row = [](std::string_view name, const std::string& text) { fmt::print("  {:<24}{}\n", name, text); };
   const auto sides = [&](const std::string& bare, const std::string& with) {
     return fmt::format("{:.0f} samples/s against {:.0f}: {:.1f} % median, {:.1f} least, {:.1f} most; by CPU {:.1f} %",
                        real(with + "_samples_per_s"), real(bare + "_samples_per_s"), 100 * real(with + "_ratio_median"),
@@ -184,26 +177,28 @@ void print_overhead(const json& figures) {
   fmt::print("overhead: preset {}, target batch {}, {} casts with {} slices of {} steps, threads a process: {}\n",
              figures.at("preset").get<std::string>(), whole("target_batch"), whole("casts"), whole("slices"),
              whole("steps_per_slice"), whole("threads"));
-  row("one peer", sides("bare", "wrapped"));
-  row("two peers", sides("two_bare", "two_peers"));
-  row("steps of two peers",
-      fmt::format("{} of {} with {} samples", whole("steps"), whole("steps_expected"), whole("samples")));
-  row("of each step", fmt::format("{:.1f} ms handing over, {:.1f} averaging, {:.1f} stepping",
-                                  1e3 * real("handing_over_s"), 1e3 * real("averaging_s"), 1e3 * real("stepping_s")));
-  row("machine", fmt::format("{} processors, load {:.2f} before, {:.2f} after", whole("processors"),
-                             real("load_before"), real("load_after")));
+  print_row("one peer", sides("bare", "wrapped"));
+  print_row("two peers", sides("two_bare", "two_peers"));
+  print_row("steps of two peers",
+            fmt::format("{} of {} with {} samples", whole("steps"), whole("steps_expected"), whole("samples")));
+  print_row("of each step",
+            fmt::format("{:.1f} ms handing over, {:.1f} averaging, {:.1f} stepping", 1e3 * real("handing_over_s"),
+                        1e3 * real("averaging_s"), 1e3 * real("stepping_s")));
+  print_machine(figures);
 }
 
 }  // namespace
 
 int measure_overhead(const OverheadOrder& order) {
   const cli::Interrupt interrupt;
-  const json out = to_json(order, measure(order, interrupt.descriptor()));
-  if (order.json) {
-    fmt::print("{}\n", out.dump());
-  } else {
-    print_overhead(out);
-  }
+  const Report report;
+  const Measured measured = measure(order, interrupt.descriptor());
+  const json out = to_json(order, measured);
+  report.show(out, print_overhead, order.output, "samples a second",
+              {{"bare loop", measured.one.bare_samples_per_s},
+               {"one peer", measured.one.samples_per_s},
+               {"two bare loops", measured.two.bare_samples_per_s},
+               {"two peers", measured.two.samples_per_s}});
   return static_cast<int>(out.at("steps") == out.at("steps_expected") ? ExitCode::done : ExitCode::bug);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // collab-bench overhead: what training together costs, against the same training without collab.
 
+#include "report.hpp"
+
 #include <cstdint>
 #include <string>
 
@@ -14,8 +16,7 @@ struct OverheadOrder {
   std::uint64_t casts = 5;           ///< times that everything is done, each with new processes
   std::uint64_t slices = 1;          ///< of one peer and cast that count, after one to warm up; of two thrice
   unsigned threads = 1;              ///< that compute, of each process
-  std::string log_level = "warn";
-  bool json = false;  ///< one line, else a table for people
+  Output output;
 };
 
 /// Prints the figures; progress goes to stderr. Both sides alternate, so that a machine with other work slows down

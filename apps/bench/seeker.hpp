@@ -29,6 +29,7 @@ class Seeker {
   void start(TaskGroup& tasks, const net::Address& listens);
   /// The group of that round, of all peers: each has one sample, and the target batch is one of each.
   Task<Result<matchmaking::Group>> find_group(std::uint64_t round);
+  directory::Directory& directory() noexcept { return directory_; }
   Task<> stop() { return matchmaker_.stop(); }
 
  private:

@@ -23,6 +23,7 @@ using nlohmann::json;
 constexpr double kAnswerTime = 60;               // seconds
 constexpr double kValuesPerSecondMin = 250'000;  // of all peers together; slower is a failure
 constexpr double kIdealTimes = 10;               // that a round takes on lines
+constexpr auto kSeenLater = std::chrono::milliseconds(500);
 
 double slowest(const std::vector<json>& answers, const char* field) {
   double most = 0;
@@ -89,6 +90,23 @@ std::vector<json> Swarm::ask(const std::vector<bool>& whom, const json& order, T
   const auto lines = hear(peers_, whom, deadline);
   for (std::size_t i = 0; i < peers_.size(); ++i)
     if (whom[i]) answers[i] = json::parse(lines[i]);
+  return answers;
+}
+
+/// As `ask`, with an order for each, and none of them fails.
+std::vector<json> Swarm::ask_each(const std::vector<bool>& whom, const std::function<json(std::size_t)>& order,
+                                  TimePoint deadline) {
+  for (std::size_t i = 0; i < peers_.size(); ++i)
+    if (whom[i]) peers_[i]->write_line(order(i).dump());
+  std::vector<json> answers(peers_.size());
+  const auto lines = hear(peers_, whom, deadline);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (!whom[i]) continue;
+    answers[i] = json::parse(lines[i]);
+    if (answers[i].contains("failed"))
+      throw Failure(ExitCode::machine, fmt::format("{}: {}", name(i), answers[i].at("failed").get<std::string>()),
+                    "--log-level info says why");
+  }
   return answers;
 }
 
@@ -200,24 +218,18 @@ Meeting Swarm::seek(std::uint64_t number, const std::vector<double>& after) {
 
 std::vector<Carried> Swarm::carry(std::uint64_t number, double seconds, bool both_ways, std::size_t frame_bytes) {
   constexpr double kAskEvery = 0.02;
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    const json order = {{"order", "carry"},
-                        {"run", number},
-                        {"other", 1 - i},
-                        {"sends", i == 0 || both_ways},
-                        {"receives", i == 1 || both_ways},
-                        {"seconds", seconds},
-                        {"ask_every", i == 0 ? kAskEvery : 0},
-                        {"frame_bytes", frame_bytes}};
-    peers_[i]->write_line(order.dump());
-  }
+  const auto order = [&](std::size_t i) -> json {
+    return {{"order", "carry"},
+            {"run", number},
+            {"other", 1 - i},
+            {"sends", i == 0 || both_ways},
+            {"receives", i == 1 || both_ways},
+            {"seconds", seconds},
+            {"ask_every", i == 0 ? kAskEvery : 0},
+            {"frame_bytes", frame_bytes}};
+  };
   std::vector<Carried> carried;
-  const auto lines = hear(peers_, alive_, answer_deadline() + from_seconds(seconds));
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const json answer = json::parse(lines[i]);
-    if (answer.contains("failed"))
-      throw Failure(ExitCode::machine, fmt::format("{}: {}", name(i), answer.at("failed").get<std::string>()),
-                    "--log-level info says why");
+  for (const json& answer : ask_each(alive_, order, answer_deadline() + from_seconds(seconds))) {
     Carried& one = carried.emplace_back();
     one.bytes = answer.at("bytes").get<std::uint64_t>();
     one.seconds = answer.at("seconds").get<double>();
@@ -226,6 +238,69 @@ std::vector<Carried> Swarm::carry(std::uint64_t number, double seconds, bool bot
     one.answers = answer.at("answers").get<std::vector<double>>();
   }
   return carried;
+}
+
+std::vector<Fetched> Swarm::fetch(std::size_t joiners) {
+  const double bytes = static_cast<double>(workload_.values()) * sizeof(float);
+  double slowest = bytes;  // a second each on loopback
+  for (const Line& line : lines_) slowest = std::min({slowest, line.up_bytes_per_s, line.down_bytes_per_s});
+  const TimePoint deadline =
+      answer_deadline() + from_seconds(kIdealTimes * static_cast<double>(joiners) * bytes / slowest);
+  ask_each(
+      alive_,
+      [&](std::size_t i) -> json {
+        return {{"order", "ready"}, {"gives", i >= joiners}};
+      },
+      deadline);
+  std::vector<bool> joins(peers_.size());
+  json donors = json::array();
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    joins[i] = i < joiners;
+    if (i >= joiners) donors.push_back(i);
+  }
+  const auto answers = ask_each(
+      joins,
+      [&](std::size_t) -> json {
+        return {{"order", "fetch"}, {"donors", donors}};
+      },
+      deadline);
+  const auto spent = ask_all({{"order", "spent"}}, deadline);
+  std::vector<Fetched> fetched(peers_.size());
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    fetched[i].cpu_s = spent[i].at("cpu_s").get<double>();
+    if (!joins[i]) continue;
+    fetched[i].joined = true;
+    fetched[i].bytes = answers[i].at("bytes").get<std::uint64_t>();
+    fetched[i].seconds = answers[i].at("seconds").get<double>();
+    fetched[i].donors = answers[i].at("donors").get<std::size_t>();
+    fetched[i].whole = answers[i].at("whole").get<bool>();
+  }
+  return fetched;
+}
+
+std::vector<Written> Swarm::write_records(std::size_t records, double every_s) {
+  const TimePoint deadline = answer_deadline() + from_seconds(2 * every_s * static_cast<double>(records));
+  ask_all({{"order", "board"}}, deadline);
+  const auto order = [&](std::size_t) -> json {
+    return {{"order", "write"}, {"records", records}, {"every", every_s}};
+  };
+  const auto answers = ask_each(alive_, order, deadline);
+  const auto spent = ask_all({{"order", "spent"}}, deadline);
+  std::this_thread::sleep_for(kSeenLater);
+  const auto seen = ask_all({{"order", "seen"}}, deadline);
+  std::vector<Written> written(peers_.size());
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    Written& one = written[i];
+    one.stored_s = answers[i].at("stored_s").get<std::vector<double>>();
+    one.found_s = answers[i].at("found_s").get<std::vector<double>>();
+    one.missing = answers[i].at("missing").get<std::size_t>();
+    one.seconds = spent[i].at("seconds").get<double>();
+    one.cpu_s = spent[i].at("cpu_s").get<double>();
+    for (const json& pair : answers[i].at("written_at")) one.written_at.emplace(pair[0], pair[1]);
+    for (std::size_t owner = 0; owner < peers_.size(); ++owner)
+      for (const json& pair : seen[i].at("seen_at")[owner]) one.seen_at[owner].emplace(pair[0], pair[1]);
+  }
+  return written;
 }
 
 /// What their values are now.

@@ -11,6 +11,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -82,6 +84,28 @@ struct Carried {
   std::vector<double> answers;  ///< seconds, of small questions that it asked
 };
 
+/// How one peer came to a state; of who only gave it `cpu_s` alone.
+struct Fetched {
+  bool joined = false;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  std::size_t donors = 0;
+  bool whole = false;
+  double cpu_s = 0;
+};
+
+/// What one peer wrote to the directory, and saw there.
+struct Written {
+  std::vector<double> stored_s;  ///< by record
+  std::vector<double> found_s;
+  std::size_t missing = 0;
+  double seconds = 0;  ///< that all of it took
+  double cpu_s = 0;
+  using Versions = std::map<std::size_t, double>;  ///< when, by the steady clock
+  Versions written_at;
+  std::map<std::size_t, Versions> seen_at;  ///< by index of who wrote it
+};
+
 /// Every failure is thrown: `Failure(machine)` names the peer that died, was late or could not average.
 class Swarm {
  public:
@@ -100,6 +124,10 @@ class Swarm {
   Meeting seek(std::uint64_t number, const std::vector<double>& after);
   /// The first sends frames to the second, or each to the other, for so long. `number` > 0, each once.
   std::vector<Carried> carry(std::uint64_t number, double seconds, bool both_ways, std::size_t frame_bytes);
+  /// The first `joiners` fetch the state that all others hold. By peer.
+  std::vector<Fetched> fetch(std::size_t joiners);
+  /// Each writes so many records, one in so many seconds, and sees those of the others. Once.
+  std::vector<Written> write_records(std::size_t records, double every_s);
   /// Of the round before.
   Results results();
   /// That a round takes if the lines carry nothing but encoded values, and nobody computes; 0 on loopback.
@@ -111,6 +139,8 @@ class Swarm {
   matchmaking::Group group_of(std::uint64_t round) const;
   std::vector<nlohmann::json> ask_all(const nlohmann::json& order, TimePoint deadline);
   std::vector<nlohmann::json> ask(const std::vector<bool>& whom, const nlohmann::json& order, TimePoint deadline);
+  std::vector<nlohmann::json> ask_each(const std::vector<bool>& whom,
+                                       const std::function<nlohmann::json(std::size_t)>& order, TimePoint deadline);
   void prepare(std::uint64_t number, TimePoint deadline);
   void look_at(const std::vector<bool>& whom, std::vector<End>& ends, TimePoint deadline);
   std::string name(std::size_t index) const;

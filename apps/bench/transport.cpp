@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <thread>
 
 namespace collab::bench {
 namespace {
@@ -23,15 +22,20 @@ double line_of(const Workload& workload, bool both_ways) {
   return both_ways ? std::min(there, back) : there;
 }
 
-json to_json(const TransportOrder& order, const std::vector<Carried>& carried, double load_before) {
+std::vector<double> answers_of(const std::vector<Carried>& carried) {
+  std::vector<double> answers;
+  for (const Carried& one : carried) answers.insert(answers.end(), one.answers.begin(), one.answers.end());
+  return answers;
+}
+
+json to_json(const TransportOrder& order, const std::vector<Carried>& carried) {
   double rate = 0;
   double cpu = 0;
   double bytes = 0;
-  std::vector<double> answers;
+  const std::vector<double> answers = answers_of(carried);
   for (const Carried& one : carried) {
     cpu += one.cpu_s;
     bytes += static_cast<double>(one.bytes_in_all);
-    answers.insert(answers.end(), one.answers.begin(), one.answers.end());
     if (one.bytes == 0) continue;
     const double own = static_cast<double>(one.bytes) / one.seconds;
     rate = rate == 0 ? own : std::min(rate, own);
@@ -48,10 +52,7 @@ json to_json(const TransportOrder& order, const std::vector<Carried>& carried, d
           {"questions", answers.size()},
           {"answer_median_s", median(answers)},
           {"answer_p99_s", percentile(answers, .99)},
-          {"answer_max_s", percentile(answers, 1)},
-          {"processors", std::thread::hardware_concurrency()},
-          {"load_before", load_before},
-          {"load_after", load()}};
+          {"answer_max_s", percentile(answers, 1)}};
 }
 
 void print_carried(const json& figures) {
@@ -67,22 +68,17 @@ void print_carried(const json& figures) {
   fmt::print("  small questions         {:.2f} ms median, {:.2f} p99, {:.2f} most, of {}\n",
              1e3 * real("answer_median_s"), 1e3 * real("answer_p99_s"), 1e3 * real("answer_max_s"),
              figures.at("questions").get<int>());
-  fmt::print("  machine                 {} processors, load {:.2f} before, {:.2f} after\n",
-             figures.at("processors").get<int>(), real("load_before"), real("load_after"));
+  print_machine(figures);
 }
 
 }  // namespace
 
 int measure_transport(const TransportOrder& order) {
-  const double load_before = load();
-  Swarm swarm(order.workload, order.log_level);
+  const Report report;
+  Swarm swarm(order.workload, order.output.log_level);
   const auto carried = swarm.carry(1, order.seconds, order.both_ways, order.frame_bytes);
-  const json figures = to_json(order, carried, load_before);
-  if (order.json) {
-    fmt::print("{}\n", figures.dump());
-  } else {
-    print_carried(figures);
-  }
+  report.show(to_json(order, carried), print_carried, order.output, "seconds that a small question took",
+              {{"beside bulk", answers_of(carried)}});
   return 0;
 }
 

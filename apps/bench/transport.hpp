@@ -1,6 +1,7 @@
 #pragma once
 // collab-bench transport: what one connection carries, and how long small questions take beside it.
 
+#include "report.hpp"
 #include "workload.hpp"
 
 #include <string>
@@ -12,8 +13,7 @@ struct TransportOrder {
   double seconds = 5;
   bool both_ways = false;
   std::size_t frame_bytes = 256 * 1024;
-  std::string log_level = "warn";
-  bool json = false;  ///< one line, else a table for people
+  Output output;
 };
 
 /// One peer sends frames of class bulk to the other, as fast as these are taken, or each to the other; the first asks

@@ -4,6 +4,7 @@
 #include "base/frame.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
+#include "board.hpp"
 #include "bulk.hpp"
 #include "child.hpp"
 #include "cli/program.hpp"
@@ -12,6 +13,7 @@
 #include "net/tcp.hpp"
 #include "node/runtime.hpp"
 #include "seeker.hpp"
+#include "state_peer.hpp"
 #include "statistics.hpp"
 #include "workload.hpp"
 
@@ -89,6 +91,12 @@ class Peer {
   json lost(const json& order);
   json seek(const json& order);
   json carry(const json& order);
+  void ready(const json& order);
+  json fetch(const json& order);
+  void board();
+  json write(const json& order);
+  json seen();
+  json spent();
   json error() const { return {{"max_relative_error", max_relative_error(setup_.workload, round_.number, values_)}}; }
 
  private:
@@ -97,6 +105,7 @@ class Peer {
   Task<> watch_links();
   Task<Result<averaging::Outcome>> average(averaging::RoundReport& report);
   std::uint64_t bytes_sent();
+  void start_directory();
 
   Setup setup_;
   CodecMap codecs_;
@@ -111,6 +120,9 @@ class Peer {
   std::unique_ptr<Seeker> seeker_;
   std::unique_ptr<Bulk> bulk_;
   bool seeks_ = false;  // its services run from the first search on: they would cost a measured round
+  std::unique_ptr<Board> board_;
+  std::unique_ptr<StatePeer> state_;
+  bool answers_joiners_ = false;
   std::unique_ptr<TaskGroup> services_;
   std::unique_ptr<TaskGroup> serving_;  // rounds that groupmates still need
   std::vector<PeerId> ids_;             // of everybody, by index
@@ -119,6 +131,8 @@ class Peer {
   TimePoint begun_at_{};
   Round round_;
   double cpu_before_ = 0;
+  TimePoint spent_since_{};
+  double cpu_spent_ = 0;
   std::uint64_t bytes_before_ = 0;
 };
 
@@ -156,7 +170,10 @@ Peer::Peer(const Setup& setup)
                               identity_of(setup_.workload.seed, 0).id(),
                               setup_.workload.peers};
     seeker_ = std::make_unique<Seeker>(seeks, setup_.index);
+    board_ = std::make_unique<Board>(seeker_->directory(), runtime_.clock(), identity_.id());
     bulk_ = std::make_unique<Bulk>(*endpoint_, runtime_.clock());
+    const StatePeer::Needs gives{*endpoint_, runtime_.clock(), log_, runtime_.loop(), runtime_.workers()};
+    state_ = std::make_unique<StatePeer>(gives, setup_.workload);
     endpoint_->listen();
     services_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
     serving_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
@@ -172,6 +189,8 @@ Peer::~Peer() {
   const auto release = [this] {
     serving_.reset();
     services_.reset();
+    state_.reset();
+    board_.reset();
     seeker_.reset();
     bulk_.reset();
     endpoint_.reset();
@@ -291,11 +310,16 @@ json Peer::unchanged() const {
   return {{"unchanged", equal}};
 }
 
+/// On the loop.
+void Peer::start_directory() {
+  if (!std::exchange(seeks_, true)) seeker_->start(*services_, endpoint_->listening().front());
+}
+
 /// By the steady clock, as lost().
 json Peer::seek(const json& order) {
   const auto search = [&]() -> Task<Result<matchmaking::Group>> {
     Clock& clock = runtime_.clock();
-    if (!std::exchange(seeks_, true)) seeker_->start(*services_, endpoint_->listening().front());
+    start_directory();
     co_await clock.sleep_until(clock.now() + from_seconds(order.at("after").get<double>()));
     declared_at_ = clock.now();
     auto group = co_await seeker_->find_group(order.at("round").get<std::uint64_t>());
@@ -333,6 +357,63 @@ json Peer::carry(const json& order) {
           {"bytes_in_all", bytes_received() - bytes_before},
           {"cpu_s", cpu_seconds() - cpu_before},
           {"answers", figures->answers}};
+}
+
+void Peer::ready(const json& order) {
+  const bool gives = order.at("gives").get<bool>();
+  runtime_.on_loop([&] {
+    if (!std::exchange(answers_joiners_, true)) state_->start(*services_, gives);
+  });
+  spent();
+}
+
+json Peer::fetch(const json& order) {
+  std::vector<PeerId> donors;
+  for (const json& index : order.at("donors")) donors.push_back(ids_.at(index.get<std::size_t>()));
+  const auto fetched = runtime_.call(state_->fetch(std::move(donors)));
+  if (!fetched) return {{"failed", fetched.error().message()}};
+  return {
+      {"bytes", fetched->bytes}, {"seconds", fetched->seconds}, {"donors", fetched->donors}, {"whole", fetched->whole}};
+}
+
+void Peer::board() {
+  runtime_.on_loop([&] {
+    start_directory();
+    services_->spawn("board", board_->watch());
+  });
+  spent();
+}
+
+json Peer::write(const json& order) {
+  const auto records = order.at("records").get<std::size_t>();
+  const auto posted = runtime_.call(board_->post(records, from_seconds(order.at("every").get<double>())));
+  if (!posted) return {{"failed", posted.error().message()}};
+  json written_at = json::array();
+  for (const auto& [version, at] : board_->written()) written_at.push_back({version, at});
+  return {{"stored_s", posted->stored_s},
+          {"found_s", posted->found_s},
+          {"missing", posted->missing},
+          {"written_at", written_at}};
+}
+
+json Peer::seen() {
+  json seen_at = json::array();
+  const auto look = [&] {
+    for (const PeerId& id : ids_) {
+      json versions = json::array();
+      if (const auto found = board_->seen().find(id); found != board_->seen().end())
+        for (const auto& [version, at] : found->second) versions.push_back({version, at});
+      seen_at.push_back(std::move(versions));
+    }
+  };
+  runtime_.on_loop(look);
+  return {{"seen_at", seen_at}};
+}
+
+json Peer::spent() {
+  const TimePoint since = std::exchange(spent_since_, runtime_.clock().now());
+  const double before = std::exchange(cpu_spent_, cpu_seconds());
+  return {{"seconds", to_seconds(spent_since_ - since)}, {"cpu_s", cpu_spent_ - before}};
 }
 
 /// By the machine's steady clock, which all its processes share.
@@ -379,9 +460,17 @@ json obey(Peer& peer, const json& order) {
   if (what == "seek") return peer.seek(order);
   if (what == "carry") return peer.carry(order);
   if (what == "lost") return peer.lost(order);
+  if (what == "fetch") return peer.fetch(order);
+  if (what == "write") return peer.write(order);
+  if (what == "seen") return peer.seen();
+  if (what == "spent") return peer.spent();
   if (what == "error") return peer.error();
   if (what == "meet") {
     peer.meet(order.at("others"));
+  } else if (what == "ready") {
+    peer.ready(order);
+  } else if (what == "board") {
+    peer.board();
   } else if (what == "watch") {
     peer.watch();
   } else if (what == "round") {

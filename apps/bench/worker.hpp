@@ -14,6 +14,12 @@ namespace collab::bench {
 ///   watch                           -> {}                    from now on it notes when connections end
 ///   lost {peer}                     -> {lost_at}             when that one ended, in seconds of the steady clock
 ///   seek {round, after}             -> {declared_at, begun_at, group, members} or {failed}   looks for a group of all
+///   ready {gives}                   -> {}                    from now on it answers joiners, with a state if it gives
+///   fetch {donors}                  -> {bytes, seconds, donors, whole} or {failed}   from these indices
+///   board                           -> {}                    from now on it sees what others write to the directory
+///   write {records, every}          -> {stored_s, found_s, missing, written_at} or {failed}
+///   seen                            -> {seen_at}             by index of who wrote it: [version, when] each
+///   spent                           -> {seconds, cpu_s}      since `ready`, `board` or the last `spent`
 ///   error                           -> {max_relative_error}
 /// Returns the exit code once standard input ends.
 int run_worker();

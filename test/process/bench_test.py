@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """collab-bench with real peers: what it prints is true, and a peer that dies ends it with a message."""
-import json, os, pathlib, shutil, signal, subprocess, sys, time
+import json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time, xml.etree.ElementTree
 
 program = sys.argv[1]
 
@@ -92,6 +92,31 @@ def codecs_lose_what_the_specification_says():
     assert len(lines) == 3 + len(told['codecs']) and told['level'] in lines[0], lines
 
 
+def joiners_have_the_state():
+    for peers, joiners in ((3, 1), (4, 2)):
+        state = bench('state', '--peers', str(peers), '--joiners', str(joiners), '--floats', '1000000', '--rounds', '2')
+        assert state['whole'] and state['bytes'] == 4_000_000 and state['line_share'] == 0, state
+        assert 0 < state['one_joiner_seconds_median'] <= state['seconds_max'] and state['cpu_ns_per_byte'] > 0, state
+        assert 1 <= state['donors_mean'] <= peers - 1, state
+    told = subprocess.run([program, 'state', '--peers', '3', '--joiners', '3'], capture_output=True, text=True, timeout=10)
+    assert told.returncode == 2 and 'somebody must hold the state' in told.stderr, told
+
+
+def records_are_stored_found_and_seen():
+    picture = pathlib.Path(tempfile.mkdtemp()) / 'directory.svg'
+    told = bench('directory', '--peers', '4', '--rounds', '4', '--plot', str(picture))
+    assert told['missing'] == 0, told
+    for what in ('stored', 'found', 'seen'):
+        median, p99, most = (told[f'{what}_seconds_{which}'] for which in ('median', 'p99', 'max'))
+        assert 0 < median <= p99 <= most < 5, told
+    curves = [element for element in xml.etree.ElementTree.parse(picture).getroot() if element.tag.endswith('polyline')]
+    assert len(curves) == 3, curves
+    shutil.rmtree(picture.parent)
+    command = [program, 'codec', '--floats', '1000', '--rounds', '1', '--plot', '/nowhere/codec.svg']
+    told = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    assert told.returncode == 6 and '/nowhere/codec.svg cannot be written' in told.stderr, told
+
+
 def lines_that_cannot_be_are_told():
     for table in ('20', '0/5', '1x/5', '20/100,', 'nan/1', '0x1/1'):
         told = subprocess.run([program, 'all-reduce', '--shape', table], capture_output=True, text=True, timeout=10)
@@ -121,6 +146,8 @@ codecs_lose_what_the_specification_says()
 lines_that_cannot_be_are_told()
 lines_are_as_fast_as_was_said()
 one_connection_carries()
+joiners_have_the_state()
+records_are_stored_found_and_seen()
 a_dead_peer_ends_it()
 faults_leave_all_or_nothing()
 a_group_begins_soon_after_the_last_declares()

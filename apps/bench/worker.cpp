@@ -259,6 +259,7 @@ void Peer::prepare(const json& order) {
 Task<Result<averaging::Outcome>> Peer::average(averaging::RoundReport& report) {
   averaging::Context context{*endpoint_, runtime_.clock(), log_, identity_, *serving_};
   averaging::AllReduceOptions options;
+  options.values_are_finite = true;  // as those of a trainer are
   const std::uint64_t weight = weight_of(setup_.index);
   Work work;
   co_return co_await averaging::all_reduce(context, round_.group, codecs_, values_, weight, std::move(work), options,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -123,6 +124,24 @@ TEST_CASE("rule: the weighted mean sums in float64, in the order of the parts") 
   CHECK(out.back() == 0.2F);
   weighted_mean().reduce(std::vector<WeightedPart>{{3, small}}, out);
   CHECK(out[500] == 1.0F);
+}
+
+TEST_CASE("rule: the mean has the bits of a plain loop, whatever the vector instructions and the length") {
+  Random random(7);
+  for (const std::size_t size : {1UL, 511UL, 512UL, 1024UL, 1303UL}) {
+    std::vector<std::vector<float>> parts(3, std::vector<float>(size));
+    for (auto& values : parts)
+      for (float& value : values) value = static_cast<float>(random.uniform() * 2 - 1);
+    std::vector<float> out(size), expected(size);
+    weighted_mean().reduce(std::vector<WeightedPart>{{3, parts[0]}, {7, parts[1]}, {11, parts[2]}}, out);
+    for (std::size_t i = 0; i < size; ++i) {
+      double sum = 3 * double(parts[0][i]);
+      sum += 7 * double(parts[1][i]);
+      sum += 11 * double(parts[2][i]);
+      expected[i] = static_cast<float>(sum / 21);
+    }
+    CHECK(std::memcmp(out.data(), expected.data(), size * sizeof(float)) == 0);
+  }
 }
 
 TEST_CASE("reducer: the bytes do not depend on the order of arrival") {

@@ -70,6 +70,7 @@ Workload workload_of(const std::string& command, const node::Config& config) {
   workload.codec = config.text("codec");
   workload.seed = static_cast<std::uint64_t>(config.number("seed"));
   if (config.has("shape")) workload.shape = config.text("shape");
+  workload.queue_s = 1e-3 * static_cast<double>(config.number("queue"));
   if (workload.values() > kValuesMax) {
     throw Failure(ExitCode::usage, fmt::format("{} values are too many", workload.values()),
                   fmt::format("at most {} in all tensors together", kValuesMax));
@@ -86,6 +87,7 @@ Workload workload_of_peers(const node::Config& config, std::size_t peers, std::s
   workload.floats = floats;
   workload.seed = static_cast<std::uint64_t>(config.number("seed"));
   if (config.has("shape")) workload.shape = config.text("shape");
+  workload.queue_s = 1e-3 * static_cast<double>(config.number("queue"));
   lines_of(workload.shape, workload.peers);
   return workload;
 }

@@ -22,7 +22,10 @@ node::OptionTable bench_options() {
        "that count, after one to warm up [7; kill, freeze, state 5; directory 50; any-moment, matchmaking 100]", 1,
        10'000},
       {"shape", OptionKind::text, what, "TABLE", "",
-       "Mbit/s up and down of the peers' lines, as 1x2/10,3x20/100; needs root [loopback; not in matchmaking]"},
+       "Mbit/s up and down of the peers' lines, and ms of a round trip, as 20/100, 50/50/80 or 1x2/10,3x20/100; needs "
+       "root [loopback; not in matchmaking]"},
+      {"queue", OptionKind::number, what, "MS", "200", "that the routers of such lines hold back before they drop", 1,
+       10'000},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
       {"for", OptionKind::number, carried, "SECONDS", "10", "that it is sent", 2, 86'400},
       {"both-ways", OptionKind::toggle, carried, "", "", "each to the other"},

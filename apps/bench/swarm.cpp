@@ -37,7 +37,7 @@ double slowest(const std::vector<json>& answers, const char* field) {
 Swarm::Swarm(const Workload& workload, const std::string& log_level)
     : workload_(workload), codecs_(workload.codecs()), lines_(lines_of(workload.shape, workload.peers)) {
   std::vector<std::string> hosts;
-  if (!lines_.empty()) network_.emplace(lines_);
+  if (!lines_.empty()) network_.emplace(lines_, from_seconds(workload.queue_s));
   for (std::size_t i = 0; i < workload_.peers; ++i) {
     hosts.push_back(network_ ? network_->enter_next() : "127.0.0.1");
     peers_.push_back(std::make_unique<Child>(name(i), std::vector<std::string>{"worker"}));

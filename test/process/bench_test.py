@@ -118,7 +118,7 @@ def records_are_stored_found_and_seen():
 
 
 def lines_that_cannot_be_are_told():
-    for table in ('20', '0/5', '1x/5', '20/100,', 'nan/1', '0x1/1'):
+    for table in ('20', '0/5', '1x/5', '20/100,', 'nan/1', '0x1/1', '1/1/', '1/1/9999', '1/1/2/3'):
         told = subprocess.run([program, 'all-reduce', '--shape', table], capture_output=True, text=True, timeout=10)
         assert told.returncode == 2 and f'"{table}"' in told.stderr and told.stdout == '', told
     command = [program, 'all-reduce', '--floats', '1000', '--shape', '20/100']
@@ -138,6 +138,9 @@ def lines_are_as_fast_as_was_said():
     # whoever has a slow line up owns no more than it can tell: by the plan 1.2 s for its own values alone
     odd = bench('all-reduce', '--peers', '4', '--floats', '300000', '--rounds', '2', '--shape', '8/40,3x40/40')
     assert 1.2 <= odd['ideal_seconds'] < 1.25 and 0.3 < odd['line_share'] < 0.98 and odd['equal_bytes'], odd
+    # a question and its answer are a round trip, and wait in the queue of what is carried besides: 100 ms at most
+    far = bench('transport', '--for', '3', '--shape', '40/40/60', '--queue', '100')
+    assert 0.06 <= far['answer_median_s'] < 0.3 and 0.3 < far['line_share'] < 0.98, far
     assert pathlib.Path('/proc/net/dev').read_text().count(':') == before, 'devices are left'
 
 

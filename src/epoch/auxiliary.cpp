@@ -27,7 +27,7 @@ Auxiliary::Auxiliary(Context context, MemberOptions options, OnRound on_round)
       options_(as_auxiliary(std::move(options))),
       on_round_(std::move(on_round)),
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
-                  matchmaker_options(options_, context_.tracker)),
+                  matchmaker_options(options_, context_.tracker, rates_)),
       seats_({context_.directory, context_.clock, context_.log, context_.identity.id(), context_.loop},
              seating_options(options_)) {}
 
@@ -112,6 +112,7 @@ Task<> Auxiliary::take_part(TaskGroup& tasks) {
   }
   failures_ = 0;
   ++rounds_;
+  rates_.see(*group, report, load_options(options_));
   matchmaker_.committed(*group, outcome->proof ? outcome->proof->holders() : ~std::uint64_t(0));
   on_round_(epoch_++, {});
 }

@@ -53,6 +53,7 @@ class Auxiliary {
   Context context_;
   MemberOptions options_;
   OnRound on_round_;
+  averaging::ClaimedRates rates_;
   matchmaking::Matchmaker matchmaker_;
   SeatingKeeper seats_;
   std::uint64_t epoch_ = 0;

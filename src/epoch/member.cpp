@@ -68,7 +68,7 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       bridge_(bridge),
       on_event_(std::move(on_event)),
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
-                  matchmaker_options(options_, context_.tracker)),
+                  matchmaker_options(options_, context_.tracker, rates_)),
       catch_up_({context_.net, context_.clock, context_.tracker, context_.log, context_.workers, context_.random,
                  bridge_, context_.identity.scheme(), context_.store},
                 options_, [this](const Arrival& arrival) { arrived(arrival); }),
@@ -81,7 +81,7 @@ Member::~Member() = default;
 averaging::MoshpitOptions Member::moshpit_options() const {
   averaging::MoshpitOptions out;
   out.bundle = options_.run_id + "/gradients";
-  out.matchmaking = matchmaker_options(options_, context_.tracker);
+  out.matchmaking = matchmaker_options(options_, context_.tracker, rates_);
   out.all_reduce = all_reduce_options(options_);
   return out;
 }
@@ -384,6 +384,7 @@ void Member::committed(EpochReport report) {
   loss_ = report.loss;
   if (report.group) {
     group_ = report.group->id;
+    rates_.see(*report.group, report.round, load_options(options_));
     if (report.pass.empty()) {
       matchmaker_.committed(*report.group, report.proof ? report.proof->holders() : ~std::uint64_t(0));
     }

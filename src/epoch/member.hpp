@@ -116,6 +116,7 @@ class Member {
   MemberOptions options_;
   Bridge& bridge_;
   OnEvent on_event_;
+  averaging::ClaimedRates rates_;
   matchmaking::Matchmaker matchmaker_;
   CatchUp catch_up_;
   SeatingKeeper seats_;

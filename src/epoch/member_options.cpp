@@ -17,9 +17,11 @@ double bytes_per_value(const CodecMap& codecs) {
 }
 
 matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roster, std::size_t values,
-                                const averaging::LoadOptions& options) {
+                                const averaging::LoadOptions& options, const averaging::ClaimedRates& rates) {
   std::vector<averaging::MemberLoad> loads;
+  std::vector<PeerId> ids;
   for (const matchmaking::Applicant& peer : roster) {
+    ids.push_back(peer.id);
     averaging::MemberLoad load;
     load.up_bytes_per_s = static_cast<double>(peer.up_bytes_per_s);
     load.down_bytes_per_s = static_cast<double>(peer.down_bytes_per_s);
@@ -27,7 +29,7 @@ matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roste
     load.reachable = peer.role != matchmaking::Role::client;
     loads.push_back(load);
   }
-  const auto solved = averaging::plan_load(loads, values, options);
+  const auto solved = averaging::plan_load(rates.believed(ids, std::move(loads), options), values, options);
   matchmaking::Plan plan;
   if (solved) plan.units = solved->units;  // else nobody can own a segment, and the group's check says so
   plan.chunk_units = chunk_units_for(plan.units);
@@ -36,7 +38,14 @@ matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roste
 
 }  // namespace
 
-matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker) {
+averaging::LoadOptions load_options(const MemberOptions& options) {
+  averaging::LoadOptions load = options.load;
+  load.part_bytes_per_value = load.result_bytes_per_value = bytes_per_value(options.codecs);
+  return load;
+}
+
+matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker,
+                                                  const averaging::ClaimedRates& rates) {
   matchmaking::MatchmakerOptions out;
   out.key = options.run_id + "/gradients/0/";
   out.schema = options.schema;
@@ -45,10 +54,8 @@ matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, 
   out.role = options.role;
   out.incarnation = options.incarnation;
   out.group_size_max = options.group_size_max;
-  averaging::LoadOptions load = options.load;
-  load.part_bytes_per_value = load.result_bytes_per_value = bytes_per_value(options.codecs);
-  out.plan = [values = options.codecs.length(), load](const auto& roster) {
-    return plan_segments(roster, values, load);
+  out.plan = [values = options.codecs.length(), load = load_options(options), &rates](const auto& roster) {
+    return plan_segments(roster, values, load, rates);
   };
   // what counts towards the begin is what is believed now; a weight has also the time until it is handed over
   out.samples_believed = [&tracker](const PeerId& peer) { return tracker.samples_max(peer); };

@@ -2,6 +2,7 @@
 // What a run asks of those who take part in its epochs, and what follows from it for search and round.
 
 #include "averaging/all_reduce.hpp"
+#include "averaging/claimed_rates.hpp"
 #include "averaging/load_balance.hpp"
 #include "epoch/delay.hpp"
 #include "epoch/seating_keeper.hpp"
@@ -39,8 +40,11 @@ struct MemberOptions {
   averaging::AllReduceOptions all_reduce;
 };
 
-/// Of the search for the first round of an epoch. `tracker` outlives it.
-matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker);
+/// Of the search for the first round of an epoch. `tracker` and `rates` outlive it.
+matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker,
+                                                  const averaging::ClaimedRates& rates);
+/// How a leader cuts segments, with the bytes per value that follow from the codecs.
+averaging::LoadOptions load_options(const MemberOptions& options);
 SeatingOptions seating_options(const MemberOptions& options);
 averaging::AllReduceOptions all_reduce_options(const MemberOptions& options);
 /// Samples below which a round does not commit.

@@ -53,15 +53,16 @@ void Commit::start() {
 }
 
 void Commit::suspect(Ranks suspected) {
-  suspected = (suspected | blamed_) & ~bit(self_);
-  if (suspected == suspected_) return;
-  suspected_ = suspected;
+  const Ranks all = (suspected | blamed_) & ~bit(self_);
+  if (all == suspected_ && suspected == silent_) return;
+  silent_ = suspected;
+  suspected_ = all;
   tick();
 }
 
 void Commit::blame(Ranks liars) {
   blamed_ |= liars & ~bit(self_);
-  suspect(suspected_ | blamed_);
+  suspect(silent_);
 }
 
 void Commit::hold(std::size_t index, std::uint32_t view, const Digest& digest, std::uint64_t weight) {
@@ -318,7 +319,7 @@ Ranks Commit::largest_agreement() const {
 bool Commit::coordinate() {
   if (!acting_) {
     if (!asking_) return open_view(Step::succeed);
-    return (awaited_tells() & live()) == 0 && decide();
+    return awaited_for_plan() == 0 && decide();
   }
   Ranks held = 0;
   for (const auto& [rank, hold] : holds_) held |= bit(rank);
@@ -439,14 +440,9 @@ bool Commit::decide() {
     send_commit(members_.all);
     return true;
   }
-  // Only those who can still serve what they told count as tellers: an acceptance that is not used must not lend its
-  // promise to the quorum, or a false suspicion between Tell and View loses a commit.
-  Ranks tellers = 0;
-  for (const auto& [rank, told] : tells_)
-    if (!contains(suspected_, rank)) tellers |= bit(rank);
-  if (!members_.is_quorum(tellers)) return give_up(Step::decide_no_quorum, wire::GiveUpReason::no_quorum);
+  if (!members_.is_quorum(tellers())) return give_up(Step::decide_no_quorum, wire::GiveUpReason::no_quorum);
 
-  Plan plan = choose(tellers);
+  Plan plan = choose();
   std::vector<Rank> sources;
   for (wire::Assignment& assignment : plan) {
     sources.push_back(assignment.owner);
@@ -463,26 +459,56 @@ bool Commit::decide() {
   return true;
 }
 
+/// Nobody waits for a liar, unless the others cannot know without its word which version may be committed.
+Ranks Commit::awaited_for_plan() const {
+  const Ranks awaited = awaited_tells();
+  if ((awaited & live()) != 0) return awaited & live();
+  const auto best = best_accepted(servers());
+  return best && !best->disputed.empty() ? awaited & ~silent_ : 0;
+}
+
+/// Only those who can still serve what they told: an acceptance that is not used must not lend its promise to the
+/// quorum, or a false suspicion between Tell and View loses a commit.
+Ranks Commit::tellers() const {
+  Ranks tellers = 0;
+  for (const auto& [rank, told] : tells_)
+    if (!contains(suspected_, rank)) tellers |= bit(rank);
+  return tellers;
+}
+
+/// Of the tellers, best first: someone whom all can dial, then the lowest rank.
+std::vector<Rank> Commit::servers() const {
+  std::vector<Rank> servers;
+  for (Ranks part : {tellers() & members_.reachable, tellers() & ~members_.reachable})
+    for (; part != 0; part &= part - 1) servers.push_back(first(part));
+  return servers;
+}
+
 /// Of those who accepted in the highest view, the first who accepted what most did: in one view they differ only when
 /// an owner has told some of them something else. Between two of three that leaves a draw, in which the word of those
 /// counts who are suspected, in whichever view: what it makes a quorum of may be committed.
-std::optional<Rank> Commit::best_holder(const std::vector<Rank>& servers) const {
+std::optional<Commit::Choice> Commit::best_accepted(const std::vector<Rank>& servers) const {
   std::map<std::pair<std::uint32_t, wire::Manifest>, std::size_t> votes;
   for (const Rank rank : servers)
     if (const auto& accepted = tells_.at(rank).accepted) ++votes[{accepted->view, accepted->manifest}];
   std::map<wire::Manifest, std::size_t> words;
   for (const auto& [rank, told] : tells_)
     if (told.accepted) ++words[told.accepted->manifest];
-  std::optional<Rank> best;
+  std::optional<Choice> best;
   std::tuple<std::uint32_t, std::size_t, std::size_t> most;
   for (const Rank rank : servers) {
     const auto& accepted = tells_.at(rank).accepted;
     if (!accepted) continue;
     const auto& manifest = accepted->manifest;
     const std::tuple here(accepted->view, votes.at({accepted->view, manifest}), words.at(manifest));
-    if (best && here <= most) continue;
-    best = rank;
-    most = here;
+    if (!best || here > most) {
+      best = Choice{rank, {}};
+      most = here;
+    } else if (here == most) {
+      const auto& other = tells_.at(best->holder).accepted->manifest;
+      for (std::size_t index = 0; index < manifest.size(); ++index)
+        if (manifest[index] != other[index]) best->disputed.insert(index);
+    }
   }
   return best;
 }
@@ -521,31 +547,28 @@ Rank Commit::next_owner(std::size_t index, bool but_not_now) const {
 }
 
 /// Owners may be clients here.
-Commit::Plan Commit::choose(Ranks tellers) {
-  // who serves, best first: someone whom all can dial, then the lowest rank
-  std::vector<Rank> servers;
-  for (const bool dialled : {true, false})
-    for (std::size_t rank = 0; rank < members_.size; ++rank)
-      if (contains(tellers, rank) && contains(members_.reachable, rank) == dialled)
-        servers.push_back(static_cast<Rank>(rank));
-
+Commit::Plan Commit::choose() {
+  const std::vector<Rank> servers = this->servers();
   Plan plan(plan_.size());
-  if (const auto holder = best_holder(servers)) {
-    count(Step::decide_accepted);
-    const wire::Manifest& manifest = tells_.at(*holder).accepted->manifest;
-    for (std::size_t index = 0; index < plan.size(); ++index) plan[index] = {*holder, manifest[index]};
-    return plan;
-  }
-  const std::vector<std::optional<Version>> best = best_versions(servers);
+  const auto accepted = best_accepted(servers);
+  if (accepted) count(Step::decide_accepted);
+  const std::vector<std::optional<Version>> held = best_versions(servers);
   for (std::size_t index = 0; index < plan.size(); ++index) {
-    if (best[index] && !best[index]->disputed) {
+    const bool disputed = accepted ? accepted->disputed.contains(index) : held[index] && held[index]->disputed;
+    if (disputed) {
+      // as many say one thing as another and none of it is committed, as far as can be known: whoever told two peers
+      // two results gets it no second time
+      count(Step::decide_disputed);
+      plan[index] = {next_owner(index, true), std::nullopt};
+    } else if (accepted) {
+      plan[index] = {accepted->holder, tells_.at(accepted->holder).accepted->manifest[index]};
+    } else if (held[index]) {
       count(Step::decide_held);
-      plan[index] = {best[index]->holder, best[index]->digest};
-      continue;
+      plan[index] = {held[index]->holder, held[index]->digest};
+    } else {
+      count(Step::decide_new_owner);
+      plan[index] = {next_owner(index, false), std::nullopt};
     }
-    // nobody has accepted any, so none may be committed: whoever told two peers two results gets it no second time
-    count(best[index] ? Step::decide_disputed : Step::decide_new_owner);
-    plan[index] = {next_owner(index, best[index].has_value()), std::nullopt};
   }
   return plan;
 }

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace collab::averaging {
@@ -41,7 +42,7 @@ enum class Step : std::uint8_t {
   decide_no_quorum,  ///< told by too few
   decide_accepted,   ///< the highest acceptance is kept
   decide_held,       ///< a segment that somebody holds is kept
-  decide_disputed,   ///< a segment of which as many hold one version as another gets another owner
+  decide_disputed,   ///< a segment of which as many hold or accepted one version as another gets another owner
   decide_new_owner,  ///< a segment that nobody holds gets a new owner
   relay,             ///< a client's result goes through the coordinator
   adopt_view,        ///< a plan from its coordinator
@@ -146,7 +147,10 @@ class Commit {
     Rank holder = 0;        // the first
     bool disputed = false;  // as many hold another one of that view
   };
-  struct Candidate;
+  struct Choice {                    // among what was accepted
+    Rank holder = 0;                 // the first of those whose manifest it is
+    std::set<std::size_t> disputed;  // segments of which as many accepted another version
+  };
   using Plan = std::vector<wire::Assignment>;
 
   Ranks live() const noexcept { return members_.all & ~suspected_; }
@@ -164,10 +168,13 @@ class Commit {
   bool open_view(Step why);
   bool decide();
   bool give_up(Step why, wire::GiveUpReason);
-  std::optional<Rank> best_holder(const std::vector<Rank>& servers) const;
+  Ranks awaited_for_plan() const;
+  Ranks tellers() const;
+  std::vector<Rank> servers() const;
+  std::optional<Choice> best_accepted(const std::vector<Rank>& servers) const;
   std::vector<std::optional<Version>> best_versions(const std::vector<Rank>& servers) const;
   Rank next_owner(std::size_t index, bool but_not_now) const;
-  Plan choose(Ranks tellers);
+  Plan choose();
   const Held* find(std::size_t index, const Digest&) const;
   wire::Tell tell() const;
   void promise(std::uint32_t view);
@@ -184,7 +191,8 @@ class Commit {
   bool started_ = false;
   State state_ = State::running;
   std::uint8_t reason_ = 0;
-  Ranks suspected_ = 0;
+  Ranks suspected_ = 0;  // the silent and the blamed
+  Ranks silent_ = 0;     // as the last call of `suspect` said
   Ranks blamed_ = 0;
   std::uint32_t view_ = 0;
   bool acting_ = true;

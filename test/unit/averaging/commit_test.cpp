@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "support/doctest.hpp"
@@ -292,6 +293,36 @@ TEST_CASE(
   for (const auto& message : table[1].take_messages())
     if (const auto* view = std::get_if<wire::View>(&message.header)) kept = view->plan.at(0).adopted.value_or(Digest{});
   CHECK(kept[0] == 2);
+}
+
+TEST_CASE("commit: of two accepted versions, one each, none is kept before the liar has told, or is silent") {
+  Table table(3, 1);
+  table.hold(0b001, 2);
+  table.hold(0b100, 2);
+  table.hold(0b010, 1);  // told so by 0, and finds it out
+  table[1].blame(bit(0));
+  REQUIRE(table[1].view() == 1);
+  table.deliver(1, 0b101);
+  table.deliver(2, bit(1));
+  CHECK(!table[1].acting());
+  std::optional<wire::Assignment> kept;
+  const auto decided = [&] {
+    for (const auto& message : table[1].take_messages())
+      if (const auto* view = std::get_if<wire::View>(&message.header)) kept = view->plan.at(0);
+    return kept.has_value();
+  };
+  SUBCASE("its word decides") {
+    table.deliver(0, bit(1));
+    REQUIRE(decided());
+    CHECK(kept->owner == 2);
+    CHECK(kept->adopted.value()[0] == 2);
+  }
+  SUBCASE("silent, and another one makes it anew") {
+    table[1].suspect(bit(0));
+    REQUIRE(decided());
+    CHECK(kept->owner != 0);
+    CHECK(!kept->adopted);
+  }
 }
 
 TEST_CASE("commit: a guard that waits holds back the Hold; one that wants it redone blames") {

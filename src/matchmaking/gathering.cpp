@@ -266,10 +266,24 @@ bool Gathering::in_our_group(const PeerId& peer, std::uint64_t incarnation) cons
   return rank && outcome_->value().roster[*rank].incarnation == incarnation;
 }
 
-void Gathering::on(const PeerId& from, const wire::Samples& samples, TimePoint) {
+void Gathering::on(const PeerId& from, const wire::Samples& samples, TimePoint now) {
   const auto early = carried_.early.find(from);
   if (early != carried_.early.end()) early->second.samples = samples.total;
-  if (leading_) leader_.on_samples(from, samples.total);
+  if (!leading_) return;
+  if (!outcome_ && !leader_.has(from)) win_back(from, now);
+  leader_.on_samples(from, samples.total);
+}
+
+/// It follows us still: its line broke, for which we struck it, and was there again before it looked. It would tell its
+/// samples, and wait, until the deadline.
+void Gathering::win_back(const PeerId& peer, TimePoint now) {
+  if (!candidates_.struck(peer) || left_.contains(peer) || distrusts(peer, now)) return;
+  const auto known = candidates_.known().find(peer);
+  if (known == candidates_.known().end()) return;
+  if (known->second.reachable && candidates_.before(peer, terms_.self)) return;  // it was not our follower
+  candidates_.forgive(peer);
+  invited_.insert_or_assign(peer, now);
+  redirect(peer, terms_.self);
 }
 
 void Gathering::on(const PeerId& from, const wire::Accepted& accepted, TimePoint now) {

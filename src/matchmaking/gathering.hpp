@@ -113,6 +113,7 @@ class Gathering {
   void notice_standstill(TimePoint now);
   void confirm_followers(TimePoint now);
   void invite(TimePoint now);
+  void win_back(const PeerId& peer, TimePoint now);
   void resign(const PeerId& to);
   void ask(const PeerId& leader, TimePoint now);
   void follow_redirect(const PeerId& leader, const PeerId& to, TimePoint now);

@@ -551,6 +551,34 @@ TEST_CASE("gathering: whom its leader has struck in silence asks it again when i
   CHECK(follower.said_to<wire::Join>(kPlaces[0]));
 }
 
+TEST_CASE("gathering: who was struck for a broken line and tells its samples still, unaware of it, is invited again") {
+  One leader(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
+  for (const std::size_t place : {1, 2}) leader.hears(kPlaces[place], join_of(kPlaces[place], 1));
+  leader.world.dead = {peer(kPlaces[2])};
+  leader.world.now = kStart + 2s;
+  leader.gathering.on_time(kStart + 100ms);
+  REQUIRE(leader.gathering.followers() == std::vector{peer(kPlaces[1])});
+  leader.world.dead.clear();
+  leader.gathering.on_time(kStart + 200ms);
+  (void)leader.gathering.take_outgoing();
+  wire::Samples samples;
+  samples.total = kTarget;
+  leader.hears(kPlaces[2], samples, kStart + 300ms);
+  CHECK(!leader.gathering.outcome());
+  const auto invited = leader.said_to<wire::Redirect>(kPlaces[2]);
+  REQUIRE(invited);
+  CHECK(PeerId{invited->leader} == peer(kPlaces[0]));
+  leader.hears(kPlaces[2], join_of(kPlaces[2], kTarget), kStart + 400ms);
+  CHECK(leader.gathering.outcome());
+
+  One distrusting(kPlaces[2], knowing({kPlaces[1], kPlaces[3]}));
+  distrusting.hears(kPlaces[1], redirect_to(kPlaces[3]));  // a larger place
+  REQUIRE(distrusting.gathering.leading());
+  (void)distrusting.gathering.take_outgoing();
+  distrusting.hears(kPlaces[1], samples);
+  CHECK(!distrusting.said_to<wire::Redirect>(kPlaces[1]));
+}
+
 TEST_CASE("gathering: whom its leader has struck in silence hears who leads now when it tells of a smaller place") {
   One leader(kPlaces[1]);
   leader.hears(kPlaces[2], join_of(kPlaces[2], 1));

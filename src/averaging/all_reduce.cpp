@@ -470,6 +470,11 @@ std::unique_ptr<net::Conversation> open_round(const Context& context, const matc
   return context.net.converse(wire::kProtocol, topic, ids_of(group));
 }
 
+void decline_round(net::Endpoint& net, const matchmaking::Group& group) {
+  const net::Topic topic(group.id, matchmaking::occasion_of(group));
+  const auto closed_at_once = net.converse(wire::kProtocol, topic, {});
+}
+
 Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,
                                  std::span<float> values, Weights weights, Work work, AllReduceOptions options,
                                  RoundReport& report, std::unique_ptr<net::Conversation> talk) {

@@ -60,6 +60,9 @@ struct Outcome {
 /// The group's conversation about its round, open before the own values are there: what faster groupmates send
 /// meanwhile is let in, as much as one window holds, and is here when it is needed. For all_reduce().
 std::unique_ptr<net::Conversation> open_round(const Context& context, const matchmaking::Group& group);
+/// Of a group whose round this peer will not open: the others hear so as soon as they have a word for it, and do not
+/// wait.
+void decline_round(net::Endpoint& net, const matchmaking::Group& group);
 
 /// Replaces `values` by the group's weighted average, all of them or none.
 ///

@@ -27,7 +27,7 @@ Auxiliary::Auxiliary(Context context, MemberOptions options, OnRound on_round)
       options_(as_auxiliary(std::move(options))),
       on_round_(std::move(on_round)),
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
-                  matchmaker_options(options_, context_.tracker, rates_)),
+                  matchmaker_options(options_, context_.tracker, rates_, context_.net)),
       seats_({context_.directory, context_.clock, context_.log, context_.identity.id(), context_.loop},
              seating_options(options_)) {}
 

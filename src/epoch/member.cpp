@@ -68,7 +68,7 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       bridge_(bridge),
       on_event_(std::move(on_event)),
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
-                  matchmaker_options(options_, context_.tracker, rates_)),
+                  matchmaker_options(options_, context_.tracker, rates_, context_.net)),
       catch_up_({context_.net, context_.clock, context_.tracker, context_.log, context_.workers, context_.random,
                  bridge_, context_.identity.scheme(), context_.store},
                 options_, [this](const Arrival& arrival) { arrived(arrival); }),
@@ -81,7 +81,7 @@ Member::~Member() = default;
 averaging::MoshpitOptions Member::moshpit_options() const {
   averaging::MoshpitOptions out;
   out.bundle = options_.run_id + "/gradients";
-  out.matchmaking = matchmaker_options(options_, context_.tracker, rates_);
+  out.matchmaking = matchmaker_options(options_, context_.tracker, rates_, context_.net);
   out.all_reduce = all_reduce_options(options_);
   return out;
 }

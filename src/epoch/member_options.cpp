@@ -45,7 +45,7 @@ averaging::LoadOptions load_options(const MemberOptions& options) {
 }
 
 matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker,
-                                                  const averaging::ClaimedRates& rates) {
+                                                  const averaging::ClaimedRates& rates, net::Endpoint& net) {
   matchmaking::MatchmakerOptions out;
   out.key = options.run_id + "/gradients/0/";
   out.schema = options.schema;
@@ -63,6 +63,7 @@ matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, 
   out.weight_max = [&tracker, target = options.target_batch](const PeerId& peer) {
     return std::max(target, tracker.samples_max(peer, kHandOverTime));
   };
+  out.declined = [&net](const matchmaking::Group& group) { averaging::decline_round(net, group); };
   return out;
 }
 

@@ -40,9 +40,9 @@ struct MemberOptions {
   averaging::AllReduceOptions all_reduce;
 };
 
-/// Of the search for the first round of an epoch. `tracker` and `rates` outlive it.
+/// Of the search for the first round of an epoch. `tracker`, `rates` and `net` outlive it.
 matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker,
-                                                  const averaging::ClaimedRates& rates);
+                                                  const averaging::ClaimedRates& rates, net::Endpoint& net);
 /// How a leader cuts segments, with the bytes per value that follow from the codecs.
 averaging::LoadOptions load_options(const MemberOptions& options);
 SeatingOptions seating_options(const MemberOptions& options);

@@ -346,7 +346,8 @@ void Gathering::on(const PeerId& from, const wire::Leave& leave, TimePoint now) 
 }
 
 void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) {
-  if (begin.attempt < terms_.wanted.attempt || (outcome_ && !*outcome_)) return;
+  if (begin.attempt < terms_.wanted.attempt) return;
+  if (outcome_ && !*outcome_) return decline(begin);
   if (outcome_) {
     const auto again = wire::from_wire(begin);
     if (!again || again->id != outcome_->value().id) refuse(from, RefusalReason::joined_elsewhere);
@@ -388,6 +389,16 @@ void Gathering::take_group(const PeerId& from, Group group) {
   }
   follower_.forget();
   begun(std::move(group));
+}
+
+/// Our leave and its Begin have crossed. Its members would wait for us until they had to think that we are frozen. The
+/// next try is another one, so that it is not taken for theirs.
+void Gathering::decline(const wire::Begin& begin) {
+  const auto verdict = judge(terms_, begin);
+  const auto* group = std::get_if<Group>(&verdict);
+  if (group == nullptr) return;
+  has_begun(group->attempt);
+  declined_.push_back(*group);
 }
 
 void Gathering::begun(Group group) {

@@ -94,6 +94,8 @@ class Gathering {
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   /// Who was struck since the last call, and why: for the log.
   std::vector<std::pair<PeerId, std::string_view>> take_struck() { return std::exchange(struck_, {}); }
+  /// Groups that began with us since the last call, though our search had ended without one.
+  std::vector<Group> take_declined() { return std::exchange(declined_, {}); }
   Carried take_carried() { return std::exchange(carried_, {}); }
 
  private:
@@ -120,6 +122,7 @@ class Gathering {
   void answer_after_outcome(const PeerId& from, const wire::Join&);
   std::size_t strangers_in(const wire::Begin& begin) const;
   void take_group(const PeerId& from, Group group);
+  void decline(const wire::Begin& begin);
   void begun(Group group);
   void open_next_line(const Group& group);
   void maybe_begin(TimePoint now);
@@ -174,6 +177,7 @@ class Gathering {
   std::optional<Result<Group>> outcome_;
   std::vector<Outgoing> outgoing_;
   std::vector<std::pair<PeerId, std::string_view>> struck_;
+  std::vector<Group> declined_;
 };
 
 }  // namespace collab::matchmaking

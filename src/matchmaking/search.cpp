@@ -1,6 +1,7 @@
 #include "matchmaking/search.hpp"
 
 #include "base/frame.hpp"
+#include "base/text.hpp"
 
 #include <utility>
 
@@ -35,6 +36,7 @@ Search::Search(Context context, std::shared_ptr<directory::Watch> watch, asio::a
     : context_(context),
       watch_(std::move(watch)),
       wanted_(terms.wanted),
+      declined_(terms.options.declined),
       links_(links_of(context.net)),
       opened_at_(context.clock.now()),
       conversation_(context.net.converse(kProtocol, topic(terms.options.key, wanted_.epoch, wanted_.round), {})),
@@ -175,6 +177,12 @@ void Search::flush() {
   if (stopping_) return;
   for (const auto& [peer, why] : gathering_->take_struck()) {
     context_.log.info("matchmaking.struck", {{"epoch", wanted_.epoch}, {"peer", peer.short_text()}, {"why", why}});
+  }
+  for (const Group& group : gathering_->take_declined()) {
+    context_.log.info(
+        "matchmaking.declined",
+        {{"epoch", group.epoch}, {"round", group.round}, {"group", to_hex(std::span(group.id).first(8))}});
+    if (declined_) declined_(group);
   }
   for (auto& [to, message] : gathering_->take_outgoing()) {
     const auto [entry, idle] = outbox_.try_emplace(to);

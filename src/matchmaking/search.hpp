@@ -63,6 +63,7 @@ class Search {
   Context context_;
   std::shared_ptr<directory::Watch> watch_;
   Wanted wanted_;
+  std::function<void(const Group&)> declined_;  // may be empty
   Links links_;
   TimePoint opened_at_;
   std::unique_ptr<net::Conversation> conversation_;

@@ -579,6 +579,30 @@ TEST_CASE("gathering: who was struck for a broken line and tells its samples sti
   CHECK(!distrusting.said_to<wire::Redirect>(kPlaces[1]));
 }
 
+TEST_CASE(
+    "gathering: a group that begins with one whose search has just ended is declined, and its next try is a later "
+    "one") {
+  One leader(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
+  for (const std::size_t place : {1, 2}) leader.hears(kPlaces[place], join_of(kPlaces[place], kTarget));
+  REQUIRE(leader.gathering.outcome());
+  const auto begin = leader.said_to<wire::Begin>(kPlaces[1]);
+  REQUIRE(begin);
+
+  One gone(kPlaces[1], knowing({kPlaces[0]}));
+  gone.gathering.expire(kStart);
+  REQUIRE(!*gone.gathering.outcome());
+  gone.hears(kPlaces[0], *begin);
+  const auto declined = gone.gathering.take_declined();
+  REQUIRE(declined.size() == 1);
+  CHECK(declined.front().id == leader.gathering.outcome()->value().id);
+  CHECK(gone.gathering.next_attempt() == 1);
+
+  One stranger(kPlaces[3]);
+  stranger.gathering.expire(kStart);
+  stranger.hears(kPlaces[0], *begin);  // not in it
+  CHECK(stranger.gathering.take_declined().empty());
+}
+
 TEST_CASE("gathering: whom its leader has struck in silence hears who leads now when it tells of a smaller place") {
   One leader(kPlaces[1]);
   leader.hears(kPlaces[2], join_of(kPlaces[2], 1));

@@ -377,6 +377,7 @@ void Invariants::killed(std::size_t peer, bool blank) {
     spoilt_.erase(peer);
     ledger_spoilt_.erase(peer);
   }
+  books_[peer].group.clear();  // its next life has handed over nothing, and owes no word of what this one had
   ledger_.killed(peer);
 }
 

@@ -76,6 +76,7 @@ class Session {
   bool left_alone() const;
   void refused(Rank peer);
   void probe(const std::vector<net::LinkState>& links);
+  void repeat_lost(const std::vector<net::LinkState>& links);
   void ask(Ranks debtors);
   void say_hello(Ranks to);
   void flush();
@@ -102,6 +103,7 @@ class Session {
   Lanes lanes_;
   std::vector<std::uint64_t> bytes_received_;
   std::vector<std::optional<TimePoint>> probed_;  // by rank: for which loss
+  std::vector<TimePoint> repeated_;               // by rank: after which loss
   std::vector<TimePoint> asked_at_;               // by rank: for a sign of life in the round
   std::vector<TimePoint> told_at_;                // by rank: that the round is committed
   bool decided_ = false;
@@ -129,6 +131,7 @@ Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<
               [this](Rank peer) { suspicion_.departed(peer); }}),
       bytes_received_(shape_->members.size, 0),
       probed_(shape_->members.size),
+      repeated_(shape_->members.size, context.clock.now()),
       asked_at_(shape_->members.size),
       told_at_(shape_->members.size),
       changed_(executor) {
@@ -251,6 +254,7 @@ void Session::check() {
   const bool late = decided_ && now >= decided_at_ + options_.suspicion.silence_min;
   if (late && !std::exchange(reminded_, true)) participant_.remind(shape_->members.all);
   if (decided_) return;
+  repeat_lost(links);
   follow_bytes(links, now);
   const bool in_vain = left_alone();
   if (now < deadline_ && !in_vain) return;
@@ -302,6 +306,16 @@ void Session::probe(const std::vector<net::LinkState>& links) {
     if (probed_[rank] == links[rank].lost_at) continue;
     probed_[rank] = links[rank].lost_at;
     say_hello(bit(rank));
+  }
+}
+
+/// What a line had taken when it broke has reached nobody who can tell: two who wait for each other then talk on, and
+/// are not suspected of anything.
+void Session::repeat_lost(const std::vector<net::LinkState>& links) {
+  for (std::size_t rank = 0; rank < links.size(); ++rank) {
+    if (!links[rank].connected || links[rank].lost_at <= repeated_[rank]) continue;
+    repeated_[rank] = links[rank].lost_at;
+    participant_.repeat(static_cast<Rank>(rank));
   }
 }
 

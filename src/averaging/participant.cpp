@@ -117,6 +117,11 @@ void Participant::suspect(Ranks suspected) {
   settle();
 }
 
+void Participant::repeat(Rank to) {
+  round_.repeat(to);
+  settle();
+}
+
 void Participant::fail() {
   commit_.fail();
   settle();

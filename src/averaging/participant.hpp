@@ -45,6 +45,8 @@ class Participant {
   /// `early_bytes_max()` from one sender, and has no error.
   Result<> on_frame(const PeerId& from, const Frame& frame);
   void suspect(Ranks suspected);
+  /// The line to that peer broke: sends again what it may have lost.
+  void repeat(Rank to);
   /// The round's deadline passed.
   void fail();
   /// Asks a guard that said `wait` again.

@@ -119,6 +119,22 @@ void Round::suspect(Ranks suspected) {
   }
 }
 
+void Round::repeat(Rank to) {
+  if (!acting_ || !contains(shape_.members.linked(setup_.self), to) || ++repeated_[to] > kServedMax) return;
+  const bool speaks = receives() && first(shape_.members.previous[setup_.self]) == setup_.self;
+  for (std::size_t index = 0; index < plan_.size(); ++index) {
+    const auto at = results_.find({index, view_});
+    const bool is_here = at != results_.end() && at->second.result.complete();
+    if (speaks && !is_here && !plan_[index].adopted && plan_[index].owner == to) {
+      std::erase_if(unsent_[to], [index](const Unsent& one) { return one.index == index; });
+      queue_parts(index, to);
+    }
+    if (!reducers_[index] || at == results_.end() || !contains(shape_.members.voters, to)) continue;
+    for (const SegmentResult::Chunk& chunk : at->second.result.chunks())
+      if (chunk.frame) bulk_.push_back({bit(to), chunk.frame});
+  }
+}
+
 void Round::want(const wire::Manifest& manifest, Ranks holders) {
   committed_ = true;
   acting_ = false;

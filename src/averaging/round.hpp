@@ -19,7 +19,7 @@ namespace collab::averaging {
 
 /// Complete results of one segment that a peer keeps: of the newest views, and what is accepted.
 inline constexpr std::size_t kResultsKept = 3;
-/// How often one peer may fetch one segment from us.
+/// How often one peer may fetch one segment from us, and how often a broken line may cost us all that it had carried.
 inline constexpr std::uint32_t kServedMax = 4;
 
 class Round {
@@ -51,6 +51,8 @@ class Round {
   /// A higher view was promised: reduces nothing until the next plan.
   void pause() { acting_ = false; }
   void suspect(Ranks suspected);
+  /// The line to that peer broke: what it carried of this view may not have arrived, and is sent once more.
+  void repeat(Rank to);
   /// Committed: fetches what is missing, from `holders` first; sends no parts any more.
   void want(const wire::Manifest& manifest, Ranks holders);
   void release_values();
@@ -133,6 +135,7 @@ class Round {
   std::map<std::pair<Rank, std::size_t>, std::uint32_t> served_;
   std::vector<std::pair<Rank, wire::Fetch>> waiting_;  // fetches of what is on its way to us
   std::map<std::size_t, Ranks> stand_ins_asked_;
+  std::map<Rank, std::uint32_t> repeated_;
   std::vector<std::deque<Unsent>> unsent_;  // by rank
   std::vector<Outgoing> bulk_;
   std::vector<Outgoing> control_;

@@ -105,6 +105,41 @@ TEST_CASE("participant: frames that come before the start count, and all end wit
   }
 }
 
+TEST_CASE("participant: what a line had taken when it broke is sent again, parts and averages, four times at most") {
+  Group group(3);
+  for (auto& peer : group.peers) peer->start();
+  const auto deliver = [&](Rank from, Ranks to) {
+    for (auto& outgoing : group.peers[from]->take_outgoing())
+      for (Rank rank = 0; rank < 3; ++rank)
+        if (contains(outgoing.to & to, rank))
+          (void)group.peers[rank]->on_frame(group.identities[from].id(), outgoing.frame);
+  };
+  const auto parts = [&](Rank from, Rank to, bool arrive) {
+    std::size_t count = 0;
+    for (; const Frame part = group.peers[from]->next_part(to); ++count)
+      if (arrive) (void)group.peers[to]->on_frame(group.identities[from].id(), part);
+    return count;
+  };
+  for (Rank from = 0; from < 3; ++from)
+    for (Rank to = 0; to < 3; ++to)
+      if (from != to) CHECK(parts(from, to, from != 1 || to != 0) == 2);  // those of 1 to 0 are lost
+  deliver(1, bit(2));                                                     // and its average for 0
+  CHECK(parts(1, 0, true) == 0);
+  for (int again = 0; again < 4; ++again) {
+    group.peers[1]->repeat(0);
+    CHECK(parts(1, 0, true) == 2);
+    deliver(1, bit(0));
+  }
+  group.peers[1]->repeat(0);
+  CHECK(parts(1, 0, true) == 0);
+  group.run();
+  for (auto& peer : group.peers) {
+    REQUIRE(peer->finished());
+    CHECK(peer->state() == Commit::State::committed);
+    CHECK(peer->commit().plans() == 1);
+  }
+}
+
 TEST_CASE("participant: a guard sees what everyone promised, what came, and what was reduced from it") {
   Group group(3);
   for (auto& peer : group.peers) peer->start();

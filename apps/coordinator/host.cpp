@@ -42,6 +42,7 @@ node::NodeOptions node_options(const HostOptions& options) {
   out.name = options.name;
   out.software = "collab-coordinator 0.1.0";
   if (options.answer_lan) out.lan.emplace();
+  if (options.port_map) node::ask_own_router(out);
   return out;
 }
 

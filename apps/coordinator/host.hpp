@@ -41,6 +41,7 @@ struct HostOptions {
   std::vector<net::Address> announce;  ///< where peers dial from outside; empty: what dial-backs prove
   std::string dashboard;               ///< address; "off": none
   bool answer_lan = true;
+  bool port_map = true;
   std::filesystem::path allow_list;
   std::filesystem::path token_file;
   std::uint64_t checkpoint_every = 50;

@@ -48,6 +48,8 @@ node::OptionTable coordinator_options() {
       {"announce", OptionKind::list, net, "ADDR", "",
        "where peers reach it from outside, host:port; kept in the manifest"},
       {"lan", OptionKind::toggle, net, "", "on", "answer peers that look for the run on the local network"},
+      {"port-map", OptionKind::toggle, net, "", "on",
+       "without --announce, ask the router to let others in (NAT-PMP, UPnP); --no-port-map: never"},
       {"dashboard", OptionKind::text, net, "ADDR", "127.0.0.1:4680", "HTTP: /metrics, /api/v1/state; off: none"},
       {"log-level", OptionKind::text, output, "LEVEL", "warn", "debug, info, warn, error, off: on stderr"},
       {"log-file", OptionKind::text, output, "FILE", "", "JSON lines; HOME/logs/coordinator.jsonl"},

@@ -34,6 +34,8 @@ node::OptionTable peer_options() {
       {"client", OptionKind::toggle, net, "", "", "dial only, never listen"},
       {"allow", OptionKind::text, net, "FILE", "", "enforce the list of a run that admits a list, one id a line"},
       {"lan", OptionKind::toggle, net, "", "on", "ask the local network for the run; --no-lan: never"},
+      {"port-map", OptionKind::toggle, net, "", "on",
+       "ask the router to let others in (NAT-PMP, UPnP); --no-port-map: never"},
       {"patience", OptionKind::number, net, "SECONDS", "300", "for finding the run, then exit 3", 1, 1e9},
       {"authority", OptionKind::text, keys, "FILE", "", "the run's key, for who may give tokens"},
       {"claims", OptionKind::list, keys, "CLAIM", "", "of a token: join contribute reduce directory relay; coordinate"},

@@ -16,25 +16,45 @@ constexpr std::size_t kEnough = 3;
 }  // namespace
 
 std::string_view name(State state) noexcept {
-  constexpr std::array<std::string_view, 3> kNames = {"unknown", "open", "outbound only"};
+  constexpr std::array<std::string_view, 4> kNames = {"unknown", "open", "mapped", "outbound only"};
   return kNames[static_cast<std::size_t>(state)];
+}
+
+bool can_be_dialled(State state) noexcept {
+  return state == State::open || state == State::mapped;
 }
 
 Judgement judge(const Judgement& before, const Verdicts& verdicts) noexcept {
   const auto sure = [](State state) { return Judgement{state, false}; };
   const auto perhaps = [](State state) { return Judgement{state, true}; };
-  if (verdicts.ok >= kEnough) return sure(State::open);
+  const State dialled = verdicts.mapped ? State::mapped : State::open;
+  if (verdicts.ok >= kEnough) return sure(dialled);
   if (verdicts.ok == 0 && verdicts.failed >= kEnough) return sure(State::outbound_only);
   if (verdicts.servers >= kEnough && before.state != State::unknown) return before;
-  if (verdicts.ok > 0) return perhaps(State::open);
+  if (verdicts.ok > 0) return perhaps(dialled);
   if (verdicts.failed > 0) return perhaps(State::outbound_only);
   return before;
 }
 
+/// A server is asked about each port by itself: one that gets through anywhere has got through.
 struct Reachability::Answers {
-  Verdicts verdicts;
-  std::set<PeerId> confirmed_by;
-  std::set<net::Address> addresses;
+  std::vector<PeerId> servers;
+  std::set<PeerId> got_through;
+  std::set<PeerId> failed;
+  std::set<net::Address> own;
+  std::set<net::Address> mapped;
+  std::size_t open = 0;  ///< questions without an answer
+
+  bool all_got_through() const { return !servers.empty() && got_through.size() == servers.size(); }
+  Verdicts verdicts() const {
+    const auto only_failed = [this](const PeerId& server) { return !got_through.contains(server); };
+    Verdicts all;
+    all.ok = got_through.size();
+    all.failed = static_cast<std::size_t>(std::count_if(failed.begin(), failed.end(), only_failed));
+    all.servers = servers.size();
+    all.mapped = own.empty() && !mapped.empty();
+    return all;
+  }
 };
 
 Reachability::Reachability(net::Endpoint& endpoint, Clock& clock, Random random, Log& log,
@@ -46,13 +66,20 @@ Reachability::Reachability(net::Endpoint& endpoint, Clock& clock, Random random,
       connected_(std::move(connected)),
       options_(options),
       changed_(executor),
-      doubted_(executor) {
+      doubted_(executor),
+      progress_(executor) {
   if (options_.port == 0) judgement_ = Judgement{State::outbound_only, false};
 }
 
 void Reachability::doubt() {
   doubt_ = true;
   doubted_.notify();
+}
+
+void Reachability::offer(std::optional<std::uint16_t> mapped_port) {
+  mapped_port_ = mapped_port;
+  if (!checking_ || !mapped_port) return doubt();
+  progress_.notify();
 }
 
 Task<> Reachability::run() {
@@ -89,38 +116,66 @@ std::vector<PeerId> Reachability::choose() {
 }
 
 Task<> Reachability::check() {
-  const std::vector<PeerId> servers = choose();
   Answers answers;
-  answers.verdicts.servers = servers.size();
-  judged_by_ = servers.size();
+  answers.servers = choose();
+  judged_by_ = answers.servers.size();
+  checking_ = true;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
-    for (const PeerId& server : servers) tasks.spawn("nat.ask", ask(server, answers));
-    co_await tasks.join();
+    std::set<std::uint16_t> asked;
+    do {  // the router's promise may come while a firewall keeps silent about our own port
+      for (const std::uint16_t port : {options_.port, mapped_port_.value_or(options_.port)})
+        if (asked.insert(port).second) ask_all(tasks, port, answers);
+      if (answers.open > 0) co_await progress_.wait();
+    } while (answers.open > 0 && !answers.all_got_through());
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
+  checking_ = false;
+  conclude(answers);
+}
 
+void Reachability::ask_all(TaskGroup& tasks, std::uint16_t port, Answers& answers) {
+  for (const PeerId& server : answers.servers) {
+    ++answers.open;
+    tasks.spawn("nat.ask", ask(server, port, answers));
+  }
+}
+
+void Reachability::conclude(const Answers& answers) {
+  const Verdicts verdicts = answers.verdicts();
   const Judgement before = judgement_;
-  judgement_ = judge(before, answers.verdicts);
+  judgement_ = judge(before, verdicts);
   const std::vector<net::Address> old = addresses_;
-  if (judgement_.state != State::open) {
+  if (!can_be_dialled(judgement_.state)) {
     addresses_.clear();
     confirmed_by_.clear();
-  } else if (answers.verdicts.ok > 0) {
-    addresses_.assign(answers.addresses.begin(), answers.addresses.end());
-    confirmed_by_.assign(answers.confirmed_by.begin(), answers.confirmed_by.end());
+  } else if (verdicts.ok > 0) {
+    addresses_.assign(answers.own.begin(), answers.own.end());
+    addresses_.insert(addresses_.end(), answers.mapped.begin(), answers.mapped.end());
+    confirmed_by_.assign(answers.got_through.begin(), answers.got_through.end());
   }
-  if (judgement_ == before && addresses_ == old) co_return;
-  log_.info("nat.reachability", {{"state", name(judgement_.state)},
-                                 {"ok", answers.verdicts.ok},
-                                 {"failed", answers.verdicts.failed},
-                                 {"weak", judgement_.weak}});
+  if (judgement_ == before && addresses_ == old) return;
+  log_.info(
+      "nat.reachability",
+      {{"state", name(judgement_.state)}, {"ok", verdicts.ok}, {"failed", verdicts.failed}, {"weak", judgement_.weak}});
   changed_.notify();
 }
 
-Task<> Reachability::ask(PeerId server, Answers& answers) {
+Task<> Reachability::ask(PeerId server, std::uint16_t port, Answers& answers) {
+  struct Done {  // also when there is no verdict
+    Done(Answers& counted, Signal& told) : answers(counted), progress(told) {}
+    ~Done() {
+      --answers.open;
+      progress.notify();
+    }
+    Done(const Done&) = delete;
+    Done& operator=(const Done&) = delete;
+    Answers& answers;
+    Signal& progress;
+  };
+  const Done done_at_end(answers, progress_);
   wire::DialBack question;
-  question.port = options_.port;
+  question.port = port;
   const Frame request = frame::encode(wire::Header(question));
   const auto answer = co_await endpoint_.call(server, "nat.dial_back", request, clock_.now() + options_.timeout);
   if (!answer) {
@@ -131,15 +186,15 @@ Task<> Reachability::ask(PeerId server, Answers& answers) {
   const auto* done = message ? std::get_if<wire::DialledBack>(&message->header) : nullptr;
   if (done == nullptr || done->host.size() > wire::kHostBytesMax) co_return;
   const auto verdict = static_cast<wire::Verdict>(done->verdict);
-  if (verdict == wire::Verdict::refused || verdict == wire::Verdict::timeout) ++answers.verdicts.failed;
+  if (verdict == wire::Verdict::refused || verdict == wire::Verdict::timeout) answers.failed.insert(server);
   if (verdict != wire::Verdict::ok) co_return;
   net::Address address;
   address.host = done->host;
-  address.port = options_.port;
+  address.port = port;
   if (!net::parse_numeric_address(net::to_string(address))) co_return;  // it will be published
-  ++answers.verdicts.ok;
-  answers.confirmed_by.insert(server);
-  answers.addresses.insert(std::move(address));
+  answers.got_through.insert(server);
+  const bool by_router = port == mapped_port_ && address.host.find(':') == std::string::npos;  // they map IPv4 only
+  (by_router ? answers.mapped : answers.own).insert(std::move(address));
 }
 
 }  // namespace collab::nat

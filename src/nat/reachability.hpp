@@ -14,20 +14,28 @@
 #include <string_view>
 #include <vector>
 
+namespace collab {
+class TaskGroup;
+}
+
 namespace collab::nat {
 
 enum class State : std::uint8_t {
   unknown,        ///< nobody has judged yet; treated as outbound only
-  open,           ///< others dial us
+  open,           ///< others dial us at our own port
+  mapped,         ///< others dial us at a port that the router maps to ours
   outbound_only,  ///< we can only dial: by wish, or because dial-backs fail
 };
 std::string_view name(State) noexcept;
+/// Whether others may plan with a peer that has to be dialled: it owns segments and serves the directory.
+bool can_be_dialled(State) noexcept;
 
 /// What others found out, all at one time.
 struct Verdicts {
   std::size_t ok = 0;
   std::size_t failed = 0;   ///< refused or silent
   std::size_t servers = 0;  ///< that could be asked at all
+  bool mapped = false;      ///< who got through did so at the mapped port
 };
 
 /// The state after `verdicts`, and whether too few judged to be sure. Three of three decide; while fewer than three
@@ -63,10 +71,13 @@ class Reachability {
   Task<> run();
   /// Something suggests that it has changed: a new own address, peers that fail to dial us.
   void doubt();
+  /// The router promises that this port of its leads to ours; nothing: it does not, or not any more. Asked about at
+  /// once, and believed when others got through.
+  void offer(std::optional<std::uint16_t> mapped_port);
 
   State state() const noexcept { return judgement_.state; }
   bool weak() const noexcept { return judgement_.weak; }
-  /// Where others have dialled us; empty unless `open`.
+  /// Where others have dialled us; empty unless `can_be_dialled`.
   const std::vector<net::Address>& addresses() const noexcept { return addresses_; }
   /// Who did, sorted.
   const std::vector<PeerId>& confirmed_by() const noexcept { return confirmed_by_; }
@@ -76,7 +87,9 @@ class Reachability {
  private:
   struct Answers;
   Task<> check();
-  Task<> ask(PeerId server, Answers& answers);
+  void ask_all(TaskGroup& tasks, std::uint16_t port, Answers& answers);
+  Task<> ask(PeerId server, std::uint16_t port, Answers& answers);
+  void conclude(const Answers& answers);
   std::vector<PeerId> choose();
   Duration pause();
 
@@ -90,9 +103,12 @@ class Reachability {
   std::vector<net::Address> addresses_;
   std::vector<PeerId> confirmed_by_;
   std::size_t judged_by_ = 0;  ///< servers in the last check
+  std::optional<std::uint16_t> mapped_port_;
   Signal changed_;
   Signal doubted_;
   bool doubt_ = false;
+  bool checking_ = false;
+  Signal progress_;  ///< of a check
 };
 
 }  // namespace collab::nat

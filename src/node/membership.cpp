@@ -2,6 +2,9 @@
 
 #include "base/task_group.hpp"
 #include "directory/introduce_peers.hpp"
+#include "nat/address_kind.hpp"
+#include "nat/explain.hpp"
+#include "nat/route.hpp"
 
 #include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>
@@ -15,16 +18,17 @@ namespace {
 
 constexpr Duration kOwnAddressPeriod = std::chrono::seconds(5);
 constexpr Duration kTurnedAwayPause = std::chrono::seconds(1);
+constexpr Duration kVerdictTime = std::chrono::seconds(20);         // after which dial-backs would have got through
 constexpr Duration kWithdrawTime = std::chrono::milliseconds(100);  // for the last record to be on its way
-
-bool is_private(const asio::ip::address_v4& host) {
-  const std::uint32_t bits = host.to_uint();
-  const auto in = [bits](std::uint32_t net, unsigned length) { return (bits ^ net) >> (32U - length) == 0; };
-  return in(0x0a000000, 8) || in(0xac100000, 12) || in(0xc0a80000, 16) || in(0x64400000, 10) || in(0xa9fe0000, 16);
-}
 
 bool is_unspecified(const std::string& host) {
   return host == "::" || host == "0.0.0.0";
+}
+
+bool is_loopback(const std::string& host) {
+  boost::system::error_code error;
+  const asio::ip::address address = asio::ip::make_address(host, error);
+  return !error && address.is_loopback();
 }
 
 Access::Options access_rules(const NodeOptions& options, const PeerId& own, const Manifest& manifest, Log& log) {
@@ -44,12 +48,17 @@ Access::Options access_rules(const NodeOptions& options, const PeerId& own, cons
 
 }  // namespace
 
+void ask_own_router(NodeOptions& options) {
+  options.gateways = nat::real_gateways;
+  options.router = nat::private_router;
+}
+
 std::string origin_of(const std::string& host) {
   boost::system::error_code error;
   const asio::ip::address address = asio::ip::make_address(host, error);
   if (error || address.is_loopback() || address.is_unspecified()) return {};
   if (address.is_v4()) {
-    if (is_private(address.to_v4())) return {};
+    if (nat::is_private_v4(host)) return {};
     const auto bytes = address.to_v4().to_bytes();
     return fmt::format("{}.{}.{}", bytes[0], bytes[1], bytes[2]);
   }
@@ -94,10 +103,7 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
   };
   dial_back_ = std::make_unique<nat::DialBackServer>(*endpoint_, needs_.network, needs_.clock, needs_.log, tls_,
                                                      host_of, nat::DialBackServer::Options());
-  nat::Reachability::Options reach = options_.reachability;
-  reach.port = port();
-  reachability_ = std::make_unique<nat::Reachability>(*endpoint_, needs_.clock, needs_.random.derive("nat"), needs_.log,
-                                                      needs_.loop, connected, reach);
+  make_reachability();
 
   directory::ServerOptions serving;
   serving.storage.rules.run = first.run_id;
@@ -168,6 +174,29 @@ std::uint16_t Membership::port() const {
   return listening.empty() ? std::uint16_t(0) : listening.front().port;
 }
 
+void Membership::make_reachability() {
+  const auto connected = [this] { return endpoint_->connected(); };
+  nat::Reachability::Options reach = options_.reachability;
+  reach.port = port();
+  reachability_ = std::make_unique<nat::Reachability>(*endpoint_, needs_.clock, needs_.random.derive("nat"), needs_.log,
+                                                      needs_.loop, connected, reach);
+  nat::PortMapping::Options mapping = options_.port_mapping;
+  mapping.port = port_for_router();
+  if (!options_.home.empty()) mapping.note = options_.home / "port_mapping";
+  nat::PortMapping::Needs asking{
+      needs_.clock, needs_.random.derive("port_map"), needs_.log, needs_.loop, needs_.workers, {}, options_.router};
+  if (mapping.port != 0) asking.gateways = options_.gateways(needs_.loop, needs_.clock);
+  port_mapping_ = std::make_unique<nat::PortMapping>(std::move(asking), std::move(mapping));
+}
+
+/// Which port a router could lead others to; 0: none.
+std::uint16_t Membership::port_for_router() const {
+  const auto listening = endpoint_->listening();
+  const bool wanted = options_.gateways && options_.router && options_.announce.empty();
+  if (!wanted || listening.empty() || is_loopback(listening.front().host)) return 0;
+  return listening.front().port;
+}
+
 /// What takes effect at once when the manifest changes. Who is blocked here gets a new chance.
 void Membership::obey(const Manifest& manifest) {
   access_.change(access_rules(options_, identity_.id(), manifest, needs_.log));
@@ -202,7 +231,7 @@ std::vector<Member> Membership::members() const {
 
 directory::PeerRecord Membership::own_record() const {
   directory::PeerRecord record;
-  record.reachable = reachability_->state() == nat::State::open;
+  record.reachable = nat::can_be_dialled(reachability_->state());
   record.directory = options_.serve_directory;
   record.role = options_.role;
   record.name = options_.name;
@@ -233,8 +262,34 @@ Task<> Membership::publish_self() {
       const std::string host = endpoint_->observed_host().value_or(std::string());
       if (!own_host.empty() && !host.empty() && host != own_host) reachability_->doubt();
       if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
+      explain_once();
     }
   }
+}
+
+/// A promise of the router's goes to those who can try it out.
+Task<> Membership::follow_port_mapping() {
+  std::optional<std::uint16_t> offered;
+  for (;;) {
+    const nat::MappingStatus& status = port_mapping_->status();
+    const bool settled = status.phase != nat::MappingStatus::Phase::asking;
+    mapping_settled_ = settled ? std::min(mapping_settled_, needs_.clock.now()) : TimePoint::max();
+    std::optional<std::uint16_t> promised;
+    if (status.mapping) promised = status.mapping->outside_port;
+    if (offered != promised) reachability_->offer(promised);
+    offered = promised;
+    co_await port_mapping_->changed().wait();
+  }
+}
+
+/// Tells the owner of a machine that nobody can dial, when everything has been tried that a program can try.
+void Membership::explain_once() {
+  const bool tried = mapping_settled_ != TimePoint::max() && needs_.clock.now() >= mapping_settled_ + kVerdictTime;
+  if (explained_ || port_for_router() == 0 || !tried || reachability_->state() != nat::State::outbound_only) return;
+  explained_ = true;
+  const std::string observed = endpoint_->observed_host().value_or(std::string());
+  const nat::Explanation told = nat::explain_unreachable(port_mapping_->status(), port(), observed);
+  needs_.log.warn("node.nobody_dials_us", {{"why", told.why}, {"advice", told.remedy}});
 }
 
 Task<> Membership::follow_manifest() {
@@ -296,6 +351,10 @@ Task<> Membership::live(std::vector<Place> places) {
     tasks.spawn("directory", directory_->run());
     tasks.spawn("directory.introduce", directory::introduce_peers(*directory_, *endpoint_, needs_.log));
     tasks.spawn("nat", reachability_->run());
+    if (port_for_router() != 0) {
+      tasks.spawn("nat.port_map", port_mapping_->run());
+      tasks.spawn("nat.port_map.follow", follow_port_mapping());
+    }
     tasks.spawn("run.manifest", keeper_->run(*directory_));
     tasks.spawn("node.admission", admission_->run(*directory_));
     tasks.spawn("node.publish", publish_self());
@@ -342,6 +401,7 @@ Task<> Membership::run(std::vector<Place> places) {
 Task<> Membership::leave() {
   directory_->withdraw(std::string(directory::kPeerKey), "");
   co_await needs_.clock.sleep_until(needs_.clock.now() + kWithdrawTime);
+  co_await port_mapping_->remove();
   leaving_ = true;
   life_.notify();
   while (living_) co_await life_.wait();  // a question that waits for news would hold its connection open

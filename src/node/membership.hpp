@@ -8,6 +8,7 @@
 #include "directory/server.hpp"
 #include "directory/swarm_directory.hpp"
 #include "nat/dial_back.hpp"
+#include "nat/port_mapping.hpp"
 #include "nat/reachability.hpp"
 #include "net/peer_endpoint.hpp"
 #include "net/tls_context.hpp"
@@ -56,6 +57,7 @@ class Membership {
   directory::SwarmDirectory& directory() noexcept { return *directory_; }
   ManifestKeeper& manifest() noexcept { return *keeper_; }
   const nat::Reachability& reachability() const noexcept { return *reachability_; }
+  const nat::PortMapping& port_mapping() const noexcept { return *port_mapping_; }
   const directory::Contacts& contacts() const noexcept { return contacts_; }
   Access& access() noexcept { return access_; }
   AdmissionKeeper& admission() noexcept { return *admission_; }
@@ -64,10 +66,14 @@ class Membership {
   void listen();
   net::EndpointOptions endpoint_options(const std::optional<net::Address>& listen) const;
   std::uint16_t port() const;
+  void make_reachability();
+  std::uint16_t port_for_router() const;
   void obey(const Manifest& manifest);
   directory::PeerRecord own_record() const;
   Task<> live(std::vector<Place> places);
   Task<> publish_self();
+  Task<> follow_port_mapping();
+  void explain_once();
   Task<> follow_manifest();
   Task<> keep_in_touch(std::vector<Place> places);
   Task<bool> wait_to_touch();
@@ -84,6 +90,9 @@ class Membership {
   std::unique_ptr<ManifestKeeper> keeper_;
   std::unique_ptr<nat::DialBackServer> dial_back_;
   std::unique_ptr<nat::Reachability> reachability_;
+  std::unique_ptr<nat::PortMapping> port_mapping_;
+  TimePoint mapping_settled_ = TimePoint::max();
+  bool explained_ = false;
   std::unique_ptr<directory::Server> server_;
   std::unique_ptr<directory::SwarmDirectory> directory_;
   std::unique_ptr<directory::Watch> members_;

@@ -7,6 +7,7 @@
 #include "base/random.hpp"
 #include "directory/peer_record.hpp"
 #include "directory/swarm_directory.hpp"
+#include "nat/port_mapping.hpp"
 #include "nat/reachability.hpp"
 #include "net/network.hpp"
 #include "node/join.hpp"
@@ -14,6 +15,7 @@
 #include "node/run_book.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +56,12 @@ struct NodeOptions {
   std::uint16_t loopback_port = kDefaultPort;  ///< where a coordinator on this machine may be; 0: do not look
   std::optional<LanOptions> lan;               ///< real network only; none: neither ask nor answer there
 
+  /// Who is asked to map the listener's port, by `nat::real_gateways`; empty: nobody. Unless it listens at loopback
+  /// only, or `announce` tells where others dial.
+  std::function<nat::Gateways(const asio::any_io_executor&, Clock&)> gateways;
+  std::function<std::optional<std::string>()> router =
+      {};  ///< where the default route leads to, when `gateways` is set
+
   SearchOptions search;
   Duration retry_min = std::chrono::milliseconds(500);  ///< between two rounds of looking for the run, doubled
   Duration retry_max = std::chrono::seconds(15);
@@ -62,8 +70,12 @@ struct NodeOptions {
   Duration record_ttl = std::chrono::seconds(60);    ///< of this node's own record
   Duration leave_time = std::chrono::seconds(5);     ///< for a planned good-bye
   nat::Reachability::Options reachability;           ///< its port is filled in
+  nat::PortMapping::Options port_mapping;            ///< its port and note are filled in
   directory::SwarmDirectoryOptions directory;        ///< its contacts file is filled in
 };
+
+/// The routers of this machine's own network may be asked to map a port.
+void ask_own_router(NodeOptions& options);
 
 /// Where this node's token is; empty: nowhere.
 inline std::filesystem::path token_file(const NodeOptions& options) {

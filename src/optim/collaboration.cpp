@@ -104,6 +104,7 @@ node::NodeOptions node_options_of(const RunOptions& options) {
   out.role = !options.role.empty() ? options.role : options.client ? "client" : "full";
   out.software = "collab-peer 0.1.0";
   if (options.discover_lan) out.lan.emplace();
+  if (options.port_map) node::ask_own_router(out);
   return out;
 }
 

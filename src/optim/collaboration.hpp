@@ -36,6 +36,7 @@ struct RunOptions {
   std::string role = {};                  ///< as others are told: "auxiliary", "monitor"; empty: "full", or "client"
   std::optional<PeerId> authority = {};   ///< pins the run's key; empty: the first key seen is pinned
   bool discover_lan = true;               ///< ask the local network when nothing else is known
+  bool port_map = true;                   ///< ask the home router to let others in, unless `listen` is loopback
   unsigned workers = 1;                   ///< threads beside loop and trainer
   Duration join_patience = std::chrono::minutes(5);  ///< then start() gives up
   Duration leave_wait = std::chrono::seconds(10);    ///< a planned leave takes no longer, a last round included
@@ -59,7 +60,7 @@ struct Progress {
   double loss = 0;            ///< mean over current peers; NaN: unknown
   double up_bytes_per_s = 0;  ///< over the last seconds
   double down_bytes_per_s = 0;
-  std::string reachability;  ///< "open", "outbound only", "unknown"
+  std::string reachability;  ///< "open", "mapped", "outbound only", "unknown"
 };
 
 /// Identity, connections and loop thread of one run. The constructor does no network I/O.

@@ -173,7 +173,7 @@ Task<> Peer::learn_role(Life& life) {
   const TimePoint patience = host_.clock().now() + kRolePatience;
   while (life.node->reachability().state() == nat::State::unknown && host_.clock().now() < patience)
     co_await host_.clock().sleep_until(host_.clock().now() + kRoleLook);
-  client_ = life.node->reachability().state() != nat::State::open;
+  client_ = !nat::can_be_dialled(life.node->reachability().state());
 }
 
 void Peer::make_leases(Life& life) {

@@ -290,7 +290,7 @@ Task<bool> PortMapping::renew() {
   co_return true;
 }
 
-/// False: the router has forgotten it. One that says nothing is asked again when the mapping is renewed.
+/// False: it has to be asked for anew. A router that says nothing is asked again when the mapping is renewed.
 Task<bool> PortMapping::is_still_there() {
   const TimePoint start = needs_.clock.now();
   look_at_ = start + options_.look;
@@ -305,7 +305,7 @@ Task<bool> PortMapping::is_still_there() {
     needs_.log.info("nat.router_forgot", {{"restarted", restarted}});
     co_return false;
   }
-  if (!sight) co_return true;
+  if (!sight) co_return sight.error().why != Refused::absent;  // the service is gone, the mapping perhaps not
   epoch_s_ = sight->epoch_s;
   epoch_at_ = now;
   if (const std::string outside = outside_of(*sight); outside != status_.mapping->outside_host) {

@@ -46,14 +46,15 @@ class Programs:
                 program.process.kill()
             program.process.wait()
 
-    def start(self, name, command):
+    def start(self, name, command, stdin=None):
         """In a folder `name`, which is the program's home of homes too: two programs never share a key."""
         place = self.folder / name
         place.mkdir(exist_ok=True)
         environment = dict(os.environ, XDG_CONFIG_HOME=str(place / 'config'), XDG_DATA_HOME=str(place / 'data'),
                            OMP_NUM_THREADS='1', OMP_WAIT_POLICY='passive')
         program, *words = map(str, command)
-        self.all.append(Program([os.path.abspath(program), *words], place / 'log', environment, place))
+        self.all.append(Program([os.path.abspath(program), *words], place / 'log', environment, place,
+                                stdin))
         return self.all[-1]
 
     def coordinator(self, program, run_id, *more):
@@ -69,11 +70,11 @@ class Programs:
 class Program:
     """One that runs until it is asked to end, or ends; what it prints is kept."""
 
-    def __init__(self, command, log, environment, place=None):
+    def __init__(self, command, log, environment, place=None, stdin=None):
         self.place, self.log_file, self.lines, self.changed = place, log, [], threading.Lock()
         with open(log, 'a') as out:
             self.process = subprocess.Popen([str(word) for word in command], cwd=place, env=environment, text=True,
-                                            stdout=subprocess.PIPE, stderr=out)
+                                            stdin=stdin, stdout=subprocess.PIPE, stderr=out)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 

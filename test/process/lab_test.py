@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+"""How a peer is reached from behind a home router: real programs and real routers in network namespaces.
+
+Usage: lab_test.py PROBE COORDINATOR [PEER]; CASE=NAME… in the environment chooses. Prints a line per case and a last line
+that counts. Where no network namespaces can be made all is skipped, with the reason.
+
+Each case has a site of its own, so they run side by side. Public are the coordinator, 11.99.0.1:4600, and one peer beside
+it: fewer than three can judge, so verdicts are weak.
+"""
+import concurrent.futures, json, os, pathlib, shutil, subprocess, sys, tempfile, time, traceback
+
+import programs
+from programs import wait
+
+PROBE, COORDINATOR, *PEER = [os.path.abspath(program) for program in sys.argv[1:]]
+LAB = pathlib.Path(__file__).resolve().parent.parent / 'lab'
+RUN, HOST = 'lab', '11.99.0.1:4600'
+TOOLS = {'ip': 'iproute2', 'nft': 'nftables', 'conntrack': 'conntrack', 'miniupnpd': 'miniupnpd-nftables', 'sysctl': 'procps',
+         'ss': 'iproute2'}
+
+
+def lab(script, *words, **how):
+    done = subprocess.run([str(LAB / script), *map(str, words)], capture_output=True, text=True, timeout=60, **how)
+    assert done.returncode == 0, f'{script} {words}: {done.stderr}'
+    return done.stdout
+
+
+def why_not():
+    """Why there can be no laboratory here; empty: there can."""
+    if os.geteuid() != 0:
+        return 'network namespaces need root'
+    missing = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool, path=os.environ['PATH'])})
+    if missing:
+        return f'not installed: {" ".join(missing)} (tools/setup --lab)'
+    try:
+        lab('nat_lab.sh', 'up', *(f'{site}=masquerade' for site in SITES), env=ENVIRONMENT)
+    except (AssertionError, subprocess.SubprocessError) as problem:
+        return f'no network namespaces here: {problem}'
+    return ''
+
+
+class Place:
+    """A site behind its own router, and what runs there."""
+
+    def __init__(self, site, running):
+        self.site, self.running, self.started = site, running, []
+        self.outside = f'11.99.0.{11 + SITES.index(site)}'
+        self.gateway = f'10.77.{1 + SITES.index(site)}.1'
+
+    def start(self, name, where, command):
+        program = self.running.start(f'{self.site}-{name}', [LAB / 'nat_lab.sh', 'exec', where, *command], subprocess.PIPE)
+        self.started.append(program)
+        return program
+
+    def clear(self):
+        """As new for the next case."""
+        for program in self.started:
+            program.process.kill()
+            program.process.wait()
+        lab('port_map_gateway.sh', 'off', self.site)
+        lab('nat_lab.sh', 'upstream', self.site, 'open')
+
+    def probe(self, *words, where=None, home='home', listen='[::]:4600'):
+        """A peer that listens at 4600, as most do."""
+        folder = self.running.folder / f'{self.site}-{home}'
+        folder.mkdir(exist_ok=True, mode=0o700)
+        began = time.monotonic()
+        peer = self.start('peer', where or self.site, [PROBE, f'{RUN}@{HOST}', listen, folder, *words])
+        return Probe(peer, folder, began)
+
+    def router(self, *words):
+        return lab('port_map_gateway.sh', words[0], self.site, *words[1:])
+
+    def scripted(self, *words):
+        protocol, mode = words
+        gateway = self.start('gateway', f'router-{self.site}', [sys.executable, LAB / 'scripted_gateway.py', protocol,
+                                                                self.gateway, mode])
+        return gateway.wait_for('ready')
+
+    def mapped(self):
+        """What the router forwards: the rules of miniupnpd."""
+        rules = lab('nat_lab.sh', 'exec', f'router-{self.site}', 'nft', 'list', 'chain', 'inet', 'fw', 'prerouting_miniupnpd')
+        return [line.strip() for line in rules.splitlines() if 'dnat' in line]
+
+
+class Probe:
+    def __init__(self, program, home, began):
+        self.program, self.home, self.began = program, home, began
+        self.id = program.wait_for('joined', 15).events('joined')[0]['id']
+
+    def now(self):
+        seen = self.program.events('reach')
+        return seen[-1] if seen else {}
+
+    def until(self, what, seconds, condition):
+        wait(f'{what}; last {self.now()}, {self.program.log()}', seconds, lambda: condition(self.now()) or self.program.ended())
+        assert not self.program.ended(), self.program.log()
+        return self.now()
+
+    def becomes(self, state, seconds=12):
+        try:
+            return self.until(f'state {state}', seconds, lambda now: now.get('state') == state)
+        except AssertionError:
+            raise AssertionError(f'{state}, wanted, is {self.now()}: {self.program.log()}') from None
+
+    def say(self, words):
+        self.program.process.stdin.write(words + '\n')
+        self.program.process.stdin.flush()
+
+    def dial(self, at):
+        self.say(f'dial {at}')
+        met = lambda: [event['peer'] for event in self.program.events('dialled') if event['at'] == at]
+        wait(f'an answer from {at}', 10, met)
+        return met()[-1]
+
+    def leave(self):
+        """As planned; a mapping goes within its second, a dial-back that others wait for may take five."""
+        self.say('leave')
+        assert self.program.process.wait(10) == 0, self.program.log()
+        self.program.reader.join()
+        return self.program.events('left')[-1]
+
+
+def others_dial(peer, at):
+    """The address is in the directory, and who dials it meets this peer."""
+    wait('the mapped address is published', 10, lambda: PUBLIC.now()['published'].get(peer.id) == [at])
+    met = PUBLIC.dial(at)
+    assert met == peer.id, met
+
+
+def maps(place, protocols, by):
+    """Maps at once, is believed after a dial-back, renewed, and removed at the end."""
+    place.router('on', protocols)
+    peer = place.probe('--lease', '10')
+    now = peer.becomes('mapped')
+    assert now['by'] in by and now['outside'] == f'{place.outside}:4600', now
+    assert now['addresses'] == [f'{place.outside}:4600'], now
+    others_dial(peer, now['outside'])
+    assert place.mapped()
+    return peer
+
+
+def natpmp(place):
+    peer = maps(place, 'natpmp', ['NAT-PMP'])
+    time.sleep(13)  # longer than the lease
+    assert peer.now()['state'] == 'mapped' and place.mapped(), peer.program.log()
+    peer.leave()
+    assert not place.mapped(), place.mapped()
+
+
+def upnp(place):
+    peer = maps(place, 'upnp', ['UPnP'])
+    time.sleep(13)
+    assert peer.now()['state'] == 'mapped' and place.mapped(), peer.program.log()
+    peer.leave()
+    assert not place.mapped(), place.mapped()
+
+
+def restart(place):
+    """A router that restarts has forgotten everything; one that comes back with another protocol is asked by that."""
+    place.router('on', 'natpmp')
+    peer = place.probe('--look', '1')
+    peer.becomes('mapped')
+    time.sleep(5)  # longer than the slack in a router's clock
+    place.router('on', 'natpmp')
+    assert not place.mapped()
+    wait(f'mapped again: {peer.program.log()}', 6, place.mapped)
+    place.router('on', 'upnp')
+    peer.until('mapped by UPnP', 20, lambda now: now.get('by') == 'UPnP' and now['state'] == 'mapped')
+    assert place.mapped()
+    peer.leave()
+    assert not place.mapped()
+
+
+def both_and_taken(place):
+    """A second machine of the same network, with the same port: it gets another one, by either protocol."""
+    first = maps(place, 'both', ['NAT-PMP', 'UPnP'])
+    second = place.probe('--lease', '60', where=f'{place.site}2', home='home2')
+    now = second.becomes('mapped')
+    assert now['outside'].startswith(f'{place.outside}:') and now['outside'] != first.now()['outside'], now
+    others_dial(second, now['outside'])
+    second.leave()
+    place.router('on', 'upnp')
+    other = place.probe('--lease', '60', where=f'{place.site}2', home='home3')
+    assert other.becomes('mapped')['by'] == 'UPnP'
+    other.leave()
+    first.leave()
+
+
+def taken_by_upnp(place):
+    place.router('on', 'upnp')
+    first = place.probe('--lease', '60')
+    first.becomes('mapped')
+    second = place.probe('--lease', '60', where=f'{place.site}2', home='home2')
+    now = second.becomes('mapped')
+    assert now['outside'] != first.now()['outside'] and int(now['outside'].split(':')[1]) >= 1024, now
+    others_dial(second, now['outside'])
+    second.leave()
+    assert len(place.mapped()) == 1, place.mapped()
+    first.leave()
+    assert not place.mapped(), place.mapped()
+
+
+def silent(place):
+    """Nobody waits for a router that swallows questions, and no turn of the loop does."""
+    place.router('silent')
+    peer = place.probe()
+    joined = peer.program.events('joined')[0]['ms']
+    assert joined < 2000, joined
+    now = peer.until('the router is given up', 11, lambda now: now.get('phase') == 'refused')
+    assert 'NAT-PMP is not answered' in now['trials'] and 'UPnP' in now['trials'], now
+    now = peer.becomes('outbound only')
+    assert 'switch on UPnP or NAT-PMP in the router, or forward TCP port 4600' in now['remedy'], now
+    left = peer.leave()
+    assert left['blocked_ms'] < 500, left
+
+
+def no_protocol(place):
+    peer = place.probe()
+    now = peer.until('no protocol', 6, lambda now: now.get('phase') == 'refused')
+    assert now['trials'] == 'NAT-PMP is not spoken by the router, and UPnP is spoken by nobody in this network', now
+    peer.leave()
+
+
+def stops_in_time(place):
+    """While discovery blocks a thread of the library's, leaving does not wait for it."""
+    place.router('silent')
+    peer = place.probe()
+    assert peer.now().get('phase') == 'asking', peer.now()
+    began = time.monotonic()
+    peer.leave()
+    assert time.monotonic() - began < 1.5, time.monotonic() - began
+    off = place.probe('--no-port-map')
+    assert off.until('a verdict', 12, lambda now: now.get('state') != 'unknown')['phase'] == 'off'
+    off.leave()
+
+
+def leads_nowhere(place):
+    """The router maps, and the provider drops what comes: not believed, and told."""
+    lab('nat_lab.sh', 'upstream', place.site, 'closed')
+    place.router('on', 'both')
+    peer = place.probe()
+    peer.until('mapped', 6, lambda now: now.get('phase') == 'mapped')
+    now = peer.becomes('outbound only', 20)
+    assert not now['addresses'] and place.mapped(), now
+    assert 'mapped port 4600, yet nobody gets through' in now['why'], now
+    assert PUBLIC.now()['published'].get(peer.id) in (None, []), PUBLIC.now()
+    peer.leave()
+    assert not place.mapped()
+
+
+def second_nat(place):
+    place.scripted('natpmp', 'second-nat')
+    peer = place.probe()
+    peer.until('mapped', 6, lambda now: now.get('phase') == 'mapped')
+    now = peer.becomes('outbound only', 20)
+    assert '100.64.0.7 is private: a second NAT is in front of your router' in now['why'], now
+    assert 'bridge mode' in now['remedy'], now
+    peer.leave()
+
+
+def nonsense(place):
+    """Answers that no router gives: eight kinds, one each time that the peer starts."""
+    router = place.scripted('natpmp', 'nonsense')
+    for count in range(8):
+        peer = place.probe()
+        now = peer.until('refused', 6, lambda now: now.get('phase') in ('mapped', 'refused'))
+        assert now['phase'] == 'refused', (count, now)
+        peer.leave()
+    assert not router.ended(), router.log()
+
+
+def for_good(place):
+    """A mapping without an end is noted; a peer that is killed leaves both, and the next one takes both away."""
+    router = place.scripted('upnp', 'permanent')
+    ports = lambda: router.events('table')[-1]['ports'] if router.events('table') else []
+    peer = place.probe()
+    now = peer.until('mapped', 8, lambda now: now.get('phase') == 'mapped')
+    assert now['lease_s'] == 0 and ports() == ['4600'], (now, ports())
+    assert (peer.home / 'port_mapping').read_text() == 'collab-port-mapping-v1 4600 4600\n'
+    peer.program.process.kill()
+    peer.program.process.wait()
+    again = place.probe(listen='[::]:4610')
+    again.until('mapped', 8, lambda now: now.get('phase') == 'mapped')
+    assert ports() == ['4610'], ports()
+    again.leave()
+    assert ports() == [] and not (peer.home / 'port_mapping').exists(), ports()
+
+
+CASES = [[natpmp], [upnp], [both_and_taken], [silent, no_protocol], [leads_nowhere, stops_in_time], [second_nat, taken_by_upnp],
+         [for_good, restart], [nonsense]]
+SITES = 'abcdefgh'[:len(CASES)]
+PREFIX = f'lab{os.getpid() % 1000000}'
+ENVIRONMENT = dict(os.environ, LAB_PREFIX=PREFIX, LAB_SITES=' '.join(SITES))
+ENVIRONMENT['PATH'] = os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
+os.environ.update(ENVIRONMENT)
+
+
+def carry_out(site, cases, running):
+    """(case, how it went), each; a router is as new for the next one."""
+    went = []
+    for case in cases:
+        began = time.monotonic()
+        place = Place(site, running)
+        try:
+            case(place)
+            place.clear()
+            went.append((case, ''))
+            print(f'ok: {case.__name__} ({time.monotonic() - began:.1f} s)', flush=True)
+        except (AssertionError, subprocess.SubprocessError, OSError, KeyError, IndexError, ValueError) as problem:
+            lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__)]
+            went.append((case, str(problem)))
+            print(f'FAILED: {case.__name__}: lines {lines}: {type(problem).__name__}: {problem}', flush=True)
+    return went
+
+
+def main():
+    global PUBLIC
+    reason = why_not()
+    if reason:
+        print(f'skipped: {reason}\n0 passed, 0 failed, {sum(map(len, CASES))} skipped')
+        return 77
+    chosen = os.environ.get('CASE', '').split()
+    wanted = [[case for case in cases if not chosen or case.__name__ in chosen] for cases in CASES]
+    went = []
+    try:
+        with tempfile.TemporaryDirectory() as place, programs.Programs(place) as running:
+            wan = Place('a', running)
+            host = wan.start('coordinator', 'wan', [
+                COORDINATOR, '--new-run', '--run-id', RUN, '--job', 'none', '--target-batch', '64', '--admission', 'open',
+                '--home', running.folder / 'host', '--listen', '0.0.0.0:4600', '--announce', HOST, '--dashboard', 'off',
+                '--no-lan', '--json'])
+            host.wait_for('ready', 20)
+            PUBLIC = wan.probe(where='wan', home='public', listen='0.0.0.0:4601')
+            PUBLIC.becomes('open')
+            with concurrent.futures.ThreadPoolExecutor(len(CASES)) as pool:
+                for done in pool.map(lambda each: carry_out(*each, running), zip(SITES, wanted)):
+                    went += done
+    finally:
+        lab('nat_lab.sh', 'down')
+    failed = sum(bool(problem) for _, problem in went)
+    print(f'{len(went) - failed} passed, {failed} failed, 0 skipped')
+    return int(failed > 0 or not went)
+
+
+sys.exit(main())

@@ -11,6 +11,25 @@ namespace collab::doctor {
 namespace {
 
 constexpr std::size_t kNamesMax = 16;
+constexpr Duration kRouterTime = std::chrono::milliseconds(8500);  // both protocols have given up by then
+
+/// Null: no router is asked. Without a note: a mapping for good is not made for a look.
+std::unique_ptr<nat::PortMapping> mapping_for(const node::NodeNeeds& needs, const node::NodeOptions& options,
+                                              const net::Address& listen) {
+  const bool here_only = listen.host.starts_with("127.") || listen.host == "::1";
+  if (!options.gateways || !options.router || here_only) return nullptr;
+  nat::PortMapping::Options how = options.port_mapping;
+  how.port = listen.port;
+  how.note.clear();
+  nat::PortMapping::Needs asking{needs.clock,   needs.random.derive("port_map"),           needs.log,     needs.loop,
+                                 needs.workers, options.gateways(needs.loop, needs.clock), options.router};
+  return std::make_unique<nat::PortMapping>(std::move(asking), how);
+}
+
+Task<> wait_for_router(Clock& clock, nat::PortMapping& mapping, TimePoint deadline) {
+  while (mapping.status().phase == nat::MappingStatus::Phase::asking && clock.now() < deadline)
+    co_await mapping.changed().wait_until(clock, deadline);
+}
 
 /// What all parts of a look share.
 struct Visit {
@@ -39,6 +58,7 @@ struct Visit {
     endpoint->handle(nat::dial_back_method(), no_answer);
     const auto listening = endpoint->listening();
     if (!listening.empty()) port = listening.front().port;
+    if (options.ask_router && port != 0) mapping = mapping_for(needs, peer.options(), listening.front());
   }
   void make(const net::EndpointOptions& say) {
     const net::PeerEndpoint::Needs own{needs.loop, needs.clock,   needs.network,   random.derive("net"),
@@ -53,7 +73,8 @@ struct Visit {
   Random random;
   Access access;
   std::unique_ptr<net::PeerEndpoint> endpoint;
-  std::uint16_t port = 0;  ///< where it listens; 0: nowhere
+  std::uint16_t port = 0;                     ///< where it listens; 0: nowhere
+  std::unique_ptr<nat::PortMapping> mapping;  ///< null: no router is asked
   std::vector<node::Place> places;
   std::vector<std::optional<node::Found>> found;  ///< by place
   std::map<PeerId, std::int64_t> skews_ms;        ///< as their hellos said
@@ -162,6 +183,8 @@ Task<> ask_for_dial_backs(Visit& visit) {
                                  connected, options);
   const TimePoint deadline = clock.now() + visit.options.dial_back_time;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
+    if (visit.mapping && visit.mapping->status().mapping)
+      reachability.offer(visit.mapping->status().mapping->outside_port);
     tasks.spawn("doctor.dial_back", reachability.run());
     while (reachability.state() == nat::State::unknown && clock.now() < deadline)
       co_await reachability.changed().wait_until(clock, deadline);
@@ -174,7 +197,33 @@ Task<> ask_for_dial_backs(Visit& visit) {
   visit.look.reach = std::move(reach);
 }
 
+Task<> note_router(Visit& visit) {
+  RouterLook router;
+  router.status = visit.mapping->status();
+  router.port = visit.port;
+  router.observed = visit.endpoint->observed_host().value_or(std::string());
+  visit.look.router = std::move(router);
+  co_await visit.mapping->remove();
+}
+
 }  // namespace
+
+Task<std::optional<RouterLook>> look_at_router(node::NodeNeeds needs, const node::NodeOptions& options,
+                                               net::Address listen) {
+  const auto mapping = mapping_for(needs, options, listen);
+  if (!mapping) co_return std::nullopt;
+  RouterLook router;
+  router.port = listen.port;
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("doctor.port_map", mapping->run());
+    co_await wait_for_router(needs.clock, *mapping, needs.clock.now() + kRouterTime);
+    router.status = mapping->status();
+    co_await mapping->remove();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  co_return router;
+}
 
 Task<RunLook> look_at_run(const node::Node& peer, LookOptions options) {
   Visit visit(peer, options);
@@ -182,9 +231,13 @@ Task<RunLook> look_at_run(const node::Node& peer, LookOptions options) {
   visit.open();
   const auto body = [&visit](TaskGroup& tasks) -> Task<> {
     tasks.spawn("doctor.endpoint", visit.endpoint->run());
+    const TimePoint router_deadline = visit.needs.clock.now() + kRouterTime;
+    if (visit.mapping) tasks.spawn("doctor.port_map", visit.mapping->run());
     co_await look_everywhere(visit);
     compare_clocks(visit);
+    if (visit.mapping) co_await wait_for_router(visit.needs.clock, *visit.mapping, router_deadline);
     if (visit.look.found && visit.port != 0) co_await ask_for_dial_backs(visit);
+    if (visit.mapping) co_await note_router(visit);
     co_await visit.endpoint->leave();
   };
   auto scope = task_scope(rethrow, body);

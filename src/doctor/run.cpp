@@ -1,6 +1,7 @@
 #include "doctor/run.hpp"
 
 #include "nat/dial_back.hpp"
+#include "nat/explain.hpp"
 #include "net/wire.hpp"
 
 #include <fmt/format.h>
@@ -119,6 +120,12 @@ std::optional<Finding> judge_clock(const RunLook& look) {
   return fail("clock", words_of(*found), remedy, ExitCode::machine);
 }
 
+std::string remedy_of(const RunLook& look) {
+  if (!look.router) return "open the port in the firewall and forward it at the router, or say --client";
+  const nat::Explanation told = nat::explain_unreachable(look.router->status, look.router->port, look.router->observed);
+  return told.remedy + "; or say --client";
+}
+
 std::optional<Finding> judge_reach(const RunLook& look) {
   if (!look.reach) return std::nullopt;
   const Reach& reach = *look.reach;
@@ -126,16 +133,39 @@ std::optional<Finding> judge_reach(const RunLook& look) {
     return warn("dial-back", fmt::format("nobody knows: peers do not knock at port {} to find out", reach.port),
                 "--listen with port 443, or one from 1024 on");
   const std::string asked = fmt::format("{} peer{} asked", reach.servers, reach.servers == 1 ? "" : "s");
-  if (reach.state == nat::State::open && !reach.addresses.empty())
+  if (nat::can_be_dialled(reach.state) && !reach.addresses.empty())
     return ok("dial-back", fmt::format("others dial {}; {}", net::to_string(reach.addresses.front()), asked));
   if (reach.state == nat::State::outbound_only)
     return warn("dial-back", fmt::format("nobody can dial this machine; {}. It takes part as a client", asked),
-                "open the port in the firewall and forward it at the router, or say --client");
+                remedy_of(look));
   return warn("dial-back", fmt::format("nobody knows whether others can dial this machine; {}", asked),
               "ask again when more peers are there");
 }
 
 }  // namespace
+
+Finding judge_router(const RouterLook& router, const std::optional<Reach>& reach) {
+  using Phase = nat::MappingStatus::Phase;
+  constexpr const char* kName = "port mapping";
+  const nat::MappingStatus& status = router.status;
+  const nat::State state = reach ? reach->state : nat::State::unknown;
+  const bool known = state != nat::State::unknown;
+  const nat::Explanation told = nat::explain_unreachable(status, router.port, router.observed);
+  switch (status.phase) {
+    case Phase::mapped:
+      if (state == nat::State::outbound_only) return warn(kName, told.why, told.remedy);
+      if (const auto second = nat::second_nat(*status.mapping, router.observed); second && !known)
+        return warn(kName, told.why, told.remedy);
+      return ok(kName, nat::describe(*status.mapping) + (known ? "" : "; nobody has tried it out"));
+    case Phase::asking:
+    case Phase::refused:
+      if (nat::can_be_dialled(state)) return ok(kName, "none, and none needed: others dial this machine without");
+      return warn(kName, told.why, told.remedy);
+    case Phase::no_router: return ok(kName, "none needed: no home router is in between");
+    case Phase::off: break;
+  }
+  return ok(kName, "none, by wish");
+}
 
 std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options) {
   std::vector<Finding> findings;
@@ -152,6 +182,7 @@ std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options) {
   if (options.named) add(judge_found(look, places));
   add(judge_protocol(look));
   add(judge_clock(look));
+  if (look.router) add(judge_router(*look.router, look.reach));
   add(judge_reach(look));
   return findings;
 }

@@ -3,6 +3,7 @@
 // dial us. Looking and judging are apart, so that every answer can be judged.
 
 #include "doctor/finding.hpp"
+#include "nat/port_mapping.hpp"
 #include "nat/reachability.hpp"
 #include "node/node.hpp"
 
@@ -22,6 +23,8 @@ struct LookOptions {
   LookUp look_up;
   /// Where others are asked to knock; none: nobody is asked.
   std::optional<net::Address> listen;
+  /// Whether the router is asked to let others in there, as `NodeOptions` of the node say.
+  bool ask_router = true;
   Duration name_time = std::chrono::seconds(5);
   node::SearchOptions search = {std::chrono::seconds(5), std::chrono::seconds(5), 1};  ///< of each place
   Duration dial_back_time = std::chrono::seconds(9);
@@ -37,6 +40,15 @@ struct Reach {
   std::vector<net::Address> addresses;  ///< where they dialled us
 };
 
+/// What the router said when it was asked to let others in.
+struct RouterLook {
+  nat::MappingStatus status;
+  std::uint16_t port = 0;  ///< where this machine would listen
+  std::string observed;    ///< its address as others see it; empty: nobody said
+};
+/// "port mapping". `reach`: what dial-backs found while the mapping was there, if anybody was asked.
+Finding judge_router(const RouterLook& router, const std::optional<Reach>& reach);
+
 /// Facts.
 struct RunLook {
   std::string run_id;
@@ -45,7 +57,12 @@ struct RunLook {
   std::optional<node::Found> found;                       ///< the first of them
   std::optional<std::int64_t> skew_ms;                    ///< the peers' time minus ours: the median of who answered
   std::optional<Reach> reach;
+  std::optional<RouterLook> router;
 };
+
+/// Asks the router for the port of `listen` and takes it back: at most 10 s. Nothing when `options` ask no router.
+Task<std::optional<RouterLook>> look_at_router(node::NodeNeeds needs, const node::NodeOptions& options,
+                                               net::Address listen);
 
 /// At most about 25 s: names, the places that have an address side by side, then dial-backs. `node`: not joined;
 /// nothing in its home is changed. Throws `Failure(usage)` when the peer's token is none.
@@ -60,8 +77,8 @@ struct JudgeOptions {
 
 inline constexpr std::int64_t kSkewWarnMs = 5'000;
 
-/// names, one "bootstrap ADDR" for each place that somebody named, contacts, run, protocol, clock, dial-back; what
-/// could not be looked at is left out.
+/// names, one "bootstrap ADDR" for each place that somebody named, contacts, run, protocol, clock, port mapping,
+/// dial-back; what could not be looked at is left out.
 std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options);
 
 }  // namespace collab::doctor

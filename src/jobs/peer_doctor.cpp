@@ -70,6 +70,7 @@ class Examination {
   void say(Finding finding);
   void look_at_port();
   void begin_to_look();
+  void begin_to_look_at_router();
   void look_at_device();
   void judge_run(const doctor::RunLook& look);
   std::optional<node::Manifest> stored_manifest();
@@ -92,10 +93,12 @@ class Examination {
   net::TcpNetwork network_;
   std::unique_ptr<node::Node> node_;  ///< on the loop; never joins
   std::future<doctor::RunLook> looking_;
+  std::future<std::optional<doctor::RouterLook>> router_;  ///< when no run is looked at
 };
 
 Examination::~Examination() {
   if (looking_.valid()) looking_.wait();
+  if (router_.valid()) router_.wait();
   runtime_.on_loop([this] { node_.reset(); });
 }
 
@@ -155,6 +158,17 @@ void Examination::begin_to_look() {
   how.listen = port_.open;
   how.look_up = [this](std::string host, TimePoint deadline) { return network_.look_up(std::move(host), deadline); };
   looking_ = asio::co_spawn(runtime_.loop(), doctor::look_at_run(*node_, std::move(how)), asio::use_future);
+}
+
+/// Without anybody who could dial back: what the router says.
+void Examination::begin_to_look_at_router() {
+  if (looking_.valid() || !port_.open || options_.client) return;
+  std::uint64_t seed = 0;
+  randombytes_buf(&seed, sizeof seed);
+  const node::NodeNeeds needs{runtime_.loop(), runtime_.workers(), runtime_.clock(), network_, Random(seed), log_,
+                              metrics_};
+  router_ =
+      asio::co_spawn(runtime_.loop(), doctor::look_at_router(needs, node_options_, *port_.open), asio::use_future);
 }
 
 void Examination::look_at_device() {
@@ -217,6 +231,7 @@ int Examination::run() {
   }
   look_at_port();
   begin_to_look();
+  begin_to_look_at_router();
   look_at_device();
   std::optional<node::Manifest> manifest;
   if (looking_.valid()) {
@@ -227,6 +242,9 @@ int Examination::run() {
     } catch (const Failure& failure) {
       say(doctor::fail("token", failure));
     }
+  }
+  if (router_.valid()) {
+    if (const auto router = router_.get()) say(doctor::judge_router(*router, std::nullopt));
   }
   if (!named_)
     say(doctor::ok("run", "not named: this machine alone was looked at; --run-id NAME looks at the run too"));

@@ -197,8 +197,7 @@ Task<GatewayResult<MapReply>> PortMapping::ask_for_port(Gateway& gateway, TimePo
     // before it is made: whatever happens, the next start removes it
     bool remembered = true;
     if (request.lease_s == 0) remembered = co_await write_note(request);
-    if (!remembered)
-      co_return GatewayRefusal(why, "maps ports for good only, and this peer has no place to remember that");
+    if (!remembered) co_return GatewayRefusal(why, "maps ports for good only, which needs a home to remember it in");
   }
 }
 

@@ -46,7 +46,7 @@ Finding reach_of(nat::State state, std::size_t servers) {
   look.reach->port = 4600;
   look.reach->state = state;
   look.reach->servers = servers;
-  if (state == nat::State::open) look.reach->addresses.push_back(node::parse_peer_address("1.2.3.4:4600").address);
+  if (nat::can_be_dialled(state)) look.reach->addresses.push_back(node::parse_peer_address("1.2.3.4:4600").address);
   return finding_of(look, "dial-back");
 }
 
@@ -128,9 +128,80 @@ TEST_CASE("doctor: a clock is judged by how far it is off, either way") {
 TEST_CASE("doctor: whether others can dial us is known, feared or unknown") {
   CHECK(reach_of(nat::State::open, 3).result == Grade::ok);
   CHECK(reach_of(nat::State::open, 3).measured == "others dial 1.2.3.4:4600; 3 peers asked");
+  CHECK(reach_of(nat::State::mapped, 1).result == Grade::ok);
   CHECK(reach_of(nat::State::outbound_only, 1).result == Grade::warn);
   CHECK(reach_of(nat::State::outbound_only, 1).measured.find("1 peer asked") != std::string::npos);
   CHECK(reach_of(nat::State::unknown, 0).result == Grade::warn);
+}
+
+namespace {
+
+RouterLook mapped_look() {
+  RouterLook look;
+  look.port = 4600;
+  look.observed = "11.99.0.11";
+  look.status.phase = nat::MappingStatus::Phase::mapped;
+  look.status.router = "192.168.1.1";
+  look.status.mapping = nat::Mapping{nat::Protocol::natpmp, "192.168.1.1", 4600, 4601, "11.99.0.11", 3600};
+  return look;
+}
+
+Reach in_state(nat::State state) {
+  Reach reach;
+  reach.port = 4600;
+  reach.state = state;
+  return reach;
+}
+
+}  // namespace
+
+TEST_CASE("doctor: a mapping is told with its lease, and what it is worth by those who tried") {
+  const RouterLook look = mapped_look();
+  const Finding proved = judge_router(look, in_state(nat::State::mapped));
+  CHECK(proved.result == Grade::ok);
+  CHECK(proved.measured == "mapped by NAT-PMP: 11.99.0.11:4601 leads to port 4600 here, for 3600 s at a time");
+  CHECK(judge_router(look, std::nullopt).measured == proved.measured + "; nobody has tried it out");
+  const Finding filtered = judge_router(look, in_state(nat::State::outbound_only));
+  CHECK(filtered.result == Grade::warn);
+  CHECK(filtered.measured.find("the provider or a firewall filters") != std::string::npos);
+  RouterLook twice = look;
+  twice.status.mapping->outside_host = "100.64.0.7";
+  for (const auto& reach : {std::optional<Reach>(), std::optional(in_state(nat::State::outbound_only))}) {
+    CHECK(judge_router(twice, reach).result == Grade::warn);
+    CHECK(judge_router(twice, reach).measured.find("a second NAT is in front of your router") != std::string::npos);
+    CHECK(judge_router(twice, reach).remedy.find("bridge mode") != std::string::npos);
+  }
+  CHECK(judge_router(twice, in_state(nat::State::mapped)).result == Grade::ok);  // what gets through gets through
+  RouterLook for_good = look;
+  for_good.status.mapping->lease_s = 0;
+  CHECK(judge_router(for_good, std::nullopt).measured.find("until this peer leaves") != std::string::npos);
+}
+
+TEST_CASE("doctor: without a mapping protocol it says what to switch on or to forward, unless others get through") {
+  RouterLook look;
+  look.port = 4600;
+  look.status.phase = nat::MappingStatus::Phase::refused;
+  look.status.router = "192.168.1.1";
+  using Why = nat::GatewayRefusal::Why;
+  look.status.trials = {{nat::Protocol::natpmp, {Why::silent, "is not answered"}},
+                        {nat::Protocol::upnp, {Why::absent, "is spoken by nobody in this network"}}};
+  const Finding none = judge_router(look, in_state(nat::State::outbound_only));
+  CHECK(none.result == Grade::warn);
+  CHECK(
+      none.measured ==
+      "the router at 192.168.1.1 maps no port: NAT-PMP is not answered, and UPnP is spoken by nobody in this network");
+  CHECK(none.remedy == "switch on UPnP or NAT-PMP in the router, or forward TCP port 4600 to this machine there");
+  CHECK(judge_router(look, in_state(nat::State::open)).result == Grade::ok);
+  RunLook whole = found_look();
+  whole.router = look;
+  whole.reach = in_state(nat::State::outbound_only);
+  whole.reach->servers = 2;
+  CHECK(finding_of(whole, "dial-back").remedy == none.remedy + "; or say --client");
+  CHECK(finding_of(whole, "port mapping").result == Grade::warn);
+  look.status.phase = nat::MappingStatus::Phase::no_router;
+  CHECK(judge_router(look, in_state(nat::State::open)).result == Grade::ok);
+  look.status.phase = nat::MappingStatus::Phase::off;
+  CHECK(judge_router(look, std::nullopt).measured == "none, by wish");
 }
 
 }  // namespace collab::doctor

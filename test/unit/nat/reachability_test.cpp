@@ -28,10 +28,13 @@ struct Swarm {
     verdicts[number] = verdict;
     net::Method method;
     method.name = "nat.dial_back";
-    const auto answer = [this, number](PeerId, Frame, TimePoint) -> Task<net::Answer> {
+    const auto answer = [this, number](PeerId, Frame asking, TimePoint) -> Task<net::Answer> {
       ++asked;
+      const auto message = frame::decode<wire::Header>(*asking);
+      const std::uint16_t port = std::get<wire::DialBack>(message->header).port;
       wire::DialledBack done;
-      done.verdict = static_cast<std::uint8_t>(verdicts.at(number));
+      done.verdict = static_cast<std::uint8_t>(port == mapped_port ? mapped_verdict : verdicts.at(number));
+      if (port != mapped_port && silence > Duration()) co_await sleep(silence);
       done.host = "192.0.2.7";
       co_return frame::encode(wire::Header(done));
     };
@@ -61,6 +64,9 @@ struct Swarm {
   net::Endpoint& asker;
   std::vector<PeerId> connected;
   std::map<unsigned, wire::Verdict> verdicts;
+  std::uint16_t mapped_port = 0;  ///< the outside one
+  wire::Verdict mapped_verdict = wire::Verdict::ok;
+  Duration silence{};  ///< before a verdict about another port
   int asked = 0;
 };
 
@@ -79,6 +85,10 @@ TEST_CASE("reachability: three of three decide, fewer only weakly, and disagreem
   CHECK(judged(3, 0, 3) == open);
   CHECK(judged(0, 3, 3, open) == Judgement{State::outbound_only, false});
   CHECK(judged(1, 0, 1) == Judgement{State::open, true});
+  Verdicts by_router;
+  by_router.ok = by_router.servers = 3;
+  by_router.mapped = true;
+  CHECK(judge(Judgement(), by_router) == Judgement{State::mapped, false});
   CHECK(judged(0, 2, 2) == Judgement{State::outbound_only, true});
   CHECK(judged(1, 1, 2) == Judgement{State::open, true});
   CHECK(judged(0, 0, 2) == Judgement{State::unknown, true});
@@ -125,6 +135,62 @@ TEST_CASE("reachability: falls when three servers fail to dial, at once when it 
     co_await swarm.sleep(13min);
     CHECK(reachability.state() == State::open);
   });
+}
+
+TEST_CASE("reachability: a mapped port is believed when others got through, and is then the address that counts") {
+  Swarm swarm;
+  for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::refused);
+  swarm.mapped_port = 18739;
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::outbound_only);
+    swarm.mapped_verdict = wire::Verdict::timeout;
+    reachability.offer(18739);
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::outbound_only);  // a promise is nothing
+    CHECK(reachability.addresses().empty());
+    swarm.mapped_verdict = wire::Verdict::ok;
+    reachability.doubt();
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::mapped);
+    CHECK_FALSE(reachability.weak());
+    REQUIRE(reachability.addresses().size() == 1);
+    CHECK(net::to_string(reachability.addresses().front()) == "192.0.2.7:18739");
+    CHECK(can_be_dialled(reachability.state()));
+    reachability.offer(std::nullopt);  // the router has forgotten it
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::outbound_only);
+    CHECK(reachability.addresses().empty());
+  });
+}
+
+TEST_CASE("reachability: a mapping that is promised while a firewall keeps silent is not waited for") {
+  Swarm swarm;
+  swarm.silence = 5s;
+  for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::timeout);
+  swarm.mapped_port = 4601;
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::unknown);
+    reachability.offer(4601);
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::mapped);
+    const int asked = swarm.asked;
+    co_await swarm.sleep(1min);
+    CHECK(swarm.asked == asked);
+  });
+}
+
+TEST_CASE("reachability: who is dialled at its own port is open, and one port that is both is mapped") {
+  for (const std::uint16_t outside : {std::uint16_t(4600), std::uint16_t(4601)}) {
+    Swarm swarm;
+    for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::ok);
+    swarm.run([&](Reachability& reachability) -> Task<> {
+      reachability.offer(outside);
+      co_await swarm.sleep(1s);
+      CHECK(reachability.state() == (outside == 4600 ? State::mapped : State::open));
+    });
+  }
 }
 
 TEST_CASE("dial-back: knocks at the door of who asks and at no other, not too often, and believes only the right key") {

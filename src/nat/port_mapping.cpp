@@ -191,7 +191,8 @@ Task<GatewayResult<MapReply>> PortMapping::ask_for_port(Gateway& gateway, TimePo
     } else if (why == Refused::only_permanent && request.lease_s != 0) {
       request.lease_s = 0;
     } else {
-      if (request.lease_s == 0) co_await write_note(std::nullopt);
+      const bool made_perhaps = why == Refused::silent;
+      if (request.lease_s == 0 && !made_perhaps) co_await write_note(std::nullopt);
       co_return sensible.error();
     }
     // before it is made: whatever happens, the next start removes it
@@ -222,6 +223,8 @@ void PortMapping::accept(Mapping mapping) {
 /// After both protocols have been asked.
 void PortMapping::settle(const Attempt& attempt) {
   status_.trials = attempt.trials;
+  const auto by_protocol = [](const NoMapping& a, const NoMapping& b) { return a.by < b.by; };
+  std::sort(status_.trials.begin(), status_.trials.end(), by_protocol);
   const TimePoint now = needs_.clock.now();
   if (attempt.won) {
     epoch_s_ = attempt.sight->epoch_s;

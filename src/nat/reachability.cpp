@@ -2,6 +2,7 @@
 
 #include "base/frame.hpp"
 #include "base/task_group.hpp"
+#include "nat/address_kind.hpp"
 #include "nat/wire.hpp"
 
 #include <algorithm>
@@ -193,7 +194,9 @@ Task<> Reachability::ask(PeerId server, std::uint16_t port, Answers& answers) {
   address.port = port;
   if (!net::parse_numeric_address(net::to_string(address))) co_return;  // it will be published
   answers.got_through.insert(server);
-  const bool by_router = port == mapped_port_ && address.host.find(':') == std::string::npos;  // they map IPv4 only
+  // routers map IPv4 only, and who sees a private address is on this side of the router
+  const bool outside = address.host.find(':') == std::string::npos && !is_private_v4(address.host);
+  const bool by_router = port == mapped_port_ && outside;
   (by_router ? answers.mapped : answers.own).insert(std::move(address));
 }
 

@@ -245,6 +245,9 @@ def leads_nowhere(place):
     assert not now['addresses'] and place.mapped(), now
     assert 'mapped port 4600, yet nobody gets through' in now['why'], now
     assert PUBLIC.now()['published'].get(peer.id) in (None, []), PUBLIC.now()
+    wait(f'its owner is told: {peer.program.log()}', 30, lambda: 'node.nobody_dials_us' in peer.program.log_file.read_text())
+    told = next(line for line in peer.program.log_file.read_text().splitlines() if 'node.nobody_dials_us' in line)
+    assert 'yet nobody gets through' in told and 'firewall, or ask the provider' in told, told
     peer.leave()
     assert not place.mapped()
 

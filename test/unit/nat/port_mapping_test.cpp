@@ -331,6 +331,19 @@ TEST_CASE("port mapping: a mapping for good is noted on disk before it is made, 
     CHECK_FALSE(std::filesystem::exists(third.options.note));
   });
 
+  Home deaf;  // it may have been made, though nobody says so
+  deaf.natpmp.speaks_not = kAbsent;
+  deaf.options.note = folder / "port_mapping";
+  deaf.upnp.objects = [&](const MapRequest& wish) {
+    if (wish.lease_s != 0) deaf.upnp.takes = 1h;  // from now on
+    return only_for_good(wish);
+  };
+  deaf.run([&](PortMapping& mapping) -> Task<> {
+    co_await deaf.sleep(9s);
+    CHECK(mapping.status().phase == Phase::refused);
+    CHECK(std::filesystem::exists(deaf.options.note));
+  });
+
   Home homeless;
   homeless.natpmp.speaks_not = kAbsent;
   homeless.upnp.objects = only_for_good;

@@ -34,7 +34,9 @@ def why_not():
         return f'not installed: {" ".join(missing)} (tools/setup --lab)'
     try:
         lab('nat_lab.sh', 'up', *(f'{site}=masquerade' for site in SITES), env=ENVIRONMENT)
-    except (AssertionError, subprocess.SubprocessError) as problem:
+    except AssertionError as problem:
+        if 'not permitted' not in str(problem):
+            raise
         return f'no network namespaces here: {problem}'
     return ''
 
@@ -341,13 +343,13 @@ def carry_out(site, cases, running):
         place = Place(site, running)
         try:
             case(place)
-            place.clear()
             went.append((case, ''))
             print(f'ok: {case.__name__} ({time.monotonic() - began:.1f} s)', flush=True)
         except (AssertionError, subprocess.SubprocessError, OSError, KeyError, IndexError, ValueError) as problem:
             lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__)]
             went.append((case, str(problem)))
             print(f'FAILED: {case.__name__}: lines {lines}: {type(problem).__name__}: {problem}', flush=True)
+        place.clear()
     return went
 
 

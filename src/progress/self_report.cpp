@@ -32,6 +32,7 @@ double microbatch_of(const Record& told, double rate, const Yardstick& yardstick
 std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const Yardstick& yardstick,
                               std::int64_t unix_ms) {
   if (seen_ && sequence == sequence_) return 0;
+  if (!told.heir.empty()) return leave(told, sequence, yardstick, unix_ms);
   const std::int64_t date = date_of(told, unix_ms);
   const std::int64_t elapsed_ms = seen_ ? elapsed_of(told, date, unix_ms) : elapsed_max_ms(told);
   const double seconds = static_cast<double>(elapsed_ms) / 1000;
@@ -63,8 +64,9 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
   const bool back = static_cast<double>(told.samples) > before + rate * seconds + handed_over_ / 2;
   if (back) credit_ += std::exchange(handed_over_, 0);
 
-  const double samples = std::min(static_cast<double>(told.samples), std::floor(before + credit_));
+  double samples = std::min(static_cast<double>(told.samples), std::floor(before + credit_));
   credit_ = std::max(0.0, credit_ - std::max(0.0, samples - before));
+  samples += static_cast<double>(use_inherited(told, samples));
   if (const auto handed_over = static_cast<double>(told.handed_over); handed_over > handed_over_) {
     goes_on_ = true;  // since before we looked, or with more than its last record showed
     const double more = std::min(handed_over - handed_over_, credit_);
@@ -76,6 +78,36 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
   take(told, sequence, date, samples, unix_ms);
   believed_.samples_per_s = std::min(told.samples_per_s, rate_);
   return told.samples - believed_.samples;
+}
+
+/// As if it told for a last time what it has; then it has nothing, and nothing of that comes back.
+std::uint64_t SelfReport::leave(const Record& told, std::uint64_t sequence, const Yardstick& yardstick,
+                                std::int64_t unix_ms) {
+  Record had = told;
+  had.heir.clear();
+  had.samples = std::exchange(had.left, 0);
+  const bool again = left_ && left_->epoch == told.epoch;
+  if (again) had.samples = 0;
+  const std::uint64_t excess = see(had, sequence, yardstick, unix_ms);
+  if (!again) left_ = Left{told.epoch, believed_.samples};
+  believed_.samples = 0;
+  goes_on_ = false;
+  handed_over_ = credit_ = 0;
+  return excess;
+}
+
+void SelfReport::inherit(std::uint64_t epoch, std::uint64_t samples) {
+  if (epoch != inherited_.epoch) inherited_ = {epoch, 0};
+  inherited_.samples += samples;
+}
+
+/// Only by what nothing else explains.
+std::uint64_t SelfReport::use_inherited(const Record& told, double believed) {
+  if (told.epoch > inherited_.epoch) inherited_ = {};
+  if (told.epoch != inherited_.epoch) return 0;
+  const std::uint64_t used = std::min(inherited_.samples, told.samples - static_cast<std::uint64_t>(believed));
+  inherited_.samples -= used;
+  return used;
 }
 
 void SelfReport::take(const Record& told, std::uint64_t sequence, std::int64_t date, double samples,
@@ -127,7 +159,8 @@ double SelfReport::samples_max(std::uint64_t epoch, std::int64_t unix_ms) const 
   if (epoch < believed_.epoch) return 0;
   const double before = epoch == believed_.epoch ? static_cast<double>(believed_.samples) : 0;
   const auto elapsed_ms = static_cast<double>(std::max<std::int64_t>(0, unix_ms - believed_.unix_ms));
-  return before + kGrowthMax * rate_ * elapsed_ms / 1000 + slack_;
+  const double inherited = epoch == inherited_.epoch ? static_cast<double>(inherited_.samples) : 0;
+  return before + kGrowthMax * rate_ * elapsed_ms / 1000 + slack_ + inherited;
 }
 
 }  // namespace collab::progress

@@ -4,6 +4,7 @@
 #include "progress/wire.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace collab::progress {
 
@@ -25,6 +26,9 @@ struct Yardstick {
 /// for ten seconds longer than by ours. As long as there is nothing to measure it by, it counts for its share and
 /// nothing is held against it. A peer whose clock is wrong by more than a second is read by ours as soon as its second
 /// record has come. Pure.
+///
+/// One that leaves and hands on what it has is asked what of it could be believed; its heir may then grow by so much
+/// more. So samples change hands, and there are no more of them than before.
 class SelfReport {
  public:
   /// The record that is there now; the same `sequence` again changes nothing. `unix_ms`: our time.
@@ -36,11 +40,21 @@ class SelfReport {
   /// What it handed over to a round of this epoch that has not ended, as far as its records show: it comes back when
   /// the round fails, and is believed again then. 0 in an epoch in which it handed over nothing.
   double handed_over() const noexcept { return handed_over_; }
+  /// Of one that hands on what it has gathered: its epoch, and what of that is believed, once in an epoch.
+  struct Left {
+    std::uint64_t epoch = 0;
+    std::uint64_t samples = 0;
+  };
+  const std::optional<Left>& left() const noexcept { return left_; }
+  /// In `epoch` it may have so many samples more: another left them to it.
+  void inherit(std::uint64_t epoch, std::uint64_t samples);
   /// What the peer can honestly have gathered for `epoch` by `unix_ms`: growth as above since its last record, for as
   /// long as that may be; a directory that is silent must not hold up an epoch.
   double samples_max(std::uint64_t epoch, std::int64_t unix_ms) const;
 
  private:
+  std::uint64_t leave(const Record& told, std::uint64_t sequence, const Yardstick& yardstick, std::int64_t unix_ms);
+  std::uint64_t use_inherited(const Record& told, double believed);
   void take(const Record& told, std::uint64_t sequence, std::int64_t date, double samples, std::int64_t unix_ms);
   std::int64_t elapsed_of(const Record& told, std::int64_t date, std::int64_t unix_ms);
   std::int64_t date_of(const Record& told, std::int64_t unix_ms);
@@ -60,6 +74,8 @@ class SelfReport {
   double slack_ = 0;          // one microbatch
   double handed_over_ = 0;    // and has not come back
   double credit_ = 0;         // of that microbatch, what later records of this epoch may still use
+  std::optional<Left> left_;
+  Left inherited_;  // and not used yet
 };
 
 }  // namespace collab::progress

@@ -60,6 +60,12 @@ void Tracker::show(Record own) {
   own.period_ms = own_.period_ms;
   own_ = std::move(own);
   shown_ = true;
+  if (!own_.heir.empty() && !heir_shown_) {
+    heir_shown_ = needs_.clock.now();
+    const auto heir = reports_.find(PeerId{own_.heir.front()});
+    if (heir != reports_.end()) heir->second.inherit(own_.epoch, own_.left);
+    send();
+  }
   if (!news) return;
   urgent_ = true;
   due_.notify();
@@ -86,6 +92,7 @@ Task<> Tracker::leave(TimePoint deadline, bool run_is_over) {
     // asked by the clock: when a swarm ends, every record changes, and each of its peers is here
     co_await needs_.clock.sleep_until(look);
   }
+  if (heir_shown_) co_await needs_.clock.sleep_until(std::min(deadline, *heir_shown_ + kLeavesShow));
   left_ = true;
   needs_.directory.withdraw(std::string(kProgressKey), "");
 }
@@ -127,17 +134,24 @@ Task<> Tracker::publish() {
     pace_ = std::min<Duration>(wait / kLooksPerPeriod, kPaceMax);
     watch_->relax(pace_);
     if (ask_) ask_();
-    own_.period_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(to_ms(wait), to_ms(options_.period_min)));
-    own_.unix_ms = needs_.clock.unix_ms();
+    own_.period_ms = static_cast<std::uint32_t>(to_ms(wait));
     urgent_ = false;
-    const Duration ttl =
-        std::clamp<Duration>(kRecordTtlPeriods * wait, std::chrono::seconds(10), std::chrono::seconds(60));
-    needs_.directory.publish(std::string(kProgressKey), "", encode(own_), ttl);
+    send();
     if (!first_published_) first_published_ = needs_.clock.now();
     const TimePoint published = needs_.clock.now();
     co_await needs_.clock.sleep_until(published + options_.period_min);
     while (!urgent_ && needs_.clock.now() < published + wait) co_await due_.wait_until(needs_.clock, published + wait);
   }
+}
+
+void Tracker::send() {
+  const Duration least = options_.period_min;
+  const Duration period = std::max<Duration>(std::chrono::milliseconds(own_.period_ms), least);
+  own_.period_ms = static_cast<std::uint32_t>(to_ms(period));
+  own_.unix_ms = needs_.clock.unix_ms();
+  const Duration ttl =
+      std::clamp<Duration>(kRecordTtlPeriods * period, std::chrono::seconds(10), std::chrono::seconds(60));
+  needs_.directory.publish(std::string(kProgressKey), "", encode(own_), ttl);
 }
 
 Duration Tracker::period() {
@@ -202,6 +216,10 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
     for (const auto& [peer, told] : told_) yardsticks.add(told.record);
     yardsticks.sort();
   }
+  // who leaves comes first: what it leaves is then believed of its heir
+  std::stable_partition(news.begin(), news.end(), [this](const directory::Record* record) {
+    return !told_.at(record->owner).record.heir.empty();
+  });
   for (const directory::Record* record : news) {
     believe(*record, yardsticks);
     known_.insert_or_assign(record->owner, reports_.at(record->owner).believed());
@@ -224,7 +242,10 @@ void Tracker::forget_all_but(const std::vector<PeerId>& present) {
     if (is_fresh(entry.second, needs_.clock.unix_ms())) gathered_at_.erase(entry.first);
     return true;
   });
-  if (reports_.size() > kReportsMax) std::erase_if(reports_, [&](const auto& of) { return gone(of.first); });
+  if (reports_.size() > kReportsMax) {
+    std::erase_if(reports_, [&](const auto& of) { return gone(of.first); });
+    std::erase_if(credited_, [&](const auto& of) { return gone(of.first); });
+  }
 }
 
 /// Of who says what cannot be, or holds what nobody else holds: said once, until it is in line again. With fewer than
@@ -283,6 +304,7 @@ void Tracker::believe(const directory::Record& from, const Yardsticks& all) {
   const std::uint64_t excess = report.see(told, from.sequence, yardstick(from.owner, all), needs_.clock.unix_ms());
   if (report.handed_over() > 0) handed_over_[from.owner] = report.handed_over();
   if (report.handed_over() == 0) handed_over_.erase(from.owner);
+  if (!told.heir.empty()) credit_heir(from.owner);
   if (excess == 0) {
     if (report.believed().samples == told.samples) doubted_.erase(from.owner);
     return;
@@ -293,6 +315,26 @@ void Tracker::believe(const directory::Record& from, const Yardsticks& all) {
                                             {"epoch", told.epoch},
                                             {"samples", told.samples},
                                             {"believed", report.believed().samples}});
+}
+
+/// Once in an epoch, however often it is told.
+void Tracker::credit_heir(const PeerId& leaver) {
+  const auto left = reports_.at(leaver).left();
+  const auto heir = reports_.find(PeerId{told_.at(leaver).record.heir.front()});
+  if (!left || heir == reports_.end() || heir->first == leaver) return;
+  const auto [credited, first] = credited_.try_emplace(leaver, left->epoch);
+  if (!first && credited->second >= left->epoch) return;
+  credited->second = left->epoch;
+  heir->second.inherit(left->epoch, left->samples);
+}
+
+std::optional<std::uint64_t> Tracker::left_by(const PeerId& peer) const {
+  const auto told = told_.find(peer);
+  if (told == told_.end() || told->second.record.epoch != epoch()) return std::nullopt;
+  const auto& heir = told->second.record.heir;
+  const auto& left = reports_.at(peer).left();
+  if (heir.empty() || heir.front() != needs_.self.key || !left || left->epoch != epoch()) return std::nullopt;
+  return left->samples;
 }
 
 const Tracker::Fresh& Tracker::fresh() const {

@@ -65,8 +65,8 @@ class Tracker {
   /// Reads everybody's records at once, instead of waiting until they come. Errors: `gone`, `late`.
   Task<Result<>> look(TimePoint deadline);
 
-  /// What this peer says of itself from now on; a new epoch or group and the first rate are published at once,
-  /// the rest when it is due.
+  /// What this peer says of itself from now on; a new epoch or group and the first rate are published soon, who its
+  /// heir is at once, the rest when it is due.
   /// `unix_ms` and `period_ms` are filled in here.
   void show(Record own);
   /// `ask` is called before a record goes out and calls `show`: what is told is so then, however long nothing was
@@ -76,7 +76,8 @@ class Tracker {
 
   /// This peer gathers no more. It stays for those who take part and are behind it, until they have caught up, somebody
   /// else stays who can give them what they lack, or `deadline` has passed; then its record goes. So it does for
-  /// keepers that lack its state, when `run_is_over` with that, or when nobody else takes part. While `run` runs.
+  /// keepers that lack its state, when `run_is_over` with that, or when nobody else takes part; and until everybody has
+  /// read who its heir is, for that is what its heir is believed by. While `run` runs.
   Task<> leave(TimePoint deadline, bool run_is_over = false);
   /// Whether somebody who takes part is behind this peer, by its last record.
   bool somebody_is_behind() const;
@@ -111,6 +112,9 @@ class Tracker {
   /// The most that `peer` can honestly have gathered for this peer's epoch in `ahead` from now; of who has no record,
   /// an equal share of the target batch, and so much at least of everybody; of this peer, no bound.
   std::uint64_t samples_max(const PeerId& peer, Duration ahead = Duration(0)) const;
+  /// Of what `peer`, that leaves, says to have left to this one, the samples that are believed; empty: nothing of the
+  /// present epoch.
+  std::optional<std::uint64_t> left_by(const PeerId& peer) const;
   /// Of all who take part.
   double samples_per_s() const;
   /// Seconds until the target batch; infinite: unknown.
@@ -139,6 +143,7 @@ class Tracker {
 
  private:
   Task<> publish();
+  void send();
   Task<> follow();
   Task<> ask_whether_alone();
   bool hears_nobody() const;
@@ -150,6 +155,7 @@ class Tracker {
   Yardstick yardstick(const PeerId& peer, const Yardsticks& all) const;
   void forget_all_but(const std::vector<PeerId>& present);
   void believe(const directory::Record& from, const Yardsticks& all);
+  void credit_heir(const PeerId& leaver);
   void tell_odd(const PeerId& peer);
   void note_who_gathers();
 
@@ -183,12 +189,13 @@ class Tracker {
   };
   const Fresh& fresh() const;
   const Sum& sum_of(std::uint64_t epoch) const;
-  mutable Fresh fresh_;                      // keeps its memory: in a large swarm it is made anew with each record
-  std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
-  std::map<PeerId, SelfReport> reports_;     // also of peers that are gone: they come back with their history
-  std::map<PeerId, double> handed_over_;     // of whom it is more than nothing
-  std::set<PeerId> doubted_;                 // whose last record was not believed whole
-  std::set<PeerId> odd_;                     // whose last record did not fit the others'
+  mutable Fresh fresh_;                       // keeps its memory: in a large swarm it is made anew with each record
+  std::map<PeerId, TimePoint> gathered_at_;   // when a fresh record last said that they take part
+  std::map<PeerId, SelfReport> reports_;      // also of peers that are gone: they come back with their history
+  std::map<PeerId, double> handed_over_;      // of whom it is more than nothing
+  std::map<PeerId, std::uint64_t> credited_;  // who left something, and the epoch that is credited with it
+  std::set<PeerId> doubted_;                  // whose last record was not believed whole
+  std::set<PeerId> odd_;                      // whose last record did not fit the others'
   bool read_any_ = false;
   struct Held {
     Digest parameters{};
@@ -204,6 +211,7 @@ class Tracker {
   bool left_ = false;                 // its record is withdrawn for good
   std::int64_t leaving_since_{};      // unix_ms
   std::optional<TimePoint> first_published_;
+  std::optional<TimePoint> heir_shown_;
   std::optional<TimePoint> confirmed_alone_;  // when the directory last said so; none while anybody is heard of
   Signal changed_;
   Signal due_;

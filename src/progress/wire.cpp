@@ -29,7 +29,10 @@ Result<Record> decode(std::span<const std::byte> value) {
   const bool date = record.unix_ms >= 0 && record.unix_ms <= kUnixMsMax;
   const bool loss = std::isnan(record.loss) || std::abs(record.loss) <= kLossMax;
   if (!rate || !period || !date || !loss || record.samples > kSamplesMax || record.microbatch > kSamplesMax ||
-      record.handed_over > kSamplesMax || !message->payload.empty())
+      record.handed_over > kSamplesMax || record.left > kSamplesMax || !message->payload.empty())
+    return Errc::bad_request;
+  const bool leaves = !record.heir.empty();
+  if (record.heir.size() > 1 || (leaves ? record.taking_part || record.samples > 0 : record.left > 0))
     return Errc::bad_request;
   return record;
 }

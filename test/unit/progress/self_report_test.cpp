@@ -53,6 +53,53 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "self-report: what one leaves its heir may have, once, in that epoch; what a liar leaves is what it could have") {
+  for (const std::uint64_t left : {1000U, 1'000'000'000U}) {
+    CAPTURE(left);
+    Told leaver;
+    Told heir;
+    for (std::int64_t ms = 500; ms <= 10'000; ms += 500) {
+      leaver.at(ms, 100 * static_cast<std::uint64_t>(ms) / 1000);
+      heir.at(ms, 100 * static_cast<std::uint64_t>(ms) / 1000);
+    }
+    CHECK(!leaver.report.left());
+    leaver.record.taking_part = false;
+    leaver.record.heir = {{7}};
+    leaver.record.left = left;
+    CHECK((leaver.at(10'500, 0) == 0) == (left == 1000));
+    REQUIRE(leaver.report.left());
+    const std::uint64_t believed = leaver.report.left()->samples;
+    CHECK(believed >= 1000);
+    CHECK(believed <= 1000 + 150 + kMicrobatch);
+    CHECK(leaver.believed() == 0);
+    CHECK(leaver.report.samples_max(0, kStart + 10'500) <= 2 * kMicrobatch);
+
+    heir.report.inherit(0, believed);
+    CHECK(heir.report.samples_max(0, kStart + 10'000) >= 1000 + believed);
+    CHECK(heir.at(10'500, 1050) == 0);  // as far as it goes, growth is its own
+    CHECK(heir.at(11'000, 1100 + believed) == 0);
+    CHECK(heir.at(11'500, 1150 + 2 * believed) > believed / 2);
+    heir.record.epoch = 1;
+    CHECK(heir.at(12'000, 50) == 0);
+    CHECK(heir.at(12'500, 100 + believed) > 0);
+  }
+}
+
+TEST_CASE("self-report: who has left what it had does not get it back, however often it says so") {
+  Told leaver;
+  for (std::int64_t ms = 500; ms <= 10'000; ms += 500) leaver.at(ms, 100 * static_cast<std::uint64_t>(ms) / 1000);
+  leaver.record.heir = {{7}};
+  leaver.record.left = 1000;
+  leaver.record.taking_part = false;
+  for (std::int64_t ms = 10'500; ms < 12'000; ms += 500) CHECK(leaver.at(ms, 0) == 0);
+  CHECK(leaver.report.left()->samples == 1000);
+  leaver.record.heir.clear();
+  leaver.record.left = 0;
+  leaver.record.taking_part = true;
+  CHECK(leaver.at(12'500, 1000) > 800);
+}
+
 TEST_CASE("self-report: who computes in bursts and shows no rate may bring a share of the target batch at once") {
   for (const double others : {0.0, 100.0}) {
     CAPTURE(others);

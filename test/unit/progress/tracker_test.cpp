@@ -56,6 +56,7 @@ struct Trainer {
     rate.add(0, clock.now());
     for (;;) {
       co_await clock.sleep_until(clock.now() + step);
+      if (!own.heir.empty()) co_return;  // it leaves
       rate.add(kOwnMicrobatch, clock.now());
       own.samples += kOwnMicrobatch;
       own.samples_per_s = rate.samples_per_s();
@@ -136,6 +137,38 @@ TEST_CASE("tracker: who leaves stays for those behind it, but not when somebody 
     };
     swarm.world.run(scenario());
   }
+}
+
+TEST_CASE("tracker: the heir of one that leaves is believed what it is left, in the order in which records come") {
+  Swarm swarm({0, 0, 0});
+  const auto scenario = [&]() -> Task<> {
+    Trainer& leaver = *swarm.peers[0];
+    Trainer& heir = *swarm.peers[1];
+    const Tracker& other = swarm.peers[2]->tracker;
+    co_await swarm.sleep_until(20);
+    const std::uint64_t left = leaver.own.samples;
+    CHECK(left > 1000);
+    CHECK(!heir.tracker.left_by(test::peer(1)));
+    leaver.own.taking_part = false;
+    leaver.own.samples = 0;
+    leaver.own.heir = {test::peer(2).key};
+    leaver.own.left = left;
+    leaver.tracker.show(leaver.own);
+    heir.own.samples += left;
+    heir.tracker.show(heir.own);
+    co_await swarm.sleep_until(20.5);
+    CHECK(heir.tracker.left_by(test::peer(1)) == left);
+    CHECK(!other.left_by(test::peer(1)));
+    const auto leave = [&]() -> Task<> { co_await leaver.tracker.leave(TimePoint(30s)); };
+    co_await leave();
+    CHECK(swarm.now() >= 22);  // so long everybody can read it
+    CHECK(other.samples_max(test::peer(2)) >= heir.own.samples);
+    CHECK(swarm.peers[2]->refused() == 0);
+    co_await swarm.sleep_until(swarm.now() + 0.5);
+    CHECK(!heir.tracker.left_by(test::peer(1)));  // its record is gone
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
 }
 
 TEST_CASE("tracker: who is out of the run counts no more, however fresh its record, and again when it is back") {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr Duration kLook = std::chrono::seconds(1);
 constexpr Duration kAgain = std::chrono::milliseconds(100);
+constexpr Duration kLeavesIn = std::chrono::seconds(5);  // who leaves us its units frees them within this time
 constexpr std::uint64_t kPassesWatched = 4;
 constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
 
@@ -26,11 +27,13 @@ Leases::~Leases() = default;
 Task<> Leases::run() {
   for (;;) {
     drop_lapsed();
+    lease_inherited();
     if (known_ && !left_ && runs_low()) {
       co_await claim_some();
       continue;
     }
-    const TimePoint next = needs_.clock.now() + kLook;
+    const bool soon = !inherited_.empty() && needs_.clock.now() - inherited_at_ < kLeavesIn;
+    const TimePoint next = needs_.clock.now() + (soon ? kAgain : kLook);
     co_await wanted_.wait_until(needs_.clock, next);
   }
 }
@@ -176,6 +179,7 @@ Task<> Leases::claim_some() {
   const TimePoint now = needs_.clock.now();
   const Others others = of_others();
   drop_disputed(others.present);
+  avoid_let_go(others.all);
   const std::uint64_t wanted = ahead() - std::min(ahead(), ready_.count());
   const Work runs = choose(wanted, taken(others.all));
   if (fill_gaps(wanted, runs, others)) co_return;
@@ -222,6 +226,14 @@ void Leases::avoid(const Work& run) {
   avoided_.emplace_back(needs_.clock.now() + options_.avoid, run);
 }
 
+/// What another lets go may be his heir's, who leases it in a moment.
+void Leases::avoid_let_go(const Work& others) {
+  Work let_go = std::exchange(of_others_before_, others);
+  let_go.subtract(others);
+  let_go.subtract(ledger_.committed());
+  if (!let_go.empty()) avoid(let_go);
+}
+
 /// While the claim was on its way a round may have been committed.
 void Leases::take_over(const Work& run) {
   Work fresh = run;
@@ -260,6 +272,30 @@ Work Leases::take(std::uint64_t n) {
 void Leases::give_back(const Work& work) {
   ready_.add(work.common(held_));
   if (!ready_.empty()) ready_signal_.notify();
+}
+
+void Leases::inherit(const Work& work) {
+  if (left_) return;
+  held_.add(work);
+  inherited_.add(work);
+  inherited_at_ = needs_.clock.now();
+  wanted_.notify();
+}
+
+void Leases::lease_inherited() {
+  if (inherited_.empty() || claiming_since_ || left_) return;
+  inherited_ = inherited_.common(held_);
+  const Work others = of_others().all;
+  if (inherited_.empty() || inherited_.overlaps(others)) return;
+  while (!inherited_.empty()) {
+    const std::uint64_t pass = pass_of(inherited_.ranges().front().first, options_.units_per_pass);
+    inherited_.subtract(of_pass(inherited_, pass));
+    Work lease = of_pass(held_, pass);
+    lease.subtract(others);
+    if (!directory::fits_lease(lease)) continue;  // then they are nobody's; who computes them as well counts once
+    needs_.directory.publish(directory::lease_key(pass), "", directory::encode_lease(lease), ttl());
+    published_[pass] = lease;
+  }
 }
 
 void Leases::release(const Work& work) {
@@ -301,7 +337,7 @@ void Leases::publish_passes() {
 void Leases::leave() {
   left_ = true;
   held_ = {};
-  ready_ = {};
+  ready_ = inherited_ = {};
   publish_passes();
 }
 

@@ -26,7 +26,7 @@ struct LeaseOptions {
   Duration claim_timeout = std::chrono::seconds(3);
   Duration patience = std::chrono::milliseconds(100);  ///< for units; then the hash decides which
   Duration gone = std::chrono::seconds(1);   ///< not among the peers for so long: its leases keep nobody from its units
-  Duration avoid = std::chrono::seconds(1);  ///< a run that another had, until his record is here
+  Duration avoid = std::chrono::seconds(1);  ///< a run that another had, until his record is here, or his heir's
   Duration ttl_min = std::chrono::seconds(15);  ///< of a lease: 3 x the time its units take, within these bounds
   Duration ttl_max = std::chrono::seconds(100);
 };
@@ -59,6 +59,9 @@ class Leases {
   Work take(std::uint64_t n);
   /// Computed for nothing: the epoch ended without them. Handed out again, unless they are committed.
   void give_back(const Work& work);
+  /// Computed by another, who leaves them to this peer. They are leased here as soon as its own lease
+  /// is gone, for storers grant them to one at a time.
+  void inherit(const Work& work);
   /// Not computed here: anybody may lease them.
   void release(const Work& work);
   /// The run's state is that of another epoch now.
@@ -90,7 +93,9 @@ class Leases {
   Duration ttl() const;
   void take_over(const Work& run);
   void avoid(const Work& run);
+  void avoid_let_go(const Work& others);
   void publish_passes();
+  void lease_inherited();
   Work taken(Work by_others);
   Work own_runs(std::uint64_t wanted, const Work& by_others, std::uint64_t end);
   void feed_the_starved(std::uint64_t n);
@@ -105,7 +110,9 @@ class Leases {
   bool left_ = false;
   Work held_;                                                           // ours, not committed
   Work ready_;                                                          // of them, not handed out
+  Work inherited_;                                                      // of them, not leased yet
   std::vector<std::pair<TimePoint, Work>> avoided_;                     // until then
+  Work of_others_before_;                                               // when this peer last claimed something
   std::map<std::uint64_t, std::unique_ptr<directory::Watch>> watches_;  // by pass
   std::map<std::uint64_t, Work> published_;                             // by pass
   double units_per_s_ = 0;
@@ -117,6 +124,7 @@ class Leases {
   std::map<PeerId, TimePoint> missing_since_;  // holders of leases who are not among the peers
   std::optional<TimePoint> claiming_since_;    // while a claim waits, what is published is the claim's
   Work claiming_;
+  TimePoint inherited_at_{};
   TimePoint looked_at_{};
   Signal wanted_;
   Signal ready_signal_;

@@ -174,6 +174,40 @@ TEST_CASE("leases: over many rounds that drop and miss peers, no unit is committ
   }
 }
 
+TEST_CASE("leases: units that another leaves are leased when its lease is gone, and nobody takes them meanwhile") {
+  Workers workers(3);
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(workers.world.executor(), rethrow);
+    for (auto& leases : workers.leases) {
+      tasks.spawn("leases", leases->run());
+      leases->advance(workers.ledger);
+      CHECK(leases->take(16).empty());  // from now on units are wanted here
+    }
+    co_await workers.sleep(2s);
+    const Work left = workers.leases[0]->take(40);
+    REQUIRE(left.count() > 0);
+    workers.leases[1]->inherit(left);
+    CHECK(workers.leases[1]->held().common(left) == left);
+    workers.leases[0]->leave();
+    Work others;
+    for (int i = 0; i < 60; ++i) {
+      co_await workers.sleep(300ms);
+      const Work own = workers.leases[1]->take(16);
+      CHECK_FALSE(own.overlaps(left));
+      others = workers.leases[2]->take(64);
+      CHECK_FALSE(others.overlaps(left));
+      workers.ledger.add(own);
+      workers.ledger.add(others);
+      if (i == 2) workers.ledger.add(left);  // the heir's round; a withdrawn notice hides the one before for a second
+      for (auto& leases : workers.leases) leases->advance(workers.ledger);
+    }
+    CHECK(workers.ledger.duplicates() == 0);
+    CHECK_FALSE(workers.leases[1]->held().overlaps(left));
+    co_await tasks.stop();
+  };
+  workers.world.run(scenario());
+}
+
 TEST_CASE("leases: what a dead peer held is leased again, and who leaves gives it back at once") {
   Workers workers(3);
   const auto scenario = [&]() -> Task<> {

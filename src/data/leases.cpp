@@ -274,6 +274,18 @@ void Leases::give_back(const Work& work) {
   if (!ready_.empty()) ready_signal_.notify();
 }
 
+bool Leases::is_of_others_than(const PeerId& holder, const Work& work) const {
+  if (held_.overlaps(work)) return true;
+  for (const auto& [pass, watch] : watches_) {
+    for (const directory::Record& record : watch->records()) {
+      if (record.owner == holder || record.owner == needs_.self) continue;
+      const auto lease = directory::decode_lease(record.value);
+      if (lease && lease->overlaps(work)) return true;
+    }
+  }
+  return false;
+}
+
 void Leases::inherit(const Work& work) {
   if (left_) return;
   held_.add(work);

@@ -186,7 +186,10 @@ TEST_CASE("leases: units that another leaves are leased when its lease is gone, 
     co_await workers.sleep(2s);
     const Work left = workers.leases[0]->take(40);
     REQUIRE(left.count() > 0);
+    CHECK_FALSE(workers.leases[1]->is_of_others_than(workers.ids[0], left));
+    CHECK(workers.leases[1]->is_of_others_than(workers.ids[2], left));
     workers.leases[1]->inherit(left);
+    CHECK(workers.leases[1]->is_of_others_than(workers.ids[0], left));
     CHECK(workers.leases[1]->held().common(left) == left);
     workers.leases[0]->leave();
     Work others;

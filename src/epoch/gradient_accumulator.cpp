@@ -104,6 +104,15 @@ std::uint64_t GradientAccumulator::give_back(std::span<const float> mean_gradien
   return add({&whole, 1}, behind) ? 0 : behind.samples;
 }
 
+bool GradientAccumulator::take_on(std::span<const float> mean_gradient, const Gathered& behind,
+                                  std::size_t ranges_max) {
+  Work both = behind_.work;
+  both.add(behind.work);
+  if (both.ranges().size() > ranges_max || behind_.work.overlaps(behind.work)) return false;
+  const FlatPiece whole{0, mean_gradient};
+  return add({&whole, 1}, behind);
+}
+
 Gathered GradientAccumulator::drop() {
   return std::exchange(behind_, {});
 }

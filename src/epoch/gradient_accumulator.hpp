@@ -27,6 +27,9 @@ class GradientAccumulator {
   /// Puts back what was handed over, beside what has been added since. Returns the samples lost: all of them, as with
   /// `add`, when the two together leave the range of float32.
   std::uint64_t give_back(std::span<const float> mean_gradient, const Gathered& behind);
+  /// Adds what another has handed over. False, and nothing has changed: as with `add`, or a unit is here already, or
+  /// there would be more than `ranges_max` ranges of units.
+  bool take_on(std::span<const float> mean_gradient, const Gathered& behind, std::size_t ranges_max);
   /// Forgets everything; returns what is lost.
   Gathered drop();
 

@@ -74,6 +74,9 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
                 options_, [this](const Arrival& arrival) { arrived(arrival); }),
       seats_({context_.directory, context_.clock, context_.log, context_.identity.id(), context_.loop},
              seating_options(options_)),
+      legacy_({context_.net, context_.clock, context_.log, context_.tracker, bridge_, options_.codecs, context_.leases,
+               [this] { return takes_part(); }, context_.random.derive("legacy")},
+              legacy_options(options_)),
       left_(context_.loop) {}
 
 Member::~Member() = default;
@@ -113,11 +116,51 @@ Task<> Member::run(std::uint64_t first_epoch) {
 }
 
 Task<> Member::leave() {
+  if (context_.leases != nullptr) context_.leases->leave();
+  co_await leave_rounds();
+}
+
+Task<> Member::leave_rounds() {
   leaving_ = true;
   catch_up_.leave();
-  if (context_.leases != nullptr) context_.leases->leave();
   co_await matchmaker_.leave();
   if (moshpit_) co_await moshpit_->leave();
+}
+
+std::optional<PeerId> Member::heir() const {
+  return in_step_ && !leaving_ ? legacy_.heir(grid()) : std::nullopt;
+}
+
+/// The rounds are left at the same time: the others are not to begin one that waits for us.
+Task<Result<>> Member::hand_on(PeerId heir, Estate estate, TimePoint deadline) {
+  leaving_ = true;
+  heir_ = heir;
+  left_samples_ = estate.behind.samples;
+  show();
+  const auto given = std::make_shared<const Estate>(std::move(estate));
+  Result<> handed = Errc::gone;
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("epoch.leave_rounds", leave_rounds());
+    handed = co_await legacy_.hand_on(heir, given, deadline);
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  if (context_.leases != nullptr) context_.leases->leave();  // now the heir may lease what is its own
+  if (handed) {
+    context_.log.info("samples.handed_on",
+                      {{"epoch", epoch_}, {"samples", left_samples_}, {"peer", heir.short_text()}});
+  }
+  co_return handed;
+}
+
+bool Member::takes_part() const {
+  const matchmaking::Seating* on = grid();
+  return in_step_ && !leaving_ && (on == nullptr || on->has(context_.identity.id()));
+}
+
+Task<net::Answer> Member::take_on(PeerId from, Frame request, TimePoint deadline) {
+  return legacy_.take_on(from, std::move(request), deadline);
 }
 
 Task<> Member::stop() {
@@ -292,6 +335,11 @@ void Member::show() {
   own.taking_part = in_step_ && !leaving_;
   own.client = options_.role == matchmaking::Role::client;
   own.handed_over = moshpit_->handed_over();
+  if (heir_) {
+    own.samples = 0;
+    own.heir = {heir_->key};
+    own.left = left_samples_;
+  }
   context_.tracker.show(own);
 }
 
@@ -338,8 +386,8 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.all_reduce = all_reduce_options(options_);
   options.diverged = context_.tracker.diverged_at();
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
-  const EpochContext node{averaging, matchmaker_,     *moshpit_,        seats_,         context_.tracker,
-                          bridge_,   options_.codecs, context_.workers, context_.leases};
+  const EpochContext node{averaging,        matchmaker_, *moshpit_,       seats_,           legacy_,
+                          context_.tracker, bridge_,     options_.codecs, context_.workers, context_.leases};
   EpochReport report;
   const auto done = co_await run_epoch(node, options, report);
   tell_lost(report);

@@ -7,6 +7,7 @@
 #include "base/random.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/catch_up.hpp"
+#include "epoch/legacy.hpp"
 #include "epoch/member_event.hpp"
 #include "epoch/member_options.hpp"
 #include "epoch/run_epoch.hpp"
@@ -62,8 +63,17 @@ class Member {
   /// the trainer begins with (0, or a checkpoint's). Throws `Failure(incompatible)` when the state that most of the
   /// others hold does not fit the trainer.
   Task<> run(std::uint64_t first_epoch);
-  /// Tells the others not to wait and ends `run()`. Samples of an epoch that is not full yet are lost.
+  /// Tells the others not to wait and ends `run()`. Samples of an epoch that is not full yet are lost, unless they are
+  /// handed on before.
   Task<> leave();
+
+  /// To whom what is in hand can be handed on; empty: nobody. See Legacy.
+  std::optional<PeerId> heir() const;
+  /// Instead of a first `leave`, which comes afterwards: leaves the rounds, tells everybody who the heir is, and gives
+  /// it what the trainer has handed on. Errors: as Legacy::hand_on.
+  Task<Result<>> hand_on(PeerId heir, Estate estate, TimePoint deadline);
+  /// What `epoch.take_on` asks. Nobody may be in it when this is destroyed; it ends soon after `stop()`.
+  Task<net::Answer> take_on(PeerId from, Frame request, TimePoint deadline);
 
   /// After run(), however it ended and before the destructor: answers nobody any more.
   Task<> stop();
@@ -102,6 +112,8 @@ class Member {
   void tell_bandwidth();
   void settle(const data::Ledger& ledger, const Gathered& lost);
   void show();
+  Task<> leave_rounds();
+  bool takes_part() const;
   /// How long borders may pass unheard: while the batch is far from full, nobody does anything about one more.
   Duration quiet_time() const;
   /// Nobody's weight may pass a bound: who has nearly so much computes no further until some of it is used. Nor does a
@@ -120,6 +132,7 @@ class Member {
   matchmaking::Matchmaker matchmaker_;
   CatchUp catch_up_;
   SeatingKeeper seats_;
+  Legacy legacy_;
   std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
   unsigned failures_ = 0;  ///< in a row
@@ -133,6 +146,8 @@ class Member {
   double loss_ = std::numeric_limits<double>::quiet_NaN();
   bool in_step_ = false;
   bool leaving_ = false;
+  std::optional<PeerId> heir_;      ///< of this peer, which leaves,
+  std::uint64_t left_samples_ = 0;  ///< and what it is given
   Signal left_;
 };
 

@@ -1,5 +1,6 @@
 #include "epoch/member_options.hpp"
 
+#include "averaging/round_work.hpp"
 #include "averaging/shape.hpp"
 
 #include <algorithm>
@@ -78,6 +79,13 @@ averaging::AllReduceOptions all_reduce_options(const MemberOptions& options) {
   averaging::AllReduceOptions out = options.all_reduce;
   out.suspicion.hand_over = options.cut_wait;
   out.values_are_finite = true;  // Trainer::hand_over gives no others
+  return out;
+}
+
+LegacyOptions legacy_options(const MemberOptions& options) {
+  LegacyOptions out;
+  out.samples_max = (matchmaking::kTargetsPerPeer - 1) * options.target_batch;  // then it computes no further either
+  out.ranges_max = averaging::work_ranges_max(options.group_size_max) / 2;      // and goes on, in ranges of its own
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include "averaging/claimed_rates.hpp"
 #include "averaging/load_balance.hpp"
 #include "epoch/delay.hpp"
+#include "epoch/legacy.hpp"
 #include "epoch/seating_keeper.hpp"
 #include "matchmaking/terms.hpp"
 #include "progress/tracker.hpp"
@@ -47,6 +48,7 @@ matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, 
 averaging::LoadOptions load_options(const MemberOptions& options);
 SeatingOptions seating_options(const MemberOptions& options);
 averaging::AllReduceOptions all_reduce_options(const MemberOptions& options);
+LegacyOptions legacy_options(const MemberOptions& options);
 /// Samples below which a round does not commit.
 std::uint64_t weight_min(const MemberOptions& options);
 

@@ -301,6 +301,7 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
       !group && options.pass && group.error() == matchmaking::NoGroup::begun && !is_ahead(node, options.epoch);
   if (!group && !only_receives) co_return group.error();  // nothing has changed: the samples wait for the next try
   const TimePoint stands = clock.now();
+  const Legacy::InRound in_round(node.legacy);
 
   const auto mine = std::make_shared<Contribution>();
   mine->values.resize(options.values);

@@ -6,6 +6,7 @@
 #include "data/leases.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/delay.hpp"
+#include "epoch/legacy.hpp"
 #include "epoch/report.hpp"
 #include "epoch/seating_keeper.hpp"
 #include "matchmaking/matchmaker.hpp"
@@ -20,6 +21,7 @@ struct EpochContext {
   matchmaking::Matchmaker& matchmaker;  ///< of the one group of everybody
   averaging::Moshpit& moshpit;          ///< in its place as soon as there are more peers than one group holds
   const SeatingKeeper& seats;
+  Legacy& legacy;  ///< knows from here when what is gathered is in a round
   progress::Tracker& tracker;
   Bridge& bridge;
   const CodecMap& codecs;

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/work.hpp"
 #include "crypto/hash.hpp"
+#include "crypto/peer_id.hpp"
 #include "data/ledger.hpp"
 #include "state/snapshot.hpp"
 
@@ -23,9 +24,9 @@ struct Stepped {
 };
 
 /// The model, its optimizer and the gradients gathered so far. Called through the Bridge, on the trainer's thread while
-/// that is at a border; but samples, hand_over, give_back and loss also on the loop while it computes: they know
-/// nothing of the microbatch in hand, and whoever adds it excludes them meanwhile. And take_step, of a trainer whose
-/// `adopt` says so, on any thread.
+/// that is at a border; but samples, hand_over, give_back, take_on and loss also on the loop while it computes: they
+/// know nothing of the microbatch in hand, and whoever adds it excludes them meanwhile. And take_step, of a trainer
+/// whose `adopt` says so, on any thread.
 class Trainer {
  public:
   virtual ~Trainer() = default;
@@ -39,6 +40,16 @@ class Trainer {
   /// Undoes a hand-over: the round failed and every sample is kept. Returns the samples lost: all of them when, with
   /// what was gathered since, they add up to more than float32 holds.
   virtual std::uint64_t give_back(std::span<const float> values, const Gathered& behind) = 0;
+  /// Whether another peer of the epoch can go on with what was gathered: sums of gradients, not own steps.
+  virtual bool hands_on() const { return false; }
+  /// Of one that `hands_on` and leaves: what `hand_over` gives, never to come back.
+  virtual Gathered hand_on(std::vector<float>& values) { return hand_over(values); }
+  /// Of one that `hands_on`: adds what `from` has gathered for the present epoch, finite, and left to this one. False,
+  /// and nothing has changed: with what is here it adds up to more than float32 holds, or both have a unit, or units in
+  /// more than `ranges_max` ranges.
+  virtual bool take_on(std::span<const float>, const Gathered&, const PeerId& /*from*/, std::size_t /*ranges_max*/) {
+    return false;
+  }
   /// Forgets what was gathered: the epoch it belongs to is over without it. Returns what is lost.
   virtual Gathered drop() = 0;
   /// The optimizer step of `epoch`; parameters belong to epoch + 1 afterwards, however it ends: others have taken the

@@ -12,6 +12,13 @@ Microbatch GradientTrainer::add(const Gathered& behind, double scale) {
   return gathered_.add(stepper_.gradient_pieces(), behind, scale) ? Microbatch::counted : Microbatch::dropped;
 }
 
+/// What it tracked stays with who tracked it.
+bool GradientTrainer::take_on(std::span<const float> values, const Gathered& behind, const PeerId&,
+                              std::size_t ranges_max) {
+  const std::lock_guard lock(mutex_);
+  return gathered_.take_on(values.first(carried()), behind, ranges_max);
+}
+
 Result<> GradientTrainer::step_model(std::span<float> averaged, std::uint64_t epoch) {
   const StepReport report = stepper_.step(averaged, epoch);
   epoch_ = epoch + 1;

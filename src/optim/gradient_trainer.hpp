@@ -12,6 +12,9 @@ class GradientTrainer final : public ModelTrainer {
   explicit GradientTrainer(Stepper& stepper) : ModelTrainer(stepper), gathered_(stepper.schema().values()) {}
 
   Digest parameter_hash() const override;
+  bool hands_on() const override { return true; }
+  bool take_on(std::span<const float> values, const Gathered& behind, const PeerId& from,
+               std::size_t ranges_max) override;
 
  private:
   Microbatch add(const Gathered& behind, double scale) override;

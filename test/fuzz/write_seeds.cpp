@@ -10,6 +10,7 @@
 #include "directory/peer_record.hpp"
 #include "directory/wire.hpp"
 #include "epoch/missed_round.hpp"
+#include "epoch/wire.hpp"
 #include "matchmaking/declaration.hpp"
 #include "matchmaking/seating.hpp"
 #include "matchmaking/wire.hpp"
@@ -74,6 +75,24 @@ progress::Record progress_record() {
   return record;
 }
 
+void write_epoch() {
+  epoch::wire::TakeOn ask;
+  ask.epoch = 7;
+  ask.samples = 300;
+  ask.parameters[0] = 5;
+  ask.work = {{16, 100}, {400, 24}};
+  ask.nonce = 99;
+  write("epoch_wire", "take_on", *frame::encode(epoch::wire::Message(ask)));
+  ask.work = {{16, 100}, {100, 24}};
+  write_one("epoch_wire", "overlaps", *frame::encode(epoch::wire::Message(ask)));
+  ask.work.assign(65, {0, 1});
+  write_one("epoch_wire", "too-many", *frame::encode(epoch::wire::Message(ask)));
+  epoch::wire::Piece piece;
+  piece.index = 3;
+  const Bytes values(64, std::byte(1));
+  write("epoch_wire", "piece", *frame::encode(epoch::wire::Message(piece), values));
+}
+
 void write_progress() {
   const Bytes record = progress::encode(progress_record());
   write("progress_wire", "record", record);
@@ -100,6 +119,12 @@ void write_progress() {
   progress::Record told = progress_record();
   told.loss = std::numeric_limits<double>::infinity();
   write_one("progress_wire", "infinite-loss", progress::encode(told));
+  told = progress_record();
+  told.taking_part = false;
+  told.samples = 0;
+  told.heir = {{3}};
+  told.left = 100;
+  write("progress_wire", "leaves", progress::encode(told));
   write("progress_wire", "keeper", progress::encode(progress::KeeperRecord{7}));
 }
 
@@ -410,6 +435,7 @@ int main(int argc, char** argv) {
   }
   corpus = argv[1];
   write_progress();
+  write_epoch();
   write_matchmaking();
   write_directory();
   write_work();

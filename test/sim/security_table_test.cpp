@@ -4,6 +4,7 @@
 #include "averaging/all_reduce.hpp"
 #include "base/frame.hpp"
 #include "crypto/token.hpp"
+#include "epoch/legacy.hpp"
 #include "matchmaking/matchmaker.hpp"
 #include "node/ban_file.hpp"
 #include "node/wire.hpp"
@@ -86,6 +87,11 @@ struct World {
     net::Endpoint& endpoint = node.node->endpoint();
     endpoint.allow_conversation(matchmaking::row());
     endpoint.allow_conversation(averaging::round_protocol());
+    endpoint.allow_conversation(epoch::legacy_protocol());
+    endpoint.handle(epoch::take_on_method(), [](PeerId, Frame request, TimePoint) -> Task<net::Answer> {
+      const auto asked = epoch::wire::read_ask(*request);
+      co_return asked ? Refusal(Errc::gone) : Refusal(asked.error());
+    });
     const auto none = [](std::uint64_t) -> Task<Result<std::shared_ptr<const state::Snapshot>>> {
       co_return Errc::gone;
     };

@@ -27,6 +27,26 @@ TEST_CASE("gradient accumulator: what a failed round gives back stands beside wh
   CHECK(sum.samples() == 0);
 }
 
+TEST_CASE("gradient accumulator: what another leaves is added whole, or not at all") {
+  constexpr float kHuge = 3e38F;
+  GradientAccumulator sum(2);
+  const std::vector<float> own = {1, 2};
+  const FlatPiece piece{0, own};
+  REQUIRE(sum.add({&piece, 1}, {1, Work({0, 1})}));
+  const std::vector<float> left = {4, 5};
+  CHECK_FALSE(sum.take_on(left, {2, Work({0, 2})}, 8));  // unit 0 is here
+  CHECK_FALSE(sum.take_on(left, {2, Work({5, 2})}, 1));  // of two ranges
+  const std::vector<float> huge = {1, kHuge};
+  CHECK_FALSE(sum.take_on(huge, {2, Work({5, 2})}, 8));
+  CHECK(sum.samples() == 1);
+  CHECK(sum.take_on(left, {2, Work({5, 2})}, 2));
+  CHECK(sum.samples() == 3);
+  std::vector<float> mean(2);
+  const Gathered behind = sum.hand_over(mean);
+  CHECK(behind.work.count() == 3);
+  CHECK(mean == std::vector<float>{3, 4});
+}
+
 TEST_CASE("gradient accumulator: what is handed in for a mean is no part of the next one") {
   GradientAccumulator sum(2);
   const std::vector<float> ones = {1, 1};

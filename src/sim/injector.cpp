@@ -92,13 +92,14 @@ std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   if (!has_victim(fault.kind)) return {};
   const auto& peers = stage_.all_peers();
   if (victim >= peers.size()) return fmt::format("there is no peer {}", victim);
-  if (away_.contains(victim) || !peers[victim]->running()) return "its victim was away already";
+  const bool by_plan = fault.kind == FaultKind::leave && fault.aim == Aim::peer;  // all may leave, one by one
+  const bool there_too = by_plan && peers[victim]->lies();  // a liar is away as far as other faults are concerned
+  if ((away_.contains(victim) && !there_too) || !peers[victim]->running()) return "its victim was away already";
   if (fault.kind == FaultKind::reboot && peers[victim]->host().box() == nullptr) return "it is behind no box";
   if (!rested(victim, fault)) return "it has only just been cut off";
   // two that agree are not one liar: of two voters who say the same an honest peer must believe them
   if (fault.kind == FaultKind::lie && lies_) return "another one lies already";
   if (fault.kind == FaultKind::ban) return stage_.coordinator_runs() ? "" : "the coordinator was away";
-  const bool by_plan = fault.kind == FaultKind::leave && fault.aim == Aim::peer;  // all may leave, one by one
   const auto is = [&fault](FaultKind kind) { return fault.kind == kind; };
   const bool stays = is(FaultKind::slow) || is(FaultKind::drift) || is(FaultKind::corrupt) || is(FaultKind::spoil) ||
                      is(FaultKind::lie) || is(FaultKind::disk_full) || is(FaultKind::slow_disk);

@@ -115,6 +115,37 @@ void Invariants::gave_back(std::size_t peer, std::span<const float> values, std:
   books_[peer].group.clear();
 }
 
+void Invariants::handed_on(const HandOver& mine) {
+  check_untouched(mine.peer, mine.parameters, "handed on");
+  if (mine.weight != count(mine.samples)) {
+    add("ledger", {mine.peer},
+        fmt::format("{} samples are handed on with a weight of {}", count(mine.samples), mine.weight));
+  }
+  handed_on_.insert_or_assign(
+      mine.peer, HandedOn{{mine.values.begin(), mine.values.end()}, {mine.samples.begin(), mine.samples.end()}});
+}
+
+std::vector<SampleRun> Invariants::taken_on(std::size_t peer, const PeerId& from, std::uint64_t samples,
+                                            std::span<const float> values) {
+  const auto leaver = numbers_.find(from);
+  const auto handed = leaver == numbers_.end() ? handed_on_.end() : handed_on_.find(leaver->second);
+  if (handed == handed_on_.end()) {
+    add("ledger", {peer}, fmt::format("it took on {} samples that nobody has handed on to it", samples));
+    return {};
+  }
+  const HandedOn given = std::move(handed->second);
+  handed_on_.erase(handed);
+  if (samples != count(given.samples)) {
+    add("ledger", {peer, leaver->second},
+        fmt::format("it took on {} samples, {} were handed on", samples, count(given.samples)));
+  }
+  std::vector<float> came(given.values.size());
+  const auto bytes = options_.codecs.encode(given.values, 0, EncodeOptions());
+  if (!bytes || !options_.codecs.decode(*bytes, 0, came) || !equal(came, values))
+    add("mean", {peer, leaver->second}, "it took on other values than were handed on");
+  return given.samples;
+}
+
 void Invariants::dropped(std::size_t peer, std::span<const SampleRun> samples) {
   ledger_.dropped(peer, count(samples));
 }

@@ -48,6 +48,10 @@ class Invariants {
   void begun(std::size_t peer, std::uint64_t epoch, const std::string& group, std::uint64_t peers);
   void handed_over(const HandOver& mine);
   void gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight, const Digest& parameters);
+  /// What a leaver hands on is taken on once or never, by one peer, and whole.
+  void handed_on(const HandOver& mine);
+  std::vector<SampleRun> taken_on(std::size_t peer, const PeerId& from, std::uint64_t samples,
+                                  std::span<const float> values);
   void dropped(std::size_t peer, std::span<const SampleRun> samples);
   void told_lost(std::size_t peer, std::uint64_t samples) { ledger_.told_lost(peer, samples); }
   void stepped(const StepTaken& step);
@@ -95,6 +99,10 @@ class Invariants {
     Contribution contribution;
     std::vector<SampleRun> samples;
     std::uint64_t told_max = 0;  // that an honest leader can have believed it had
+  };
+  struct HandedOn {
+    std::vector<float> values;
+    std::vector<SampleRun> samples;
   };
   struct Committed {
     std::string group;
@@ -152,6 +160,7 @@ class Invariants {
   std::set<std::size_t> ledger_spoilt_;
   std::set<Digest> spoilt_parameters_;
   std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer
+  std::map<std::size_t, HandedOn> handed_on_;                  // by leaver, its last, until it is taken on
   std::vector<History> histories_ = std::vector<History>(1);
   bool on_grid_ = false;
 };

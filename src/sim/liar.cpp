@@ -2,6 +2,7 @@
 
 #include "averaging/wire.hpp"
 #include "base/frame.hpp"
+#include "epoch/wire.hpp"
 #include "matchmaking/seating.hpp"
 #include "matchmaking/wire.hpp"
 #include "progress/wire.hpp"
@@ -89,6 +90,15 @@ matchmaking::wire::Begin among_strangers(matchmaking::wire::Begin begin, const P
   return begin;
 }
 
+Frame distorted_estate(Lie lie, Frame frame) {
+  const auto message = frame::decode<epoch::wire::Message>(*frame);
+  if (!message || !std::holds_alternative<epoch::wire::Piece>(message->header)) return frame;
+  Bytes payload = copy_of(message->payload);
+  if (lie == Lie::not_finite) put_nan(payload);
+  if (lie == Lie::short_part) payload.resize(payload.size() - std::min<std::size_t>(payload.size(), 3));
+  return frame::encode(message->header, payload);
+}
+
 Frame distorted_gathering(Lie lie, const PeerId& self, const PeerId& to, Frame frame) {
   auto message = frame::decode<matchmaking::wire::Header>(*frame);
   if (!message) return frame;
@@ -104,7 +114,11 @@ class LyingConversation final : public net::Conversation {
  public:
   LyingConversation(std::unique_ptr<net::Conversation> honest, std::string_view protocol, const PeerId& self,
                     const std::optional<Lie>& lie)
-      : honest_(std::move(honest)), averages_(protocol == averaging::wire::kProtocol), self_(self), lie_(lie) {}
+      : honest_(std::move(honest)),
+        averages_(protocol == averaging::wire::kProtocol),
+        hands_on_(protocol == epoch::wire::kLegacyProtocol),
+        self_(self),
+        lie_(lie) {}
 
   Task<Result<>> send(PeerId to, net::TrafficClass traffic, Frame frame, TimePoint deadline) override {
     if (!deceived_ && to != self_) deceived_ = to;
@@ -123,12 +137,14 @@ class LyingConversation final : public net::Conversation {
  private:
   std::vector<Frame> distorted(const PeerId& to, Frame frame) const {
     if (!lie_ || to == self_) return {std::move(frame)};  // it does not lie to itself
+    if (hands_on_) return {distorted_estate(*lie_, std::move(frame))};
     if (averages_) return distorted_round(*lie_, to == deceived_, std::move(frame));
     return {distorted_gathering(*lie_, self_, to, std::move(frame))};
   }
 
   std::unique_ptr<net::Conversation> honest_;
   bool averages_;
+  bool hands_on_;
   PeerId self_;
   const std::optional<Lie>& lie_;
   std::optional<PeerId> deceived_;  ///< the first whom it had anything to say
@@ -156,6 +172,14 @@ void LyingEndpoint::handle(net::Method method, net::Handler handler) {
     co_return std::make_shared<const Bytes>(std::move(bytes));
   };
   honest_.handle(std::move(method), lying);
+}
+
+Frame LyingEndpoint::distorted(std::string_view method, Frame request) const {
+  if (method != epoch::wire::kTakeOnMethod || lie_ != Lie::heavy) return request;
+  auto message = frame::decode<epoch::wire::Message>(*request);
+  if (!message) return request;
+  std::get<epoch::wire::TakeOn>(message->header).samples = kHeavy;
+  return frame::encode(message->header);
 }
 
 std::unique_ptr<net::Conversation> LyingEndpoint::converse(std::string_view protocol, const net::Topic& topic,

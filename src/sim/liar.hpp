@@ -15,10 +15,10 @@
 namespace collab::sim {
 
 enum class Lie : std::uint8_t {
-  not_finite,  ///< NaN in its parts
-  heavy,       ///< its parts, and what it tells its leader, stand for 10^12 samples
+  not_finite,  ///< NaN in its parts, and in what it hands on
+  heavy,       ///< its parts, what it tells its leader, and what it hands on, stand for 10^12 samples
   weightless,  ///< its parts have values and no weight
-  short_part,  ///< its parts lack their last bytes
+  short_part,  ///< its parts, and what it hands on, lack their last bytes
   two_faced,   ///< every chunk of its parts comes twice, the second time with other values
   result,      ///< who missed a round, or wants the state, is given other bytes than the index says
   roster,      ///< the groups that it begins are of the one who is told and strangers
@@ -43,7 +43,7 @@ class LyingEndpoint final : public net::Endpoint {
   void handle(net::Method method, net::Handler handler) override;
   void allow_conversation(net::Method protocol) override { honest_.allow_conversation(std::move(protocol)); }
   Task<net::Answer> call(PeerId to, std::string_view method, Frame request, TimePoint deadline) override {
-    return honest_.call(to, method, std::move(request), deadline);
+    return honest_.call(to, method, distorted(method, std::move(request)), deadline);
   }
   std::unique_ptr<net::Conversation> converse(std::string_view protocol, const net::Topic& topic,
                                               std::vector<PeerId> members) override;
@@ -58,6 +58,8 @@ class LyingEndpoint final : public net::Endpoint {
   bool can_reach(const PeerId& peer) const override { return honest_.can_reach(peer); }
 
  private:
+  Frame distorted(std::string_view method, Frame request) const;
+
   net::Endpoint& honest_;
   const std::optional<Lie>& lie_;
   bool blind_;

@@ -212,6 +212,10 @@ Task<> Peer::live(Life& life) {
   auto& endpoint = *life.endpoint;
   endpoint.allow_conversation(matchmaking::row());
   endpoint.allow_conversation(averaging::round_protocol());
+  endpoint.allow_conversation(epoch::legacy_protocol());
+  endpoint.handle(epoch::take_on_method(), [this](PeerId from, Frame request, TimePoint deadline) {
+    return take_on(from, std::move(request), deadline);
+  });
   life.directory = std::make_unique<SeenDirectory>(life.node->directory(), needs_.plant == Plant::no_quorum, lie_);
   progress::TrackerOptions tracker_options;
   tracker_options.target_batch = needs_.member.target_batch;
@@ -253,12 +257,17 @@ Task<> Peer::live(Life& life) {
   if (life.leases) life.tasks.spawn("leases", life.leases->run());
   co_await life.member->run(trainer_.epoch());
   life.finished = true;
-  if (needs_.leave_at_end) co_await say_good_bye(life);
+  if (needs_.leave_at_end) co_await say_good_bye(life, host_.clock().now() + kLeaveTime);
 }
 
 Task<Result<std::shared_ptr<const state::Snapshot>>> Peer::snapshot(std::uint64_t epoch) {
   if (!life_ || !life_->member) co_return Errc::gone;
   co_return co_await life_->member->snapshot(epoch);
+}
+
+Task<net::Answer> Peer::take_on(PeerId from, Frame request, TimePoint deadline) {
+  if (!life_ || !life_->member) co_return Refusal(Errc::gone);
+  co_return co_await life_->member->take_on(from, std::move(request), deadline);
 }
 
 void Peer::lie(std::optional<Lie> about) {
@@ -285,8 +294,10 @@ Task<> Peer::kill() {
 
 Task<> Peer::leave() {
   if (!life_) co_return;
+  const TimePoint deadline = host_.clock().now() + kLeaveTime;
   if (life_->bridge) life_->bridge->leave();
-  co_await say_good_bye(*life_);
+  co_await hand_on(*life_, deadline - kLeaveTime / 5);
+  co_await say_good_bye(*life_, deadline);
   if (needs_.checkpoint_every > 0 && in_step()) {
     const TimePoint stays = disk_.save(trainer_.to_save(), needs_.world.now());
     co_await needs_.world.sleep_until(stays);
@@ -294,8 +305,25 @@ Task<> Peer::leave() {
   co_await kill();
 }
 
-Task<> Peer::say_good_bye(Life& life) {
-  const TimePoint laggards_until = host_.clock().now() + kLeaveTime - kGoodByeTime;
+Task<> Peer::hand_on(Life& life, TimePoint deadline) {
+  if (!life.member || trainer_.samples() == 0) co_return;
+  const auto heir = life.member->heir();
+  const std::uint64_t epoch = trainer_.epoch();
+  const std::uint64_t samples = trainer_.samples();
+  Result<> handed = Errc::gone;
+  if (heir) {
+    epoch::Estate estate;
+    estate.epoch = epoch;
+    estate.values.resize(trainer_.values());
+    estate.behind = trainer_.hand_on(estate.values);
+    handed = co_await life.member->hand_on(*heir, std::move(estate), deadline);
+  }
+  if (handed) co_return;
+  life.log.info("samples.lost", {{"epoch", epoch}, {"samples", samples}, {"why", handed.error().message()}});
+}
+
+Task<> Peer::say_good_bye(Life& life, TimePoint deadline) {
+  const TimePoint laggards_until = deadline - kGoodByeTime;
   const auto leave = [&life, laggards_until]() -> Task<Result<>> {
     if (life.member) co_await life.member->leave();
     if (!life.node->is_member()) co_return Result<>();
@@ -304,7 +332,7 @@ Task<> Peer::say_good_bye(Life& life) {
     co_return Result<>();
   };
   auto leaving = leave();
-  (void)co_await with_deadline(host_.clock(), host_.clock().now() + kLeaveTime, std::move(leaving));  // else by silence
+  (void)co_await with_deadline(host_.clock(), deadline, std::move(leaving));  // else by silence
 }
 
 std::uint64_t Peer::progress_records() const {

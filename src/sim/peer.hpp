@@ -87,6 +87,7 @@ class Peer {
   void spoil_ledger() { trainer_.spoil_ledger(); }
   /// What it tells others is distorted so from now on; nothing: it is honest again.
   void lie(std::optional<Lie> about);
+  bool lies() const noexcept { return lie_.has_value(); }
   /// Until then, to be told that it is not admitted is an error of the run.
   void banned(bool is) noexcept { banned_ = is; }
 
@@ -96,12 +97,15 @@ class Peer {
   struct Life;
   class Slots;
   Task<> live(Life& life);
-  Task<> say_good_bye(Life& life);
+  /// What is in hand, when somebody takes it.
+  Task<> hand_on(Life& life, TimePoint deadline);
+  Task<> say_good_bye(Life& life, TimePoint deadline);
   Task<> learn_role(Life& life);
   void make_leases(Life& life);
   void boot(bool blank);
   void happened(Life& life, const epoch::MemberEvent& event);
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
+  Task<net::Answer> take_on(PeerId from, Frame request, TimePoint deadline);
   node::NodeOptions node_options() const;
 
   const PeerNeeds& needs_;

@@ -53,6 +53,11 @@ class Recorder final : public Witness {
                  const Digest& parameters) override {
     invariants_.gave_back(peer, values, weight, parameters);
   }
+  void handed_on(const HandOver& mine) override { invariants_.handed_on(mine); }
+  std::vector<SampleRun> taken_on(std::size_t peer, const PeerId& from, std::uint64_t samples,
+                                  std::span<const float> values) override {
+    return invariants_.taken_on(peer, from, samples, values);
+  }
   void dropped(std::size_t peer, std::span<const SampleRun> samples) override { invariants_.dropped(peer, samples); }
   void stepped(const StepTaken& step) override { invariants_.stepped(step); }
   void broke(std::size_t peer, std::string_view task, const std::string& what) override;

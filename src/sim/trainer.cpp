@@ -104,6 +104,21 @@ std::uint64_t SimTrainer::give_back(std::span<const float> values, const Gathere
   return lost;
 }
 
+Gathered SimTrainer::hand_on(std::vector<float>& values) {
+  Gathered behind = accumulator_.hand_over(values);
+  witness_.handed_on({peer_, epoch_, behind.samples, values, gathered_, parameter_hash()});
+  gathered_.clear();
+  return behind;
+}
+
+bool SimTrainer::take_on(std::span<const float> values, const Gathered& behind, const PeerId& from,
+                         std::size_t ranges_max) {
+  if (!accumulator_.take_on(values, behind, ranges_max)) return false;
+  const auto samples = witness_.taken_on(peer_, from, behind.samples, values);
+  gathered_.insert(gathered_.end(), samples.begin(), samples.end());
+  return true;
+}
+
 Gathered SimTrainer::drop() {
   if (plant_ == Plant::sum_twice) return {};
   witness_.dropped(peer_, gathered_);

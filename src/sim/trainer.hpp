@@ -50,6 +50,10 @@ class SimTrainer final : public epoch::Trainer {
   std::uint64_t samples() const override { return accumulator_.samples(); }
   Gathered hand_over(std::vector<float>& values) override;
   std::uint64_t give_back(std::span<const float> values, const Gathered& behind) override;
+  bool hands_on() const override { return true; }
+  Gathered hand_on(std::vector<float>& values) override;
+  bool take_on(std::span<const float> values, const Gathered& behind, const PeerId& from,
+               std::size_t ranges_max) override;
   Gathered drop() override;
   Result<> step(std::span<float> averaged, std::uint64_t epoch) override;
   void adopt() override { model_ = parameters_; }

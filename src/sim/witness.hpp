@@ -3,6 +3,7 @@
 
 #include "base/log.hpp"
 #include "crypto/hash.hpp"
+#include "crypto/peer_id.hpp"
 #include "epoch/member_event.hpp"
 
 #include <cstddef>
@@ -67,6 +68,11 @@ class Witness {
   /// `parameters`: their hash at this moment; likewise below.
   virtual void gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight,
                          const Digest& parameters) = 0;
+  /// It leaves, and tries to leave these samples to another.
+  virtual void handed_on(const HandOver& mine) = 0;
+  /// The peer has added to its own what `from` handed on, as it came: of which samples that is.
+  virtual std::vector<SampleRun> taken_on(std::size_t peer, const PeerId& from, std::uint64_t samples,
+                                          std::span<const float> values) = 0;
   virtual void dropped(std::size_t peer, std::span<const SampleRun> samples) = 0;
   virtual void stepped(const StepTaken& step) = 0;
   /// A task of the peer let an exception out: a bug, or a failure nobody handles.

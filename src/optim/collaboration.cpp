@@ -112,6 +112,10 @@ void Collaboration::Parts::assemble() {
   net::Endpoint& endpoint = node->endpoint();
   endpoint.allow_conversation(matchmaking::row());
   endpoint.allow_conversation(averaging::round_protocol());
+  endpoint.allow_conversation(epoch::legacy_protocol());
+  endpoint.handle(epoch::take_on_method(), [this](PeerId from, Frame request, TimePoint deadline) {
+    return take_on(from, std::move(request), deadline);
+  });
   const auto expelled = [&of = node->endpoint()](const PeerId& peer) { return of.expelled(peer); };
   progress::TrackerOptions tracker_options;
   tracker_options.target_batch = manifest->target_batch;
@@ -147,6 +151,12 @@ Task<Result<std::shared_ptr<const state::Snapshot>>> Collaboration::Parts::snaps
   if (!last_state) co_return Errc::gone;
   if (epoch != last_state->epoch) co_return epoch < last_state->epoch ? Errc::stale : Errc::late;
   co_return last_state;
+}
+
+Task<net::Answer> Collaboration::Parts::take_on(PeerId from, Frame request, TimePoint deadline) {
+  const Visit visit(*this);
+  if (member == nullptr) co_return Refusal(Errc::gone);
+  co_return co_await member->take_on(from, std::move(request), deadline);
 }
 
 Task<> Collaboration::Parts::serve() {

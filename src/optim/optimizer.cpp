@@ -86,6 +86,9 @@ struct Optimizer::Inner {
   /// Keeps a copy of the state where somebody may ask for it after the last border.
   void keep_last_state();
   void return_units(const Work& work);
+  std::string await_last_round(TimePoint deadline);
+  /// Gives what is in hand to one that stays.
+  bool hand_on(TimePoint deadline, std::string& why);
   void on_event(const epoch::MemberEvent& event);
   StepResult take_result();
 };
@@ -360,34 +363,72 @@ std::uint64_t Optimizer::finish() {
     return 0;
   }
   const TimePoint deadline = begin + parts.options.leave_wait * 4 / 5;  // the rest is for saying good-bye
+  const bool hands_on = inner_->trainer.hands_on();
+  const TimePoint round_by = hands_on ? deadline - parts.options.leave_wait / 5 : deadline;
   const std::uint64_t before = epoch();
+  std::string why = inner_->await_last_round(round_by);
+  std::uint64_t lost = inner_->trainer.samples();
+  if (hands_on && lost > 0 && inner_->hand_on(deadline, why)) lost = 0;
+  inner_->trainer.drop();  // leaving gives their units back
+  inner_->trainer.adopt();
+  inner_->keep_last_state();
+  if (lost > 0) {
+    parts.log.info("samples.lost", {{"epoch", before}, {"samples", lost}, {"why", why}});
+    parts.tell({"samples.lost", before, fmt::format("{} samples in hand are lost: {}", lost, why)});
+  }
+  parts.deliver_events();
+  return lost;
+}
+
+/// Returns why what is in hand then is in no round.
+std::string Optimizer::Inner::await_last_round(TimePoint deadline) {
+  const TimePoint begin = std::chrono::steady_clock::now();
+  const std::uint64_t before = trainer.epoch();
   double eta_s = 0;
   bool company = false;
   parts.runtime.on_loop([&] {
     eta_s = parts.tracker->eta_of_others_s();
     company = parts.tracker->current_peers() > 1;
   });
-  const auto done = [&] { return epoch() != before || inner_->bridge->samples() == 0; };
+  const auto done = [&] { return trainer.epoch() != before || bridge->samples() == 0; };
   // whose rates are not known yet may well have a step soon
   const bool due = eta_s <= to_seconds(deadline - begin) || (company && std::isinf(eta_s));
   while (due && !done() && std::chrono::steady_clock::now() < deadline) {
     const TimePoint look = std::min(deadline, std::chrono::steady_clock::now() + kWaitStep);
-    inner_->bridge->wait(
-        inner_->trainer, [&] { return epoch() != before; }, look);
+    bridge->wait(
+        trainer, [&] { return trainer.epoch() != before; }, look);
     parts.check();
     parts.deliver_events();
   }
-  const std::uint64_t lost = inner_->trainer.drop().samples;  // leaving gives their units back
-  inner_->trainer.adopt();
-  inner_->keep_last_state();
-  if (lost == 0) return 0;
-  const std::string why = due                    ? "the round did not end in time"
-                          : std::isfinite(eta_s) ? fmt::format("the next step is {:.0f} s away", eta_s)
-                                                 : "nobody knows when the next step is";
-  parts.log.info("samples.lost", {{"epoch", before}, {"samples", lost}, {"why", why}});
-  parts.tell({"samples.lost", before, fmt::format("{} samples in hand are lost: {}", lost, why)});
-  parts.deliver_events();
-  return lost;
+  if (due) return "the round did not end in time";
+  if (std::isfinite(eta_s)) return fmt::format("the next step is {:.0f} s away", eta_s);
+  return "nobody knows when the next step is";
+}
+
+/// False: `why` says more.
+bool Optimizer::Inner::hand_on(TimePoint deadline, std::string& why) {
+  std::optional<PeerId> heir;
+  parts.runtime.on_loop([&] { heir = member->heir(); });
+  if (!heir) {
+    why += ", and nobody is there to take them";
+    return false;
+  }
+  epoch::Estate estate;
+  estate.epoch = trainer.epoch();
+  estate.values.resize(trainer.values());
+  estate.behind = trainer.hand_on(estate.values);
+  const std::uint64_t samples = estate.behind.samples;
+  if (samples == 0) return true;  // a round has them now
+  const auto handed = parts.runtime.call(member->hand_on(*heir, std::move(estate), deadline));
+  if (!handed) {
+    const bool unknown = handed.error() == Errc::late || handed.error() == Errc::gone;
+    why += fmt::format(", and {} {} ({})", heir->short_text(),
+                       unknown ? "may not have taken them" : "did not take them", handed.error().message());
+    return false;
+  }
+  parts.tell({"samples.handed_on", trainer.epoch(),
+              fmt::format("{} samples in hand were handed to {}", samples, heir->short_text())});
+  return true;
 }
 
 std::vector<Unit> Optimizer::next_units(std::size_t n) {

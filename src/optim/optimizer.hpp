@@ -97,9 +97,10 @@ class Optimizer {
   StepResult wait(Duration patience);
 
   /// Before Collaboration::leave(): computes no more, and takes part in a round that is due within `leave_wait`, so
-  /// that the samples in hand count. Else they are dropped at once and told as `samples.lost`. Returns the samples
-  /// lost, none at the end of the run. Who may want the last state gets it until leave() returns. At most 4/5 of
-  /// `leave_wait`; no step() after it.
+  /// that the samples in hand count. Else, where gradients are averaged, they are handed on to one peer that stays, and
+  /// told as `samples.handed_on`; what nobody takes is dropped and told as `samples.lost`. Returns the samples lost, as
+  /// far as this peer knows, none at the end of the run. Who may want the last state gets it until leave() returns. At
+  /// most 4/5 of `leave_wait`; no step() after it.
   std::uint64_t finish();
 
   /// The next units of work for this peer: leased, so that nobody else computes them in this pass. 1..n of them: fewer

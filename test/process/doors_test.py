@@ -330,7 +330,7 @@ def interrupts(folder):
 
 
 def planned_leave(folder):
-    """The samples in hand count when a step is due; when none is, they are dropped and told, and nobody waits."""
+    """The samples in hand count when a step is due; when none is, one that stays takes them, or they are told as lost."""
     pair = [start(peer_words(folder / f'l{i}', OPEN.at), folder / f'l{i}.log').wait_for('joined', 30) for i in range(2)]
     for peer in pair:
         peer.wait_for('epoch', 20, 3)
@@ -341,7 +341,12 @@ def planned_leave(folder):
     assert not pair[1].count('round_failed') and pair[1].stop() == 0, pair[1].log()
     far = host(folder / 'far', '--target-batch', '1000000', run='far-run')
     lone = start(peer_words(folder / 'lone', far.at, run='far-run'), folder / 'lone.log').wait_for('joined', 30)
-    time.sleep(2)
+    other = start(peer_words(folder / 'other', far.at, run='far-run'), folder / 'other.log').wait_for('joined', 30)
+    time.sleep(4)  # until each knows what the other may have
+    began = time.monotonic()
+    assert other.stop() == 0 and time.monotonic() - began < 10, other.log()
+    assert other.events()[-1]['samples_lost'] == 0 and other.count('samples.handed_on') == 1, other.events()[-3:]
+    time.sleep(1)
     began = time.monotonic()
     assert lone.stop() == 0 and time.monotonic() - began < 3, lone.log()
     assert lone.events()[-1]['samples_lost'] > 0 and lone.count('samples.lost') == 1, lone.events()[-3:]

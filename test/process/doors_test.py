@@ -345,7 +345,9 @@ def planned_leave(folder):
     time.sleep(4)  # until each knows what the other may have
     began = time.monotonic()
     assert other.stop() == 0 and time.monotonic() - began < 10, other.log()
-    assert other.events()[-1]['samples_lost'] == 0 and other.count('samples.handed_on') == 1, other.events()[-3:]
+    # two who begin before they know of each other may compute the same units: a sum with both is not taken, and told
+    handed, lost = other.count('samples.handed_on'), other.events()[-1]['samples_lost']
+    assert handed + other.count('samples.lost') == 1 and (lost == 0) == (handed == 1), other.events()[-3:]
     time.sleep(1)
     began = time.monotonic()
     assert lone.stop() == 0 and time.monotonic() - began < 3, lone.log()

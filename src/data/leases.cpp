@@ -275,7 +275,9 @@ void Leases::give_back(const Work& work) {
 }
 
 bool Leases::is_of_others_than(const PeerId& holder, const Work& work) const {
-  if (held_.overlaps(work)) return true;
+  Work handed_out = held_;
+  handed_out.subtract(ready_);
+  if (handed_out.overlaps(work)) return true;
   for (const auto& [pass, watch] : watches_) {
     for (const directory::Record& record : watch->records()) {
       if (record.owner == holder || record.owner == needs_.self) continue;
@@ -289,6 +291,7 @@ bool Leases::is_of_others_than(const PeerId& holder, const Work& work) const {
 void Leases::inherit(const Work& work) {
   if (left_) return;
   held_.add(work);
+  ready_.subtract(work);  // two who did not know of each other had the same: his are computed
   inherited_.add(work);
   inherited_at_ = needs_.clock.now();
   wanted_.notify();

@@ -59,7 +59,7 @@ class Leases {
   Work take(std::uint64_t n);
   /// Computed for nothing: the epoch ended without them. Handed out again, unless they are committed.
   void give_back(const Work& work);
-  /// Whether some of it is this peer's, or in a lease of anybody but `holder`.
+  /// Whether some of it was handed out here, or is in a lease of anybody but `holder`.
   bool is_of_others_than(const PeerId& holder, const Work& work) const;
   /// Computed by another, who leaves them to this peer. They are leased here as soon as its own lease
   /// is gone, for storers grant them to one at a time.

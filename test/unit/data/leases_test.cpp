@@ -186,6 +186,11 @@ TEST_CASE("leases: units that another leaves are leased when its lease is gone, 
     co_await workers.sleep(2s);
     const Work left = workers.leases[0]->take(40);
     REQUIRE(left.count() > 0);
+    const Work handed_out = workers.leases[2]->take(4);
+    Work ready = workers.leases[2]->held();
+    ready.subtract(handed_out);
+    CHECK_FALSE(workers.leases[2]->is_of_others_than(workers.ids[2], ready));
+    CHECK(workers.leases[2]->is_of_others_than(workers.ids[2], handed_out));
     CHECK_FALSE(workers.leases[1]->is_of_others_than(workers.ids[0], left));
     CHECK(workers.leases[1]->is_of_others_than(workers.ids[2], left));
     workers.leases[1]->inherit(left);
@@ -206,6 +211,28 @@ TEST_CASE("leases: units that another leaves are leased when its lease is gone, 
     }
     CHECK(workers.ledger.duplicates() == 0);
     CHECK_FALSE(workers.leases[1]->held().overlaps(left));
+    co_await tasks.stop();
+  };
+  workers.world.run(scenario());
+}
+
+TEST_CASE("leases: of units that two have leased the heir computes none that are left to it") {
+  Workers workers(1);
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(workers.world.executor(), rethrow);
+    Leases& heir = *workers.leases[0];
+    tasks.spawn("leases", heir.run());
+    heir.advance(workers.ledger);
+    CHECK(heir.take(16).empty());
+    co_await workers.sleep(2s);
+    const Work handed_out = heir.take(4);
+    Work left = heir.held();
+    left.subtract(handed_out);
+    left = left.take(8);
+    REQUIRE(left.count() == 8);
+    heir.inherit(left);
+    CHECK_FALSE(heir.take(1000).overlaps(left));
+    CHECK(heir.held().common(left) == left);
     co_await tasks.stop();
   };
   workers.world.run(scenario());

@@ -1,9 +1,17 @@
 #pragma once
 // A picture of what was measured again and again.
 
-#include "report.hpp"
+#include <filesystem>
+#include <string>
+#include <vector>
 
 namespace collab::bench {
+
+/// What was measured again and again under one name.
+struct Series {
+  std::string name;
+  std::vector<double> values;
+};
 
 /// For each series a curve: which share of its values, from 0 to 100 %, is at most so large. A steep curve is a steady
 /// measurement, a long tail at its top are outliers, and of two curves the one on the left is the faster. The median of

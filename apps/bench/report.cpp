@@ -1,6 +1,5 @@
 #include "report.hpp"
 
-#include "plot.hpp"
 #include "statistics.hpp"
 
 #include <fmt/format.h>

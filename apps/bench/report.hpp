@@ -1,6 +1,8 @@
 #pragma once
 // How every measurement ends: figures with what the machine was doing, as a table, a JSON line or a picture.
 
+#include "plot.hpp"
+
 #include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
@@ -14,12 +16,6 @@ struct Output {
   std::string log_level = "warn";  ///< of the peers
   bool json = false;               ///< one line, else a table for people
   std::filesystem::path plot;      ///< an SVG file is written there; empty: none
-};
-
-/// What was measured again and again under one name.
-struct Series {
-  std::string name;
-  std::vector<double> values;
 };
 
 /// Made at the begin of a measurement, shown at its end.

@@ -16,10 +16,9 @@ constexpr Duration kRouterTime = std::chrono::milliseconds(8500);  // both proto
 /// Null: no router is asked. Without a note: a mapping for good is not made for a look.
 std::unique_ptr<nat::PortMapping> mapping_for(const node::NodeNeeds& needs, const node::NodeOptions& options,
                                               const net::Address& listen) {
-  const bool here_only = listen.host.starts_with("127.") || listen.host == "::1";
-  if (!options.gateways || !options.router || here_only) return nullptr;
   nat::PortMapping::Options how = options.port_mapping;
-  how.port = listen.port;
+  how.port = node::port_for_router(options, {listen});
+  if (how.port == 0) return nullptr;
   how.note.clear();
   nat::PortMapping::Needs asking{needs.clock,   needs.random.derive("port_map"),           needs.log,     needs.loop,
                                  needs.workers, options.gateways(needs.loop, needs.clock), options.router};

@@ -337,7 +337,7 @@ void Member::show() {
   own.handed_over = moshpit_->handed_over();
   if (heir_) {
     own.samples = 0;
-    own.heir = {heir_->key};
+    own.heir = heir_->key;
     own.left = left_samples_;
   }
   context_.tracker.show(own);

@@ -53,6 +53,12 @@ void ask_own_router(NodeOptions& options) {
   options.router = nat::private_router;
 }
 
+std::uint16_t port_for_router(const NodeOptions& options, const std::vector<net::Address>& listening) {
+  const bool wanted = options.gateways && options.router && options.announce.empty();
+  if (!wanted || listening.empty() || is_loopback(listening.front().host)) return 0;
+  return listening.front().port;
+}
+
 std::string origin_of(const std::string& host) {
   boost::system::error_code error;
   const asio::ip::address address = asio::ip::make_address(host, error);
@@ -181,7 +187,7 @@ void Membership::make_reachability() {
   reachability_ = std::make_unique<nat::Reachability>(*endpoint_, needs_.clock, needs_.random.derive("nat"), needs_.log,
                                                       needs_.loop, connected, reach);
   nat::PortMapping::Options mapping = options_.port_mapping;
-  mapping.port = port_for_router();
+  mapping.port = port_for_router(options_, endpoint_->listening());
   if (!options_.home.empty()) mapping.note = options_.home / "port_mapping";
   nat::PortMapping::Needs asking{
       needs_.clock, needs_.random.derive("port_map"), needs_.log, needs_.loop, needs_.workers, {}, options_.router};
@@ -189,12 +195,8 @@ void Membership::make_reachability() {
   port_mapping_ = std::make_unique<nat::PortMapping>(std::move(asking), std::move(mapping));
 }
 
-/// Which port a router could lead others to; 0: none.
-std::uint16_t Membership::port_for_router() const {
-  const auto listening = endpoint_->listening();
-  const bool wanted = options_.gateways && options_.router && options_.announce.empty();
-  if (!wanted || listening.empty() || is_loopback(listening.front().host)) return 0;
-  return listening.front().port;
+bool Membership::asks_router() const {
+  return port_for_router(options_, endpoint_->listening()) != 0;
 }
 
 /// What takes effect at once when the manifest changes. Who is blocked here gets a new chance.
@@ -285,7 +287,7 @@ Task<> Membership::follow_port_mapping() {
 /// Tells the owner of a machine that nobody can dial, when everything has been tried that a program can try.
 void Membership::explain_once() {
   const bool tried = mapping_settled_ != TimePoint::max() && needs_.clock.now() >= mapping_settled_ + kVerdictTime;
-  if (explained_ || port_for_router() == 0 || !tried || reachability_->state() != nat::State::outbound_only) return;
+  if (explained_ || !asks_router() || !tried || reachability_->state() != nat::State::outbound_only) return;
   explained_ = true;
   const std::string observed = endpoint_->observed_host().value_or(std::string());
   const nat::Explanation told = nat::explain_unreachable(port_mapping_->status(), port(), observed);
@@ -351,7 +353,7 @@ Task<> Membership::live(std::vector<Place> places) {
     tasks.spawn("directory", directory_->run());
     tasks.spawn("directory.introduce", directory::introduce_peers(*directory_, *endpoint_, needs_.log));
     tasks.spawn("nat", reachability_->run());
-    if (port_for_router() != 0) {
+    if (asks_router()) {
       tasks.spawn("nat.port_map", port_mapping_->run());
       tasks.spawn("nat.port_map.follow", follow_port_mapping());
     }

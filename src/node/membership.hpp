@@ -67,7 +67,7 @@ class Membership {
   net::EndpointOptions endpoint_options(const std::optional<net::Address>& listen) const;
   std::uint16_t port() const;
   void make_reachability();
-  std::uint16_t port_for_router() const;
+  bool asks_router() const;
   void obey(const Manifest& manifest);
   directory::PeerRecord own_record() const;
   Task<> live(std::vector<Place> places);

@@ -76,6 +76,8 @@ struct NodeOptions {
 
 /// The routers of this machine's own network may be asked to map a port.
 void ask_own_router(NodeOptions& options);
+/// Which port a router is asked to lead others to, of a node that listens at these addresses; 0: none is asked.
+std::uint16_t port_for_router(const NodeOptions& options, const std::vector<net::Address>& listening);
 
 /// Where this node's token is; empty: nowhere.
 inline std::filesystem::path token_file(const NodeOptions& options) {

@@ -32,7 +32,7 @@ double microbatch_of(const Record& told, double rate, const Yardstick& yardstick
 std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const Yardstick& yardstick,
                               std::int64_t unix_ms) {
   if (seen_ && sequence == sequence_) return 0;
-  if (!told.heir.empty()) return leave(told, sequence, yardstick, unix_ms);
+  if (told.heir) return leave(told, sequence, yardstick, unix_ms);
   const std::int64_t date = date_of(told, unix_ms);
   const std::int64_t elapsed_ms = seen_ ? elapsed_of(told, date, unix_ms) : elapsed_max_ms(told);
   const double seconds = static_cast<double>(elapsed_ms) / 1000;
@@ -84,7 +84,7 @@ std::uint64_t SelfReport::see(const Record& told, std::uint64_t sequence, const 
 std::uint64_t SelfReport::leave(const Record& told, std::uint64_t sequence, const Yardstick& yardstick,
                                 std::int64_t unix_ms) {
   Record had = told;
-  had.heir.clear();
+  had.heir.reset();
   had.samples = std::exchange(had.left, 0);
   const bool again = left_ && left_->epoch == told.epoch;
   if (again) had.samples = 0;

@@ -60,9 +60,9 @@ void Tracker::show(Record own) {
   own.period_ms = own_.period_ms;
   own_ = std::move(own);
   shown_ = true;
-  if (!own_.heir.empty() && !heir_shown_) {
+  if (own_.heir && !heir_shown_) {
     heir_shown_ = needs_.clock.now();
-    const auto heir = reports_.find(PeerId{own_.heir.front()});
+    const auto heir = reports_.find(PeerId{*own_.heir});
     if (heir != reports_.end()) heir->second.inherit(own_.epoch, own_.left);
     send();
   }
@@ -218,7 +218,7 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
   }
   // who leaves comes first: what it leaves is then believed of its heir
   std::stable_partition(news.begin(), news.end(), [this](const directory::Record* record) {
-    return !told_.at(record->owner).record.heir.empty();
+    return told_.at(record->owner).record.heir.has_value();
   });
   for (const directory::Record* record : news) {
     believe(*record, yardsticks);
@@ -304,7 +304,7 @@ void Tracker::believe(const directory::Record& from, const Yardsticks& all) {
   const std::uint64_t excess = report.see(told, from.sequence, yardstick(from.owner, all), needs_.clock.unix_ms());
   if (report.handed_over() > 0) handed_over_[from.owner] = report.handed_over();
   if (report.handed_over() == 0) handed_over_.erase(from.owner);
-  if (!told.heir.empty()) credit_heir(from.owner);
+  if (told.heir) credit_heir(from.owner);
   if (excess == 0) {
     if (report.believed().samples == told.samples) doubted_.erase(from.owner);
     return;
@@ -320,7 +320,7 @@ void Tracker::believe(const directory::Record& from, const Yardsticks& all) {
 /// Once in an epoch, however often it is told.
 void Tracker::credit_heir(const PeerId& leaver) {
   const auto left = reports_.at(leaver).left();
-  const auto heir = reports_.find(PeerId{told_.at(leaver).record.heir.front()});
+  const auto heir = reports_.find(PeerId{*told_.at(leaver).record.heir});
   if (!left || heir == reports_.end() || heir->first == leaver) return;
   const auto [credited, first] = credited_.try_emplace(leaver, left->epoch);
   if (!first && credited->second >= left->epoch) return;
@@ -333,7 +333,7 @@ std::optional<std::uint64_t> Tracker::left_by(const PeerId& peer) const {
   if (told == told_.end() || told->second.record.epoch != epoch()) return std::nullopt;
   const auto& heir = told->second.record.heir;
   const auto& left = reports_.at(peer).left();
-  if (heir.empty() || heir.front() != needs_.self.key || !left || left->epoch != epoch()) return std::nullopt;
+  if (heir != needs_.self.key || !left || left->epoch != epoch()) return std::nullopt;
   return left->samples;
 }
 

@@ -31,9 +31,8 @@ Result<Record> decode(std::span<const std::byte> value) {
   if (!rate || !period || !date || !loss || record.samples > kSamplesMax || record.microbatch > kSamplesMax ||
       record.handed_over > kSamplesMax || record.left > kSamplesMax || !message->payload.empty())
     return Errc::bad_request;
-  const bool leaves = !record.heir.empty();
-  if (record.heir.size() > 1 || (leaves ? record.taking_part || record.samples > 0 : record.left > 0))
-    return Errc::bad_request;
+  const bool leaves = record.heir.has_value();
+  if (leaves ? record.taking_part || record.samples > 0 : record.left > 0) return Errc::bad_request;
   return record;
 }
 

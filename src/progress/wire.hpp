@@ -10,10 +10,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 namespace collab::progress {
 
@@ -36,8 +36,8 @@ struct ProgressV1 {
   std::uint64_t microbatch = 0;   ///< samples of its last one: they come all at once; 0: not told
   bool client = false;            ///< it cannot be dialled
   std::uint64_t handed_over = 0;  ///< besides, to a pass of this epoch that has not ended
-  /// Of one that leaves: to whose key it hands on what it has gathered for this epoch; at most one.
-  std::vector<std::array<unsigned char, 32>> heir = {};
+  /// Of one that leaves: to whose key it hands on what it has gathered for this epoch.
+  std::optional<std::array<unsigned char, 32>> heir = {};
   std::uint64_t left = 0;  ///< so many samples; `samples` is 0 then
   MESSAGE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, ledger, loss, taking_part,
               microbatch, client, handed_over, heir, left)

@@ -27,10 +27,10 @@ def start(command, log):
     return RUNNING[-1]
 
 
-def host(home, *more, run=RUN):
+def host(home, *more, run=RUN, text=None):
     """A coordinator on loopback, ready. Founds the run unless the home holds it."""
     at = free_port()
-    program = start([COORDINATOR, '--run-id', run, '--new-run', '--preset', 'demo', '--data', TEXT, '--home', home,
+    program = start([COORDINATOR, '--run-id', run, '--new-run', '--preset', 'demo', '--data', text or TEXT, '--home', home,
                        '--listen', f'127.0.0.1:{at}', '--dashboard', 'off', '--checkpoint-every', '0', '--no-lan',
                        '--target-batch', '64', '--json', *more], home.with_suffix('.log'))
     program.at = f'127.0.0.1:{at}'
@@ -330,7 +330,7 @@ def interrupts(folder):
 
 
 def planned_leave(folder):
-    """The samples in hand count when a step is due; when none is, one that stays takes them, or they are told as lost."""
+    """The samples in hand count when a step is due; when none is, one that stays takes them."""
     pair = [start(peer_words(folder / f'l{i}', OPEN.at), folder / f'l{i}.log').wait_for('joined', 30) for i in range(2)]
     for peer in pair:
         peer.wait_for('epoch', 20, 3)
@@ -339,15 +339,15 @@ def planned_leave(folder):
     assert pair[0].events()[-1]['samples_lost'] == 0, pair[0].events()[-3:]
     pair[1].wait_for('epoch', 8, pair[1].count('epoch') + 2)
     assert not pair[1].count('round_failed') and pair[1].stop() == 0, pair[1].log()
-    far = host(folder / 'far', '--target-batch', '1000000', run='far-run')
+    # no pass of the text ends meanwhile: at an end peers share what is left by a rule, and may compute the same twice
+    text = write_text(folder / 'long_text', documents=2000)
+    far = host(folder / 'far', '--target-batch', '1000000', run='far-run', text=text)
     lone = start(peer_words(folder / 'lone', far.at, run='far-run'), folder / 'lone.log').wait_for('joined', 30)
     other = start(peer_words(folder / 'other', far.at, run='far-run'), folder / 'other.log').wait_for('joined', 30)
     time.sleep(4)  # until each knows what the other may have
     began = time.monotonic()
     assert other.stop() == 0 and time.monotonic() - began < 10, other.log()
-    # two who begin before they know of each other may compute the same units: a sum with both is not taken, and told
-    handed, lost = other.count('samples.handed_on'), other.events()[-1]['samples_lost']
-    assert handed + other.count('samples.lost') == 1 and (lost == 0) == (handed == 1), other.events()[-3:]
+    assert other.events()[-1]['samples_lost'] == 0 and other.count('samples.handed_on') == 1, other.events()[-3:]
     time.sleep(1)
     began = time.monotonic()
     assert lone.stop() == 0 and time.monotonic() - began < 3, lone.log()

@@ -5,10 +5,10 @@ import json, os, pathlib, signal, socket, subprocess, threading, time
 WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 
 
-def write_text(folder, step=3):
+def write_text(folder, step=3, documents=40):
     """Sentences in which words follow each other by a rule, so that there is something to learn. Returns the folder."""
     folder.mkdir()
-    for document in range(40):
+    for document in range(documents):
         lines = []
         for line in range(30):
             at = document * 7 + line * step

@@ -65,7 +65,7 @@ TEST_CASE(
     }
     CHECK(!leaver.report.left());
     leaver.record.taking_part = false;
-    leaver.record.heir = {{7}};
+    leaver.record.heir.emplace() = {7};
     leaver.record.left = left;
     CHECK((leaver.at(10'500, 0) == 0) == (left == 1000));
     REQUIRE(leaver.report.left());
@@ -89,12 +89,12 @@ TEST_CASE(
 TEST_CASE("self-report: who has left what it had does not get it back, however often it says so") {
   Told leaver;
   for (std::int64_t ms = 500; ms <= 10'000; ms += 500) leaver.at(ms, 100 * static_cast<std::uint64_t>(ms) / 1000);
-  leaver.record.heir = {{7}};
+  leaver.record.heir.emplace() = {7};
   leaver.record.left = 1000;
   leaver.record.taking_part = false;
   for (std::int64_t ms = 10'500; ms < 12'000; ms += 500) CHECK(leaver.at(ms, 0) == 0);
   CHECK(leaver.report.left()->samples == 1000);
-  leaver.record.heir.clear();
+  leaver.record.heir.reset();
   leaver.record.left = 0;
   leaver.record.taking_part = true;
   CHECK(leaver.at(12'500, 1000) > 800);

@@ -56,7 +56,7 @@ struct Trainer {
     rate.add(0, clock.now());
     for (;;) {
       co_await clock.sleep_until(clock.now() + step);
-      if (!own.heir.empty()) co_return;  // it leaves
+      if (own.heir) co_return;  // it leaves
       rate.add(kOwnMicrobatch, clock.now());
       own.samples += kOwnMicrobatch;
       own.samples_per_s = rate.samples_per_s();
@@ -151,7 +151,7 @@ TEST_CASE("tracker: the heir of one that leaves is believed what it is left, in 
     CHECK(!heir.tracker.left_by(test::peer(1)));
     leaver.own.taking_part = false;
     leaver.own.samples = 0;
-    leaver.own.heir = {test::peer(2).key};
+    leaver.own.heir = test::peer(2).key;
     leaver.own.left = left;
     leaver.tracker.show(leaver.own);
     heir.own.samples += left;

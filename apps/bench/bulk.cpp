@@ -77,16 +77,21 @@ Task<Result<>> Bulk::send(net::Conversation& talk, const BulkOrder& order) {
 
 Task<Result<>> Bulk::receive(net::Conversation& talk, BulkFigures& figures, const BulkOrder& order) {
   const TimePoint deadline = clock_.now() + order.length + kPatience;
-  TimePoint first = TimePoint::max();
+  TimePoint counted_from = TimePoint::max();
+  bool counts = false;
   for (;;) {
     const auto came = co_await talk.receive(deadline);
     if (!came) co_return came.error();
     if (came->frame->size() == 1) co_return Result<>();
     const TimePoint now = clock_.now();
-    if (first == TimePoint::max()) first = now + kWarmUp;
-    if (now < first) continue;
-    figures.bytes += came->frame->size();
-    figures.seconds = to_seconds(now - first);
+    if (counted_from == TimePoint::max()) counted_from = now + kWarmUp;
+    if (now < counted_from) continue;
+    if (std::exchange(counts, true)) {
+      figures.bytes += came->frame->size();
+      figures.seconds = to_seconds(now - counted_from);
+    } else {
+      counted_from = now;  // of this one most came before
+    }
   }
 }
 

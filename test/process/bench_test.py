@@ -140,7 +140,7 @@ def lines_are_as_fast_as_was_said():
     assert 1.2 <= odd['ideal_seconds'] < 1.25 and 0.3 < odd['line_share'] < 0.98 and odd['equal_bytes'], odd
     # a question and its answer are a round trip, and wait in the queue of what is carried besides: 100 ms at most
     far = bench('transport', '--for', '3', '--shape', '40/40/60', '--queue', '100')
-    assert 0.06 <= far['answer_median_s'] < 0.3 and 0.3 < far['line_share'] < 0.98, far
+    assert 0.06 <= far['answer_median_s'] < 0.3 and 0.3 < far['line_share'] < 0.97, far
     assert pathlib.Path('/proc/net/dev').read_text().count(':') == before, 'devices are left'
 
 

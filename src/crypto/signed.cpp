@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstring>
 #include <utility>
 
 namespace collab {
@@ -60,25 +61,36 @@ Bytes encode(const Signed& statement) {
       .finish();
 }
 
-Result<Signed> decode_signed(std::span<const std::byte> bytes) {
-  Signed statement;
+Result<SignedView> view_signed(std::span<const std::byte> bytes) {
+  SignedView statement;
   FieldReader fields(bytes);
   const auto domain = fields.take_text();
   const auto signer = fields.take_raw(statement.signer.key.size());
   statement.sequence = fields.take<std::uint64_t>();
   statement.expires_ms = static_cast<std::int64_t>(fields.take<std::uint64_t>());
-  const auto payload = fields.take_blob();
+  statement.payload = fields.take_blob();
   const auto signature = fields.take_raw(statement.signature.size());
   if (const auto whole = fields.finish(); !whole) return whole.error();
-  if (payload.size() > kSignedPayloadBytesMax) return Errc::bad_request;
+  if (statement.payload.size() > kSignedPayloadBytesMax) return Errc::bad_request;
 
   const auto known = std::find(kNames.begin(), kNames.end(), domain);
   if (known == kNames.end()) return Errc::bad_request;
   statement.domain = static_cast<Domain>(known - kNames.begin());
-  const auto as_letter = [](std::byte byte) { return static_cast<unsigned char>(byte); };
-  std::transform(signer.begin(), signer.end(), statement.signer.key.begin(), as_letter);
-  std::transform(signature.begin(), signature.end(), statement.signature.begin(), as_letter);
-  statement.payload.assign(payload.begin(), payload.end());
+  std::memcpy(statement.signer.key.data(), signer.data(), signer.size());
+  std::memcpy(statement.signature.data(), signature.data(), signature.size());
+  return statement;
+}
+
+Result<Signed> decode_signed(std::span<const std::byte> bytes) {
+  const auto view = view_signed(bytes);
+  if (!view) return view.error();
+  Signed statement;
+  statement.domain = view->domain;
+  statement.signer = view->signer;
+  statement.sequence = view->sequence;
+  statement.expires_ms = view->expires_ms;
+  statement.payload.assign(view->payload.begin(), view->payload.end());
+  statement.signature = view->signature;
   return statement;
 }
 

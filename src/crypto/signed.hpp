@@ -44,4 +44,15 @@ Bytes encode(const Signed& statement);
 /// The inverse; verifies no signature. Errors: `bad_request`.
 Result<Signed> decode_signed(std::span<const std::byte> bytes);
 
+/// The same without a copy of the payload.
+struct SignedView {
+  Domain domain = Domain::record;
+  PeerId signer{};
+  std::uint64_t sequence = 0;
+  std::int64_t expires_ms = 0;
+  std::span<const std::byte> payload;  ///< of the bytes it was read from
+  Signature signature{};
+};
+Result<SignedView> view_signed(std::span<const std::byte> bytes);
+
 }  // namespace collab

@@ -50,13 +50,12 @@ Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePo
   if (!page) co_return page.error();
   auto& [message, payload] = *page;
   if (message.records > wire::kPageRecordsMax) co_return Errc::bad_request;
-  auto records = wire::take_records(payload, message.records);
+  auto records = fresh_records(payload, message.records, key);
   if (!records) co_return records.error();
   if (!take_named(server, payload, message.known, message.servers)) co_return Errc::bad_request;
   answered_at_ = clock_.now();
   Read read;
   for (SignedRecord& record : *records) {
-    if (record.record.key != key) co_return Errc::bad_request;
     const auto offered = server_.accept(std::move(record), Storage::Source::read);
     if (offered.outcome == Storage::Outcome::stored) ++read.news;
   }
@@ -142,7 +141,7 @@ Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoi
   const bool bounded = message.records <= wire::kPageRecordsMax && message.nodes <= wire::kNodesMax &&
                        message.followers <= wire::kFollowersMax;
   if (!bounded) co_return Errc::bad_request;
-  auto records = wire::take_records(payload, message.records);
+  auto records = fresh_records(payload, message.records, key);
   if (!records) co_return records.error();
   auto nodes = wire::take_nodes(payload, message.nodes);
   if (!nodes) co_return nodes.error();
@@ -151,8 +150,8 @@ Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoi
   answered_at_ = clock_.now();
 
   Nearby nearby;
+  nearby.records = message.records - records->size();
   for (SignedRecord& record : *records) {
-    if (record.record.key != key) co_return Errc::bad_request;
     const auto offered = server_.accept(std::move(record), Storage::Source::read);
     if (offered.outcome != Storage::Outcome::refused) ++nearby.records;
   }
@@ -176,6 +175,22 @@ Task<Result<Client::Nearby>> Client::find(RouteNode node, Search search, TimePoi
   }
   if (own_place) table.asked(id);
   co_return nearby;
+}
+
+Result<std::vector<SignedRecord>> Client::fresh_records(std::span<const std::byte>& payload, std::size_t count,
+                                                        std::string_view key) const {
+  const auto all = wire::take_encoded(payload, count);
+  if (!all) return all.error();
+  std::vector<SignedRecord> fresh;
+  for (const auto encoded : *all) {
+    const auto name = name_of(encoded);
+    if (!name || name->key != key) return Errc::bad_request;
+    if (server_.storage().holds(*name, encoded)) continue;
+    auto record = decode_record(encoded);
+    if (!record) return record.error();
+    fresh.push_back(std::move(*record));
+  }
+  return fresh;
 }
 
 bool Client::take_named(const PeerId& server, std::span<const std::byte>& payload, std::uint32_t known,

@@ -87,6 +87,10 @@ class Client {
   std::optional<TimePoint> answered_at() const noexcept { return answered_at_; }
 
  private:
+  /// Takes `count` records of `key` off `payload`; those that are here already are looked at no further. Errors:
+  /// `bad_request`.
+  Result<std::vector<SignedRecord>> fresh_records(std::span<const std::byte>& payload, std::size_t count,
+                                                  std::string_view key) const;
   /// Takes `known` servers off `payload` and finds out which ones `server` lacks. False: malformed.
   bool take_named(const PeerId& server, std::span<const std::byte>& payload, std::uint32_t known,
                   std::uint64_t its_hash);

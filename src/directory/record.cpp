@@ -51,9 +51,23 @@ Bytes encode(const SignedRecord& signed_record) {
   return collab::encode(statement_of(signed_record));
 }
 
+Result<RecordName> name_of(std::span<const std::byte> encoded) {
+  const auto statement = view_signed(encoded);
+  if (!statement) return statement.error();
+  FieldReader fields(statement->payload);
+  (void)fields.take_text();  // the run
+  RecordName name;
+  name.key = fields.take_text();
+  name.owner = statement->signer;
+  name.subkey = fields.take_text();
+  (void)fields.take_blob();
+  if (const auto whole = fields.finish(); !whole) return whole.error();
+  return name;
+}
+
 Result<SignedRecord> decode_record(std::span<const std::byte> bytes) {
   if (bytes.size() > kRecordBytesMax) return Errc::bad_request;
-  const auto statement = decode_signed(bytes);
+  const auto statement = view_signed(bytes);
   if (!statement) return statement.error();
   if (statement->domain != Domain::record) return Errc::bad_request;
 

@@ -54,6 +54,18 @@ using Verdict = boost::system::result<void, Refusal>;
 /// `draft`, signed: its owner becomes the signer. The sizes of `draft` and `run` are within the bounds above.
 SignedRecord sign_record(const Identity& owner, std::string run, Record draft);
 
+/// What a record is kept under, as views into the bytes or the record that it was read from.
+struct RecordName {
+  std::string_view key;
+  PeerId owner;
+  std::string_view subkey;
+};
+inline RecordName name_of(const Record& record) {
+  return {record.key, record.owner, record.subkey};
+}
+/// Of an encoded record, by far cheaper than decoding it; nothing else in it is looked at. Errors: `bad_request`.
+Result<RecordName> name_of(std::span<const std::byte> encoded);
+
 /// One record has exactly one encoding.
 Bytes encode(const SignedRecord&);
 /// The inverse, from any bytes. Verifies sizes, nothing else. Errors: `bad_request`.

@@ -116,6 +116,7 @@ bool RoutingTable::add(RouteNode node, std::string network, TimePoint now) {
   added_.push_back(entry.place);
   buckets_[bucket].push_back({high, true, &entries_.emplace(id, std::move(entry)).first->second});
   ++sound_;
+  ++version_;
   return true;
 }
 
@@ -138,6 +139,7 @@ bool RoutingTable::heard(const PeerId& id, TimePoint now) {
   if (std::exchange(found->second.failures, 0) == 0) return true;
   slot_of(found->second).sound = true;
   ++sound_;
+  ++version_;
   return true;
 }
 
@@ -147,6 +149,7 @@ void RoutingTable::failed(const PeerId& id) {
   if (found->second.failures++ == 0) {
     slot_of(found->second).sound = false;
     --sound_;
+    ++version_;
   }
   if (found->second.failures >= options_.failures_max) erase(found);
 }
@@ -171,6 +174,7 @@ void RoutingTable::erase(Entries::iterator entry) {
   std::erase_if(buckets_[bucket_of(entry->second.place)],
                 [&](const Slot& slot) { return slot.entry == &entry->second; });
   if (entry->second.failures == 0) --sound_;
+  ++version_;
   entries_.erase(entry);
 }
 

@@ -100,6 +100,8 @@ class RoutingTable {
   std::size_t neighbourhood() const noexcept;
   /// Whether a node as near to `place` as the k nearest to this one would be here.
   bool knows_all_near(const Place& place) const noexcept { return bucket_of(place) >= neighbourhood(); }
+  /// Another number whenever `nearest` may answer something else.
+  std::uint64_t version() const noexcept { return version_; }
   const std::map<PeerId, Entry>& entries() const noexcept { return entries_; }
   const Place& place() const noexcept { return place_; }
 
@@ -125,6 +127,7 @@ class RoutingTable {
   std::map<PeerId, Suggested> suggested_;
   std::vector<Place> added_;
   std::size_t sound_ = 0;
+  std::uint64_t version_ = 0;
 };
 
 }  // namespace collab::directory

@@ -13,6 +13,8 @@ namespace {
 
 using net::Answer;
 
+constexpr std::size_t kKeptMax = 256;
+
 ServerSet::Options server_rules(const ServerOptions& options) {
   ServerSet::Options rules;
   rules.run = options.storage.rules.run;
@@ -241,8 +243,17 @@ bool Server::keeps(const PeerId& node, const std::string& key) const {
   return std::find(nearest.begin(), nearest.end(), node) != nearest.end();
 }
 
+bool Server::keeps_itself(const std::string& key) const {
+  const bool stale = kept_.table != table_.version() || kept_.serves != serves_;
+  // strangers may ask for any key
+  if (stale || kept_.keys.size() > kKeptMax) kept_ = {table_.version(), serves_, {}};
+  const auto [kept, fresh] = kept_.keys.try_emplace(key);
+  if (fresh) kept->second = keeps(net_.self(), key);
+  return kept->second;
+}
+
 std::uint8_t Server::distance(const std::string& key) const {
-  if (form() != Form::routed || keeps(net_.self(), key)) return 0;
+  if (form() != Form::routed || keeps_itself(key)) return 0;
   return passed_on_.contains(key) ? 1 : 2;
 }
 

@@ -127,6 +127,7 @@ class Server {
   void meet(const PeerId& from, std::span<const std::byte> payload, std::uint32_t records);
   std::vector<Bytes> followers(const std::string& key, const PeerId& asker);
   void forget_silent();
+  bool keeps_itself(const std::string& key) const;
   Task<> compare_with_all();
   Task<> compare_with(PeerId other);
 
@@ -145,6 +146,13 @@ class Server {
   std::map<PeerId, std::size_t> watches_;
   std::map<std::string, std::map<PeerId, std::size_t>> watched_;  ///< by key, by whom
   std::set<std::string> passed_on_;
+  /// Whether this node keeps a key, as long as the table stays as it was; every wake of a watch asks.
+  struct Kept {
+    std::uint64_t table = 0;
+    bool serves = false;
+    std::map<std::string, bool> keys;
+  };
+  mutable Kept kept_;
   RoutingTable table_;
   bool serves_ = false;
   HandOver hand_over_;

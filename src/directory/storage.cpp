@@ -73,9 +73,9 @@ Storage::Offered Storage::offer(SignedRecord record, std::int64_t now_ms, Source
   };
   if (const auto fits = check_bounds(record, options_.rules, now_ms); !fits) return refuse(fits.error());
 
-  const SlotId slot = slot_of(record.record);
-  const auto known = entries_.find(slot);
-  Entry* const old = known == entries_.end() ? nullptr : &known->second;
+  const auto known = entry_of(name_of(record.record));
+  const SlotId slot = known ? (*known)->first : slot_of(record.record);
+  Entry* const old = known ? &(*known)->second : nullptr;
   bool conflict = false;
   Bytes encoded;
   if (old != nullptr) {
@@ -297,12 +297,23 @@ std::vector<const SignedRecord*> Storage::changed(const std::string& key, std::u
 }
 
 const SignedRecord* Storage::record(const std::string& key, const PeerId& owner, std::int64_t now_ms) const {
-  const auto shelf = shelves_.find(key);
-  if (shelf == shelves_.end()) return nullptr;
-  const auto entry = shelf->second.by_owner.find({owner, std::string()});
-  if (entry == shelf->second.by_owner.end()) return nullptr;
-  const SignedRecord& found = entry->second->second.record;
+  const auto entry = entry_of({key, owner, {}});
+  if (!entry) return nullptr;
+  const SignedRecord& found = (*entry)->second.record;
   return is_visible(found.record, now_ms) ? &found : nullptr;
+}
+
+std::optional<Storage::Entries::iterator> Storage::entry_of(const RecordName& name) const {
+  const auto shelf = shelves_.find(name.key);
+  if (shelf == shelves_.end()) return std::nullopt;
+  const auto place = shelf->second.by_owner.find(std::pair(name.owner, name.subkey));
+  if (place == shelf->second.by_owner.end()) return std::nullopt;
+  return place->second;
+}
+
+bool Storage::holds(const RecordName& name, std::span<const std::byte> encoded) const {
+  const auto entry = entry_of(name);
+  return entry && std::ranges::equal((*entry)->second.encoded, encoded);
 }
 
 const SignedRecord* Storage::find(const SlotId& slot) const {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -101,6 +102,9 @@ class Storage {
   std::vector<const SignedRecord*> records(const std::string& key, std::int64_t now_ms) const;
   /// Those that changed under `key` after change number `since`, in the order of their changes, withdrawn ones too.
   std::vector<const SignedRecord*> changed(const std::string& key, std::uint64_t since) const;
+  /// Whether the record of this name is here in these very bytes: most of what one server tells, another has told
+  /// before.
+  bool holds(const RecordName&, std::span<const std::byte> encoded) const;
   /// Null: nothing is kept there.
   const SignedRecord* find(const SlotId&) const;
   /// The same, encoded; empty: nothing. Valid until the next change.
@@ -137,8 +141,16 @@ class Storage {
     Work granted;  // and which of them nobody else had here when it came
   };
   using Entries = std::map<SlotId, Entry>;
+  struct ByPlace {
+    using is_transparent = void;
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      const auto order = a.first <=> b.first;
+      return order != 0 ? order < 0 : std::string_view(a.second) < std::string_view(b.second);
+    }
+  };
   struct Shelf {
-    std::map<std::pair<PeerId, std::string>, Entries::iterator> by_owner;
+    std::map<std::pair<PeerId, std::string>, Entries::iterator, ByPlace> by_owner;
     std::map<std::uint64_t, Entries::iterator> by_change;
     std::uint64_t visible_version = 0;
   };
@@ -152,6 +164,8 @@ class Storage {
     std::int64_t refilled_ms = 0;
   };
 
+  /// By its names, which needs no hash. Nullopt: nothing is kept under them.
+  std::optional<Entries::iterator> entry_of(const RecordName&) const;
   Verdict check_quotas(const SignedRecord&, std::size_t bytes, const Entry* replaced, std::int64_t now_ms,
                        Source source, const std::string& origin);
   Owner& owner(const PeerId&, std::int64_t now_ms);
@@ -169,7 +183,7 @@ class Storage {
 
   Options options_;
   Entries entries_;
-  std::map<std::string, Shelf> shelves_;
+  std::map<std::string, Shelf, std::less<>> shelves_;
   std::map<PeerId, Owner> owners_;
   std::map<std::string, Usage> origins_;
   std::set<std::pair<std::int64_t, SlotId>> by_expiry_;

@@ -57,18 +57,28 @@ Bytes pack_nodes(std::span<const RouteNode* const> nodes) {
   return fields.finish();
 }
 
-Result<std::vector<SignedRecord>> take_records(std::span<const std::byte>& payload, std::size_t count) {
-  std::vector<SignedRecord> records;
+Result<std::vector<std::span<const std::byte>>> take_encoded(std::span<const std::byte>& payload, std::size_t count) {
+  std::vector<std::span<const std::byte>> records;
   for (std::size_t i = 0; i < count; ++i) {
     if (payload.size() < kLengthBytes) return Errc::bad_request;
     FieldReader prefix(payload.first(kLengthBytes));
     const std::size_t length = prefix.take<std::uint32_t>();
     payload = payload.subspan(kLengthBytes);
     if (length > payload.size()) return Errc::bad_request;
-    auto record = decode_record(payload.first(length));
+    records.push_back(payload.first(length));
+    payload = payload.subspan(length);
+  }
+  return records;
+}
+
+Result<std::vector<SignedRecord>> take_records(std::span<const std::byte>& payload, std::size_t count) {
+  const auto encoded = take_encoded(payload, count);
+  if (!encoded) return encoded.error();
+  std::vector<SignedRecord> records;
+  for (const auto bytes : *encoded) {
+    auto record = decode_record(bytes);
     if (!record) return record.error();
     records.push_back(std::move(*record));
-    payload = payload.subspan(length);
   }
   return records;
 }

@@ -170,7 +170,9 @@ Bytes pack_versions(std::span<const Version> versions);
 Bytes pack_slots(std::span<const SlotId> slots);
 Bytes pack_nodes(std::span<const RouteNode* const> nodes);
 
-/// Takes `count` records off the front of `payload`. Errors: `bad_request`.
+/// Takes `count` records off the front of `payload`, as they are encoded there. Errors: `bad_request`.
+Result<std::vector<std::span<const std::byte>>> take_encoded(std::span<const std::byte>& payload, std::size_t count);
+/// The same, decoded.
 Result<std::vector<SignedRecord>> take_records(std::span<const std::byte>& payload, std::size_t count);
 /// The same of nodes. Errors: `bad_request`, also for an address that is a name, or none at all.
 Result<std::vector<RouteNode>> take_nodes(std::span<const std::byte>& payload, std::size_t count);

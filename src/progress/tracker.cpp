@@ -240,6 +240,7 @@ void Tracker::forget_all_but(const std::vector<PeerId>& present) {
     if (!gone(entry.first)) return false;
     // that of who falls silent goes stale long before it goes, so this one was withdrawn
     if (is_fresh(entry.second, needs_.clock.unix_ms())) gathered_at_.erase(entry.first);
+    recent_.until = TimePoint::min();
     return true;
   });
   if (reports_.size() > kReportsMax) {
@@ -273,6 +274,7 @@ void Tracker::tell_odd(const PeerId& peer) {
 void Tracker::note_who_gathers() {
   const TimePoint now = needs_.clock.now();
   const std::int64_t now_ms = needs_.clock.unix_ms();
+  recent_.until = TimePoint::min();
   auto gathered = gathered_at_.begin();  // sorted as these are
   for (const auto& [peer, record] : known_) {
     while (gathered != gathered_at_.end() && gathered->first < peer) ++gathered;
@@ -382,9 +384,14 @@ std::size_t Tracker::current_peers() const {
 
 std::size_t Tracker::recent_peers() const {
   const TimePoint now = needs_.clock.now();
-  const auto recent = std::count_if(gathered_at_.begin(), gathered_at_.end(),
-                                    [&](const auto& entry) { return now - entry.second <= kSilentCounts; });
-  return static_cast<std::size_t>(recent) + 1;
+  if (now <= recent_.until) return recent_.peers;
+  recent_ = {1, TimePoint::max()};
+  for (const auto& [peer, gathered_at] : gathered_at_) {
+    if (now - gathered_at > kSilentCounts) continue;
+    ++recent_.peers;
+    recent_.until = std::min(recent_.until, gathered_at + kSilentCounts);
+  }
+  return recent_.peers;
 }
 
 std::vector<Standing> Tracker::taking_part() const {

@@ -189,8 +189,14 @@ class Tracker {
   };
   const Fresh& fresh() const;
   const Sum& sum_of(std::uint64_t epoch) const;
-  mutable Fresh fresh_;                       // keeps its memory: in a large swarm it is made anew with each record
-  std::map<PeerId, TimePoint> gathered_at_;   // when a fresh record last said that they take part
+  mutable Fresh fresh_;                      // keeps its memory: in a large swarm it is made anew with each record
+  std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
+  struct Recent {
+    std::size_t peers = 0;
+    TimePoint until =
+        TimePoint::min();  // then the first of them is silent for too long; before, `gathered_at_` has not changed
+  };
+  mutable Recent recent_;                     // asked at every border of a microbatch
   std::map<PeerId, SelfReport> reports_;      // also of peers that are gone: they come back with their history
   std::map<PeerId, double> handed_over_;      // of whom it is more than nothing
   std::map<PeerId, std::uint64_t> credited_;  // who left something, and the epoch that is credited with it

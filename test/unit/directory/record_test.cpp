@@ -63,6 +63,17 @@ TEST_CASE("record: it survives the trip, and no other bytes decode to it") {
   CHECK(decode_record(longer).error() == Errc::bad_request);
 }
 
+TEST_CASE("record: its names are read from the encoding as from the record, and from nothing torn") {
+  const SignedRecord sent = record(identity(1), 7, kNow + 1000, "a/key", "sub");
+  const Bytes bytes = encode(sent);
+  const auto name = name_of(bytes);
+  REQUIRE(name);
+  CHECK(name->key == "a/key");
+  CHECK(name->owner == identity(1).id());
+  CHECK(name->subkey == "sub");
+  for (std::size_t size = 0; size < bytes.size(); ++size) CHECK_FALSE(name_of(std::span(bytes).first(size)));
+}
+
 TEST_CASE("record: the largest fits its bound, one byte more is refused") {
   const std::string run(64, 'r');
   const SignedRecord largest = record(identity(1), 1, kNow, std::string(kKeyBytesMax, 'k'),
@@ -156,6 +167,27 @@ TEST_CASE("storage: of two records with one sequence the same one stays everywhe
   CHECK(value_at(one, "k") == value_at(two, "k"));
   CHECK(one.evidence().size() == 1);
   CHECK(two.evidence().size() == 1);
+}
+
+TEST_CASE("storage: it holds a record in the very bytes of its newest version alone") {
+  Storage storage(bengali());
+  const auto holds = [&](const SignedRecord& of) {
+    const Bytes bytes = encode(of);
+    return storage.holds(name_of(of.record), bytes);
+  };
+  const SignedRecord first = record(identity(1), 1);
+  const SignedRecord second = record(identity(1), 2);
+  CHECK_FALSE(holds(first));
+  storage.offer(first, kNow, Storage::Source::read);
+  CHECK(holds(first));
+  CHECK_FALSE(holds(record(identity(1), 1, kNow + 30'000, "peer", "other")));
+  CHECK_FALSE(holds(record(identity(2), 1)));
+  storage.offer(second, kNow, Storage::Source::read);
+  CHECK(holds(second));
+  CHECK_FALSE(holds(first));
+  SignedRecord forged = second;
+  forged.signature[0] ^= 1U;
+  CHECK_FALSE(holds(forged));
 }
 
 TEST_CASE("storage: what a shorter-lived record replaced does not come back when that expires") {

@@ -7,6 +7,8 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/doctest.hpp"
 
@@ -64,6 +66,36 @@ TEST_CASE("routing table: a full bucket keeps whom it has until he fails, and ne
   CHECK(table.size() == 1);
   for (const PeerId& id : kept) table.failed(id);
   CHECK(table.entries().size() == 1);
+}
+
+TEST_CASE("routing table: its version changes with what is nearest, and with nothing else") {
+  RoutingTable table(test::test_identity(1).id(), {});
+  const Place place = place_of("run", "key");
+  std::vector<PeerId> nearest;
+  std::uint64_t version = table.version();
+  const auto changes = [&] {
+    std::vector<PeerId> now;
+    for (const auto* near : table.nearest(place, 20)) now.push_back(near->node.id);
+    const bool another = now != nearest;
+    nearest = std::move(now);
+    CHECK(another == (std::exchange(version, table.version()) != table.version()));
+    return another;
+  };
+  CHECK(table.add(route_node(2), "", TimePoint()));
+  CHECK(changes());
+  CHECK(table.add(route_node(3), "", TimePoint()));
+  CHECK(changes());
+  table.add(route_node(2), "", TimePoint());
+  table.heard(route_node(2).id, TimePoint(1s));
+  CHECK_FALSE(changes());
+  table.failed(route_node(2).id);
+  CHECK(changes());
+  table.heard(route_node(2).id, TimePoint(2s));
+  CHECK(changes());
+  table.remove(route_node(3).id);
+  CHECK(changes());
+  table.remove(route_node(3).id);
+  CHECK_FALSE(changes());
 }
 
 TEST_CASE("routing table: one network takes a quarter of a bucket, and who is only named has no place") {

@@ -28,6 +28,7 @@ wire::Join Follower::join(std::uint64_t own_samples) const {
   join.previous = terms_.wanted.previous;
   join.dropped = terms_.wanted.dropped;
   join.incarnation = terms_.options.incarnation;
+  join.electorate = static_cast<std::uint32_t>(terms_.wanted.electorate);
   return join;
 }
 

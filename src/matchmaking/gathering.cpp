@@ -73,12 +73,15 @@ void Gathering::on_candidates(const std::vector<Candidate>& candidates, TimePoin
 void Gathering::on_samples(std::uint64_t own_total, TimePoint now) {
   if (outcome_) return;
   own_samples_ = own_total;
-  if (follower_.leader()) {
-    wire::Samples samples;
-    samples.total = own_total;
-    send(*follower_.leader(), samples);
-  }
+  if (follower_.leader()) send(*follower_.leader(), told());
   maybe_begin(now);
+}
+
+wire::Samples Gathering::told() const {
+  wire::Samples samples;
+  samples.total = own_samples_;
+  samples.electorate = static_cast<std::uint32_t>(terms_.wanted.electorate);
+  return samples;
 }
 
 void Gathering::on_samples_elsewhere(std::uint64_t total, TimePoint now) {
@@ -87,7 +90,8 @@ void Gathering::on_samples_elsewhere(std::uint64_t total, TimePoint now) {
 }
 
 void Gathering::on_electorate(std::size_t count, TimePoint now) {
-  terms_.wanted.electorate = count;
+  const bool news = std::exchange(terms_.wanted.electorate, count) != count;
+  if (news && !outcome_ && follower_.leader()) send(*follower_.leader(), told());
   maybe_begin(now);
 }
 
@@ -268,10 +272,13 @@ bool Gathering::in_our_group(const PeerId& peer, std::uint64_t incarnation) cons
 
 void Gathering::on(const PeerId& from, const wire::Samples& samples, TimePoint now) {
   const auto early = carried_.early.find(from);
-  if (early != carried_.early.end()) early->second.samples = samples.total;
+  if (early != carried_.early.end()) {
+    early->second.samples = samples.total;
+    early->second.electorate = samples.electorate;
+  }
   if (!leading_) return;
   if (!outcome_ && !leader_.has(from)) win_back(from, now);
-  leader_.on_samples(from, samples.total);
+  leader_.on_samples(from, samples);
 }
 
 /// It follows us still: its line broke, for which we struck it, and was there again before it looked. It would tell its
@@ -419,9 +426,7 @@ void Gathering::open_next_line(const Group& group) {
   }
   if (!next || next->second == terms_.self) return;
   if (links_.state(next->second).connected || !links_.can_reach(next->second)) return;
-  wire::Samples known;  // says nothing new to anybody
-  known.total = own_samples_;
-  send(next->second, known);
+  send(next->second, told());  // says nothing new to anybody
 }
 
 // ---- leading
@@ -436,6 +441,7 @@ void Gathering::maybe_begin(TimePoint now) {
     if (member.id != terms_.self) send(member.id, begin);
   }
   begun(std::move(*group));
+  for (const PeerId& id : leader_.refusing()) refuse_begun(id);
 }
 
 bool Gathering::waiting_for_others() const {

@@ -145,6 +145,7 @@ class Gathering {
   /// Who has not heard that we came too late hears it now, so that whoever leads next waits for us.
   void knock();
   wire::Join join() const;
+  wire::Samples told() const;
   void fail(NoGroup reason);
 
   void send(const PeerId& to, wire::Header message) { outgoing_.emplace_back(to, std::move(message)); }

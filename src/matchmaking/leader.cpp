@@ -45,6 +45,7 @@ std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Joi
                         join.samples, join.previous,
                         join.dropped, join.incarnation};
   follower.joined = true;
+  follower.electorate = join.electorate;
   follower.since = now;
   members_[from] = follower;
   learn(join.attempt);
@@ -55,9 +56,11 @@ void Leader::learn(std::uint32_t attempt) {
   if (attempt <= terms_.wanted.attempt + kAttemptsAhead) attempt_ = std::max(attempt_, attempt);
 }
 
-void Leader::on_samples(const PeerId& from, std::uint64_t total) {
+void Leader::on_samples(const PeerId& from, const wire::Samples& told) {
   const auto member = members_.find(from);
-  if (member != members_.end()) member->second.applicant.samples = total;
+  if (member == members_.end()) return;
+  member->second.applicant.samples = told.total;
+  member->second.electorate = told.electorate;
 }
 
 std::vector<PeerId> Leader::followers() const {
@@ -90,15 +93,30 @@ std::uint64_t Leader::believed_of(const PeerId& peer) const {
 }
 
 std::uint64_t Leader::samples(std::uint64_t own) const {
+  const std::set<PeerId> without = refusing();
   std::uint64_t sum = own;
   for (const auto& [id, member] : members_) {
-    if (member.applicant.role != Role::auxiliary) sum += std::min(member.applicant.samples, believed_of(id));
+    const bool sends = member.applicant.role != Role::auxiliary && !without.contains(id);
+    if (sends) sum += std::min(member.applicant.samples, believed_of(id));
   }
   return sum;
 }
 
-std::size_t Leader::senders() const {
-  const auto sends = [](const auto& entry) { return entry.second.applicant.role != Role::auxiliary; };
+std::set<PeerId> Leader::refusing() const {
+  std::set<PeerId> refusing;
+  for (bool more = true; more;) {  // without one of them the group is smaller for all others too
+    more = false;
+    const std::size_t votes = 2 * senders(refusing);
+    for (const auto& [id, member] : members_)
+      if (votes <= member.electorate) more = refusing.insert(id).second || more;
+  }
+  return refusing;
+}
+
+std::size_t Leader::senders(const std::set<PeerId>& without) const {
+  const auto sends = [&](const auto& entry) {
+    return entry.second.applicant.role != Role::auxiliary && !without.contains(entry.first);
+  };
   const auto others = std::count_if(members_.begin(), members_.end(), sends);
   return static_cast<std::size_t>(others) + (terms_.options.role == Role::auxiliary ? 0 : 1);
 }
@@ -107,19 +125,23 @@ std::set<std::uint32_t> Leader::unvoiced() const {
   if (!terms_.wanted.voiced) return {};
   std::set<std::uint32_t> digits = terms_.digits();
   if (terms_.wanted.previous != Digest{}) digits.erase(terms_.wanted.dropped);
+  const std::set<PeerId> without = refusing();
   for (const auto& [id, member] : members_)
-    if (member.applicant.previous != Digest{}) digits.erase(member.applicant.dropped);
+    if (member.applicant.previous != Digest{} && !without.contains(id)) digits.erase(member.applicant.dropped);
   return digits;
 }
 
 std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_others, TimePoint now) const {
   if (samples(own_samples) + elsewhere_ < terms_.wanted.target_samples || !has_quorum()) return std::nullopt;
   if (waiting_for_others && !full() && now < gather_deadline()) return std::nullopt;
-  if (members_.empty() && (waiting_for_others || !terms_.wanted.alone)) return std::nullopt;
+  const std::set<PeerId> without = refusing();
+  if (members_.size() == without.size() && (waiting_for_others || !members_.empty() || !terms_.wanted.alone))
+    return std::nullopt;
   if (!unvoiced().empty()) return std::nullopt;
 
   std::vector<Applicant> roster;
-  for (const auto& [id, member] : members_) roster.push_back(member.applicant);
+  for (const auto& [id, member] : members_)
+    if (!without.contains(id)) roster.push_back(member.applicant);
   Applicant self{terms_.self, terms_.options.role,    terms_.up_bytes_per_s, terms_.down_bytes_per_s,
                  own_samples, terms_.wanted.previous, terms_.wanted.dropped, terms_.options.incarnation};
   const auto before = [](const Applicant& a, const Applicant& b) { return a.id < b.id; };

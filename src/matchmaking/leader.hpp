@@ -24,7 +24,7 @@ class Leader {
   /// Nothing: it is in. A second Join of a member replaces what the first told.
   std::optional<RefusalReason> on_join(const PeerId& from, const wire::Join&, TimePoint now);
   /// Ignored from who is no member.
-  void on_samples(const PeerId& from, std::uint64_t total);
+  void on_samples(const PeerId& from, const wire::Samples&);
   /// Somebody is in a later try of this round: the group is of the highest that anybody here has tried.
   void learn(std::uint32_t attempt);
   std::uint32_t attempt() const noexcept { return attempt_; }
@@ -40,12 +40,15 @@ class Leader {
   bool has_joined_followers() const;
   /// Members whose connection broke or is silent.
   std::vector<PeerId> lost(const Links&, TimePoint now) const;
-  /// More than half of the current peers, self included.
-  bool has_quorum() const { return 2 * senders() > terms_.wanted.electorate; }
+  /// Members for whom the group would not be more than half of the peers that they count. They would refuse it, and the
+  /// others wait for them; so it is made without them, or not at all.
+  std::set<PeerId> refusing() const;
+  /// Without them, more than half of the current peers, self included.
+  bool has_quorum() const { return 2 * senders(refusing()) > terms_.wanted.electorate; }
   /// Of which of the terms' digits nobody here speaks for the group of the round before. None unless terms ask for it.
   std::set<std::uint32_t> unvoiced() const;
   bool full() const { return members_.size() + 1 >= terms_.options.group_size_max; }
-  /// Own and told samples; of nobody more than is believed of it.
+  /// Own and told samples of who would not refuse; of nobody more than is believed of it.
   std::uint64_t samples(std::uint64_t own) const;
 
   /// The sealed group, when it may begin: the batch is full; nobody else is waited for, or there is no room, or no time
@@ -59,13 +62,14 @@ class Leader {
  private:
   struct Follower {
     Applicant applicant;
-    bool joined = false;  ///< by a Join; else presumed
+    bool joined = false;         ///< by a Join; else presumed
+    std::size_t electorate = 0;  ///< as it counts; 0: not told
     TimePoint since{};
   };
 
   std::uint64_t bound_of(const PeerId&) const;
   std::uint64_t believed_of(const PeerId&) const;
-  std::size_t senders() const;
+  std::size_t senders(const std::set<PeerId>& without) const;
 
   const Terms& terms_;
   std::map<PeerId, Follower> members_;  // without self

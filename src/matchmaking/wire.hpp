@@ -64,13 +64,16 @@ struct Join {
   Digest previous{};              ///< the group it committed with in the round before; zero: none
   std::uint32_t dropped = 0;      ///< the grid digit it dropped after that round: orders the sums of this one
   std::uint64_t incarnation = 0;  ///< grows with every start of the peer
-  MESSAGE_MAP(key, epoch, round, attempt, schema, codec_map, role, up, down, samples, previous, dropped, incarnation)
+  std::uint32_t electorate = 0;   ///< current peers as it counts them: a group of half of them it refuses
+  MESSAGE_MAP(key, epoch, round, attempt, schema, codec_map, role, up, down, samples, previous, dropped, incarnation,
+              electorate)
 };
 
-/// Follower -> leader, after every microbatch.
+/// Follower -> leader, after every microbatch, and when it counts other peers. Replaces what was told before.
 struct Samples {
-  std::uint64_t total = 0;  ///< replaces what was told before
-  MESSAGE_MAP(total)
+  std::uint64_t total = 0;
+  std::uint32_t electorate = 0;  ///< as in Join
+  MESSAGE_MAP(total, electorate)
 };
 
 /// Leader -> follower: "you are in, stay with me".

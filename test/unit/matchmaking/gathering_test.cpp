@@ -289,6 +289,29 @@ TEST_CASE("gathering: late askers hear that it has begun; who retries is kept fo
   CHECK(again.outcome()->value().attempt == 1);
 }
 
+TEST_CASE("gathering: for whom a group is too small hears that it begins without it, and tells whom it counts") {
+  One leader(kPlaces[0], Start(), 3);
+  leader.hears(kPlaces[1], join_of(kPlaces[1], 0));
+  wire::Join counts_more = join_of(kPlaces[2], kTarget);
+  counts_more.electorate = 6;
+  leader.hears(kPlaces[2], counts_more);
+  leader.gathering.on_samples(kTarget, kStart);
+  REQUIRE(leader.gathering.outcome());
+  CHECK(leader.gathering.outcome()->value().roster.size() == 2);
+  CHECK(reason_in(leader.said_to<wire::Refused>(kPlaces[2])) == RefusalReason::begun);
+
+  One follower(kPlaces[1], knowing({kPlaces[0]}));
+  const auto joined = follower.said_to<wire::Join>(kPlaces[0]);
+  REQUIRE(joined);
+  CHECK(joined->electorate == 3);
+  follower.gathering.on_electorate(7, kStart);
+  const auto told = follower.said_to<wire::Samples>(kPlaces[0]);
+  REQUIRE(told);
+  CHECK(told->electorate == 7);
+  follower.gathering.on_electorate(7, kStart);
+  CHECK(!follower.said_to<wire::Samples>(kPlaces[0]));
+}
+
 TEST_CASE("gathering: who is in a group unawares, for its leader's line broke, has the Begin from whomever it asks") {
   One leader(kPlaces[0], Start(), 4);
   leader.gathering.on_samples(kTarget, kStart);

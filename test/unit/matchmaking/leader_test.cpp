@@ -2,6 +2,8 @@
 
 #include "unit/matchmaking/terms.hpp"
 
+#include <set>
+
 #include "support/doctest.hpp"
 
 namespace collab::matchmaking {
@@ -13,8 +15,11 @@ TEST_CASE("leader: it begins when the batch is full, and not on a sample less") 
   CHECK(!leader.on_join(peer(3), join_of(3, 30), kStart));
   CHECK(!leader.begin(39, false, kStart));
   CHECK(!leader.begin(39, false, terms.wanted.deadline));
-  leader.on_samples(peer(3), 31);
-  leader.on_samples(peer(9), 1000);  // no member
+  wire::Samples told;
+  told.total = 31;
+  leader.on_samples(peer(3), told);
+  told.total = 1000;
+  leader.on_samples(peer(9), told);  // no member
   const auto group = leader.begin(39, false, kStart);
   REQUIRE(group);
   CHECK(group->roster.size() == 3);
@@ -46,6 +51,50 @@ TEST_CASE("leader: half of the current peers are too few, auxiliaries do not cou
   CHECK(leader.lacking() == NoGroup::no_quorum);
   CHECK(!leader.on_join(peer(4), join_of(4, 0), kStart));
   CHECK(leader.begin(0, false, kStart));
+}
+
+TEST_CASE("leader: who counts twice as many peers as there are here would refuse, and is left out or waited for") {
+  const Terms terms = terms_of(1, 5);
+  Leader leader(terms);
+  wire::Join counts_more = join_of(2, kTarget);
+  counts_more.electorate = 8;
+  CHECK(!leader.on_join(peer(2), counts_more, kStart));
+  for (unsigned i = 3; i < 5; ++i) CHECK(!leader.on_join(peer(i), join_of(i, kTarget), kStart));
+  CHECK(leader.refusing() == std::set<PeerId>{peer(2)});  // four of eight are no majority
+  const auto without = leader.begin(0, false, kStart);
+  REQUIRE(without);
+  CHECK(without->roster.size() == 3);
+  CHECK(!without->rank_of(peer(2)));
+  CHECK(leader.samples(0) == 2 * kTarget);
+
+  // without it the group is too small for who counts six of them as well, and then for the leader
+  wire::Samples told;
+  told.total = kTarget;
+  told.electorate = 6;
+  leader.on_samples(peer(3), told);
+  CHECK(leader.refusing() == std::set<PeerId>{peer(2), peer(3)});
+  CHECK(!leader.begin(kTarget, false, kStart));
+  CHECK(leader.lacking() == NoGroup::no_quorum);
+
+  // it hears of the dead
+  told.electorate = 7;
+  leader.on_samples(peer(2), told);
+  CHECK(leader.refusing().empty());
+  const auto all = leader.begin(0, false, kStart);
+  REQUIRE(all);
+  CHECK(all->roster.size() == 4);
+}
+
+TEST_CASE("leader: one alone begins no group of its own while somebody has joined it") {
+  Terms terms = terms_of(1, 1);
+  terms.wanted.alone = true;
+  Leader leader(terms);
+  wire::Join counts_more = join_of(2, kTarget);
+  counts_more.electorate = 4;
+  CHECK(!leader.on_join(peer(2), counts_more, kStart));
+  CHECK(!leader.begin(kTarget, false, kStart));
+  leader.drop(peer(2));
+  CHECK(leader.begin(kTarget, false, kStart));
 }
 
 TEST_CASE("leader: nobody is believed more samples than its bound") {

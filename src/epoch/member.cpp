@@ -491,13 +491,19 @@ Task<> Member::after_failure(boost::system::error_code why, bool undecided) {
 }
 
 /// This peer, or its former life, has signed for a result that others may have committed before their lines broke; in a
-/// group without them it would help to another one. Their records tell; who shows none for so long counts no more.
+/// group without them it would help to another one. Their records tell; who shows none for so long counts no more, nor
+/// does who is out of the run.
 Task<> Member::await_word_of_others() {
   const TimePoint until = context_.clock.now() + progress::kSilentCounts;
   const std::uint64_t before = epoch_;
   context_.log.info("epoch.undecided", {{"epoch", epoch_}});
   std::size_t asked = 0;
-  while (!leaving_ && context_.clock.now() < until && context_.tracker.global_epoch().value_or(0) <= epoch_) {
+  const auto is_over = [&] {
+    const bool nobody_left = context_.tracker.recent_peers() <= 1;
+    return leaving_ || nobody_left || context_.clock.now() >= until ||
+           context_.tracker.global_epoch().value_or(0) > epoch_;
+  };
+  while (!is_over()) {
     // one who says that it has committed is no majority, but the signatures of that round are
     const std::size_t ahead = context_.tracker.donors(epoch_ + 1).size();
     if (ahead > std::exchange(asked, ahead)) (void)co_await catch_up_.by_rounds(epoch_);

@@ -97,6 +97,11 @@ void Moshpit::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_p
   for (const auto& matchmaker : matchmakers_) matchmaker->bandwidth(up_bytes_per_s, down_bytes_per_s);
 }
 
+void Moshpit::role(matchmaking::Role role) {
+  options_.matchmaking.role = role;
+  for (const auto& matchmaker : matchmakers_) matchmaker->role(role);
+}
+
 bool Moshpit::fits(const Pass& pass) const {
   const PeerId& self = context_.identity.id();
   if (!pass.schedule || pass.schedule->rounds() != pass.grid.rounds() || pass.schedule->rounds() == 0) return false;

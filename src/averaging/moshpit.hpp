@@ -97,6 +97,7 @@ class Moshpit {
   /// Of all peers that are not in `schedule->group(self, 1)`.
   void samples_elsewhere(std::uint64_t total);
   void bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s);
+  void role(matchmaking::Role role);
 
   /// Finds the first group; its return is the signal to hand over. That is the only thing the caller is asked: then
   /// comes finish(), with at most the weight that the group's roster allows this peer.

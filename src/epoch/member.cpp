@@ -363,8 +363,18 @@ void Member::tell_bandwidth() {
   moshpit_->bandwidth(static_cast<std::uint64_t>(up), static_cast<std::uint64_t>(down));
 }
 
+void Member::follow_role() {
+  const matchmaking::Role now = options_.role_now ? options_.role_now() : options_.role;
+  if (std::exchange(options_.role, now) == now) return;
+  context_.log.info("peer.role", {{"client", now == matchmaking::Role::client}});
+  matchmaker_.role(now);
+  moshpit_->role(now);
+  show();
+}
+
 Task<> Member::take_part(TaskGroup& tasks) {
   tell_bandwidth();
+  follow_role();
   EpochOptions options;
   options.epoch = epoch_;
   const Release release(*this);

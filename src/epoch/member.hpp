@@ -110,6 +110,7 @@ class Member {
   Task<> heal();
   void tell_changed(const Digest& parameters, const Digest& ledger);
   void tell_bandwidth();
+  void follow_role();
   void settle(const data::Ledger& ledger, const Gathered& lost);
   void show();
   Task<> leave_rounds();

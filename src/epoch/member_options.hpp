@@ -12,6 +12,7 @@
 #include "tensor/codec.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ struct MemberOptions {
   std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
   std::vector<std::uint32_t> grid;  ///< its radices; empty: they follow the number of peers
   matchmaking::Role role = matchmaking::Role::node;
+  /// Asked before each epoch, for routers map ports, or forget them, while a peer takes part; empty: `role` stays.
+  std::function<matchmaking::Role()> role_now;
   std::uint64_t incarnation = 0;
   std::uint64_t epochs_max = std::numeric_limits<std::uint64_t>::max();  ///< the run is over then
   Duration retry_min = std::chrono::milliseconds(500);                   ///< after a failed round; doubles

@@ -66,7 +66,7 @@ std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& 
   if (!group || !check(*group, terms.self, terms.options.values)) return RefusalReason::bad_plan;
   if (group->weight_min != wanted.weight_min) return RefusalReason::bad_plan;
   const Member& self = group->roster[*group->rank_of(terms.self)];
-  if (self.role != terms.options.role) return RefusalReason::bad_plan;
+  if (self.role != terms.options.role) return RefusalReason::other_role;
   if (self.incarnation != terms.options.incarnation) return RefusalReason::former_life;
   if (group->attempt > wanted.attempt + kAttemptsAhead) return RefusalReason::bad_plan;
   const auto stranger = [&](const Member& member) {

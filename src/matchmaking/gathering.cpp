@@ -115,8 +115,10 @@ void Gathering::expire(TimePoint now) {
 
 void Gathering::sit_out() {
   if (!outcome_ || !*outcome_) return;
+  wire::Leave leave;
+  leave.sits_out = true;
   for (const Member& member : outcome_->value().roster) {
-    if (member.id != terms_.self) send(member.id, wire::Leave());
+    if (member.id != terms_.self) send(member.id, leave);
   }
 }
 
@@ -345,6 +347,7 @@ void Gathering::on(const PeerId& from, const wire::Refused& refused, TimePoint n
 void Gathering::on(const PeerId& from, const wire::Leave& leave, TimePoint now) {
   carried_.early.erase(from);
   const bool sits_out = outcome_ && *outcome_ && outcome_->value().rank_of(from);
+  if (leave.sits_out && !outcome_ && sits_out_.size() < kGroupSizeMax) sits_out_.insert(from);
   if ((leave.for_good || sits_out) && left_.size() < Candidates::kCandidatesMax) left_.insert(from);
   if (outcome_) return;
   leader_.drop(from);
@@ -370,8 +373,9 @@ void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) 
   const auto verdict = judge(terms_, begin);
   if (const auto* reason = std::get_if<RefusalReason>(&verdict)) {
     refuse(from, *reason);
-    if (*reason != RefusalReason::too_few && *reason != RefusalReason::former_life)
-      return distrust(from, sentence(*reason), now);
+    const bool honest = *reason == RefusalReason::too_few || *reason == RefusalReason::former_life ||
+                        *reason == RefusalReason::other_role;
+    if (!honest) return distrust(from, sentence(*reason), now);
     note(RefusalReason::begun);  // an honest leader that knows less than we do
     return give_up_if_hopeless();
   }
@@ -410,7 +414,10 @@ void Gathering::decline(const wire::Begin& begin) {
 
 void Gathering::begun(Group group) {
   open_next_line(group);
-  for (const Member& member : group.roster) left_.erase(member.id);  // who left, and is in it, has come back since
+  for (const Member& member : group.roster) {
+    left_.erase(member.id);  // who left, and is in it, has come back since
+    if (sits_out_.contains(member.id)) left_.insert(member.id);
+  }
   has_begun(group.attempt);
   outcome_ = Result<Group>(std::move(group));
 }

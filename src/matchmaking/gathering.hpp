@@ -172,6 +172,7 @@ class Gathering {
   std::map<PeerId, unsigned> hearsay_;  // redirects to third peers, by who sent them
   std::optional<NoGroup> refused_for_;  // what the last refusal that matters means for us
   std::set<PeerId> left_;
+  std::set<PeerId> sits_out_;  // it said so before its leader's Begin was here
   std::set<PeerId> late_;
   TimePoint last_time_{};
   TimePoint lenient_until_{};

@@ -46,7 +46,10 @@ net::Method row() {
 }
 
 Matchmaker::Matchmaker(Context context, MatchmakerOptions options)
-    : context_(context), options_(std::move(options)), watch_(context.directory.watch(options_.key)) {
+    : context_(context),
+      options_(std::move(options)),
+      role_(options_.role),
+      watch_(context.directory.watch(options_.key)) {
   assert(options_.plan && options_.weight_max && options_.key.size() <= wire::kKeyBytesMax);
   assert(options_.group_size_max >= 2 && options_.group_size_max <= kGroupSizeMax);
 }
@@ -71,6 +74,14 @@ void Matchmaker::electorate(std::size_t count) {
 void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s) {
   up_bytes_per_s_ = up_bytes_per_s;
   down_bytes_per_s_ = down_bytes_per_s;
+}
+
+void Matchmaker::take_role(const Wanted& wanted) {
+  const bool presumed = follows_directly(wanted) && wanted.expected.empty();
+  if (options_.role == role_ || (presumed && !told_role_)) return;
+  options_.role = role_;
+  told_role_ = false;
+  declared_at_.reset();
 }
 
 std::uint32_t Matchmaker::next_attempt() const {
@@ -158,6 +169,7 @@ Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
   look_under(wanted.key);
   const bool again = search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round;
   if (again) wanted.attempt = std::max(wanted.attempt, search_->next_attempt());
+  take_role(wanted);
   declare(wanted);
   open(wanted, executor);
   const auto search = search_;
@@ -165,6 +177,10 @@ Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
   co_await close_retired();
   auto outcome = co_await search->outcome();
   guard.done = true;
+  if (outcome && options_.role != role_) {
+    search->sit_out();
+    told_role_ = true;
+  }
   report(wanted, outcome);
   co_return outcome;
 }

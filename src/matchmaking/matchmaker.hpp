@@ -41,6 +41,9 @@ class Matchmaker {
   void electorate(std::size_t count);
   /// Measured bytes per second of this peer; 0: unknown. Told with the next Join.
   void bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s);
+  /// From the next search on, or from the one after it: while a standing group presumes the old role, it is kept once
+  /// more, and the others are told not to presume it again.
+  void role(Role role) { role_ = role; }
 
   /// Declares this peer, waits for a group, and returns it at the moment that is the signal to hand over. `wanted` is
   /// at least as new as in the calls before; a later try of the same round has at least the number next_attempt(). The
@@ -80,6 +83,7 @@ class Matchmaker {
   std::vector<PeerId> to_await(const std::set<PeerId>& late, std::uint64_t epoch);
   void look_under(const std::string& key);
   void open(const Wanted& wanted, const asio::any_io_executor& executor);
+  void take_role(const Wanted& wanted);
   Terms terms_for(const Wanted& wanted) const;
   bool follows_directly(const Wanted& wanted) const;
   Task<> close_retired();
@@ -89,6 +93,8 @@ class Matchmaker {
 
   Context context_;
   MatchmakerOptions options_;
+  Role role_;
+  bool told_role_ = false;  ///< the standing group knows that it will be another
   std::uint64_t up_bytes_per_s_ = 0;
   std::uint64_t down_bytes_per_s_ = 0;
   std::uint64_t samples_ = 0;

@@ -34,6 +34,7 @@ std::string_view sentence(RefusalReason reason) noexcept {
     case RefusalReason::former_life: return "it speaks for a life of that peer which is over";
     case RefusalReason::bad_plan: return "the plan of the group breaks a rule";
     case RefusalReason::weight_refused: return "the group allows a weight beyond the bound";
+    case RefusalReason::other_role: return "it owns no segments any more, or does now";
     case RefusalReason::too_few: return "more than half of the current peers are not in the group";
     case RefusalReason::joined_elsewhere: return "the peer has promised itself to another leader";
   }

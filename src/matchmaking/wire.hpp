@@ -38,6 +38,7 @@ enum class RefusalReason : std::uint8_t {
   weight_refused,
   joined_elsewhere,
   too_few,
+  other_role,
 };
 /// One sentence for a person.
 std::string_view sentence(RefusalReason) noexcept;
@@ -102,7 +103,8 @@ struct Refused {
 /// part in its round, but am not free to begin the next one with you.
 struct Leave {
   bool for_good = false;  ///< leaves the run: not of the standing group any more
-  MESSAGE_MAP(for_good)
+  bool sits_out = false;  ///< after a Begin, which may come to the receiver only later
+  MESSAGE_MAP(for_good, sits_out)
 };
 
 /// Leader -> roster: the whole group. Its id is the hash of this body, so it is not sent. Lists have one entry per

@@ -144,8 +144,11 @@ void Optimizer::Inner::start_member() {
     };
   }
   parts.runtime.on_loop([&] {
-    const bool dials_only = parts.options.client || parts.node->reachability().state() == nat::State::outbound_only;
-    member_options.role = dials_only ? matchmaking::Role::client : matchmaking::Role::node;
+    member_options.role_now = [this] {
+      const bool dials_only = parts.options.client || parts.node->reachability().state() == nat::State::outbound_only;
+      return dials_only ? matchmaking::Role::client : matchmaking::Role::node;
+    };
+    member_options.role = member_options.role_now();
     const auto on_failure = [this](std::string_view task, std::exception_ptr what) {
       parts.fail(task, std::move(what));
     };

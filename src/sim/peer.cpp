@@ -232,6 +232,12 @@ Task<> Peer::live(Life& life) {
 
   epoch::MemberOptions options = needs_.member;
   options.role = client_ ? matchmaking::Role::client : matchmaking::Role::node;
+  if (needs_.boxes) {
+    options.role_now = [&node = *life.node] {
+      const bool dialled = nat::can_be_dialled(node.reachability().state());
+      return dialled ? matchmaking::Role::node : matchmaking::Role::client;
+    };
+  }
   options.incarnation = life.random.derive("incarnation").next();
   options.all_reduce.guard = slots_.get();
   if (needs_.plant == Plant::begin_early) options.target_batch = options.target_batch * 3 / 4;

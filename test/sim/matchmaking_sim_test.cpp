@@ -223,6 +223,41 @@ TEST_CASE("sim: clients never lead and own nothing; auxiliaries own and count fo
   CHECK(group.roster[4].weight_max == 0);
 }
 
+TEST_CASE(
+    "sim: who owns no segments any more, or does again, is in every group, with its new role from the second on") {
+  for (unsigned changes = 0; changes < 5; ++changes) {  // each of them is to lead in one of the epochs
+    MatchmakingSwarm swarm(5, 40 + changes);
+    swarm.add_all();
+    const PeerId id = peer(changes);
+    const auto all = swarm.everybody();
+    std::uint64_t epoch = 0;
+    const auto next_epoch = [&](Role role) {
+      CAPTURE(changes);
+      CAPTURE(epoch);
+      const TimePoint start = swarm.world.clock().now();
+      swarm.world.run(swarm.find_all(all, epoch));
+      for (const unsigned number : all) {
+        const auto& found = swarm.found.at(number);
+        REQUIRE(found.group);
+        REQUIRE(found.group->roster.size() == 5);
+        CHECK(found.group->roster[found.group->rank_of(id).value()].role == role);
+        if (epoch > 0) CHECK(found.at - start < 500ms);
+      }
+      swarm.commit_all(all);
+      ++epoch;
+    };
+    next_epoch(Role::node);
+    for (unsigned again = 0; again < 4; ++again) {
+      swarm.matchmakers.at(changes)->role(Role::client);
+      next_epoch(Role::node);
+      next_epoch(Role::client);
+      swarm.matchmakers.at(changes)->role(Role::node);
+      next_epoch(Role::client);
+      next_epoch(Role::node);
+    }
+  }
+}
+
 TEST_CASE("sim: a group of one only for a peer that is the whole swarm") {
   for (const bool alone : {false, true}) {
     MatchmakingSwarm swarm(1, 1);

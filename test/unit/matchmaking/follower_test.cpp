@@ -104,7 +104,7 @@ TEST_CASE("follower: each reason to refuse a Begin") {
   CHECK(answer([](wire::Begin& b) { b.codec_map[4] = 4; }) == RefusalReason::codec_map_differs);
   CHECK(answer([](wire::Begin& b) { b.units[0] += 1; }) == RefusalReason::bad_plan);
   CHECK(answer([](wire::Begin& b) { b.roles[0] = 1; }) == RefusalReason::bad_plan);  // a client owns
-  CHECK(answer([](wire::Begin& b) { b.roles[1] = 1; }) == RefusalReason::bad_plan);  // not what I am
+  CHECK(answer([](wire::Begin& b) { b.roles[1] = 1; }) == RefusalReason::other_role);
   CHECK(answer([](wire::Begin& b) { std::swap(b.roster[0], b.roster[1]); }) == RefusalReason::bad_plan);
   CHECK(answer([](wire::Begin& b) { b.roster[1] = peer(3).key; }) == RefusalReason::bad_plan);  // without me
   CHECK(answer([](wire::Begin& b) { b.order[0] = 1; }) == RefusalReason::bad_plan);

@@ -509,8 +509,7 @@ Task<> Member::await_word_of_others() {
   context_.log.info("epoch.undecided", {{"epoch", epoch_}});
   std::size_t asked = 0;
   const auto is_over = [&] {
-    const bool nobody_left = context_.tracker.recent_peers() <= 1;
-    return leaving_ || nobody_left || context_.clock.now() >= until ||
+    return leaving_ || context_.tracker.knows_nobody() || context_.clock.now() >= until ||
            context_.tracker.global_epoch().value_or(0) > epoch_;
   };
   while (!is_over()) {

@@ -202,7 +202,11 @@ void Gathering::confirm_followers(TimePoint now) {
 
 void Gathering::invite(TimePoint now) {
   for (const auto& [id, candidate] : candidates_.known()) {
-    if (candidates_.struck(id) || leader_.has(id) || invited_.contains(id)) continue;
+    // who does not lead may follow: a client that was asked by all, and has asked all of them in vain
+    const auto struck = candidates_.struck().find(id);
+    const bool may_follow =
+        struck == candidates_.struck().end() || struck->second == sentence(RefusalReason::not_leading);
+    if (!may_follow || leader_.has(id) || invited_.contains(id)) continue;
     if (start_.direct && candidate.sureness == Sureness::contact) continue;
     invited_.emplace(id, now);
     redirect(id, terms_.self);

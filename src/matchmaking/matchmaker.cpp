@@ -78,9 +78,8 @@ void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_byte
 
 void Matchmaker::take_role(const Wanted& wanted) {
   const bool presumed = follows_directly(wanted) && wanted.expected.empty();
-  if (options_.role == role_ || (presumed && !told_role_)) return;
+  if (options_.role == role_ || presumed) return;
   options_.role = role_;
-  told_role_ = false;
   declared_at_.reset();
 }
 
@@ -169,6 +168,7 @@ Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
   look_under(wanted.key);
   const bool again = search_ && search_->epoch() == wanted.epoch && search_->round() == wanted.round;
   if (again) wanted.attempt = std::max(wanted.attempt, search_->next_attempt());
+  sits_out_ = false;
   take_role(wanted);
   declare(wanted);
   open(wanted, executor);
@@ -177,10 +177,7 @@ Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
   co_await close_retired();
   auto outcome = co_await search->outcome();
   guard.done = true;
-  if (outcome && options_.role != role_) {
-    search->sit_out();
-    told_role_ = true;
-  }
+  if (outcome && options_.role != role_) sit_out();
   report(wanted, outcome);
   co_return outcome;
 }
@@ -208,6 +205,8 @@ void Matchmaker::report(const Wanted& wanted, const Result<Group>& outcome) {
 }
 
 void Matchmaker::committed(const Group& group, std::uint64_t held) {
+  // whom the others do not presume presumes nobody: as their leader it would wait for samples that they tell another
+  if (std::exchange(sits_out_, false)) return last_.reset();
   Last last{group.epoch, group.round, group.id, {}};
   for (std::size_t rank = 0; rank < group.roster.size(); ++rank) {
     const bool has_it = ((held >> rank) & 1U) != 0;
@@ -221,7 +220,9 @@ void Matchmaker::settled() {
 }
 
 void Matchmaker::sit_out() {
-  if (search_) search_->sit_out();
+  if (!search_) return;
+  search_->sit_out();
+  sits_out_ = true;
 }
 
 Task<> Matchmaker::leave() {

@@ -43,7 +43,7 @@ class Matchmaker {
   void bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_bytes_per_s);
   /// From the next search on, or from the one after it: while a standing group presumes the old role, it is kept once
   /// more, and the others are told not to presume it again.
-  void role(Role role) { role_ = role; }
+  void role(Role role) noexcept { role_ = role; }
 
   /// Declares this peer, waits for a group, and returns it at the moment that is the signal to hand over. `wanted` is
   /// at least as new as in the calls before; a later try of the same round has at least the number next_attempt(). The
@@ -94,7 +94,7 @@ class Matchmaker {
   Context context_;
   MatchmakerOptions options_;
   Role role_;
-  bool told_role_ = false;  ///< the standing group knows that it will be another
+  bool sits_out_ = false;  // the group that was found last knows that it is not to presume us
   std::uint64_t up_bytes_per_s_ = 0;
   std::uint64_t down_bytes_per_s_ = 0;
   std::uint64_t samples_ = 0;

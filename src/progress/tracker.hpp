@@ -125,6 +125,8 @@ class Tracker {
   double loss() const;
   /// Others at `epoch` or beyond, the most advanced first: who can give its state or result.
   std::vector<PeerId> donors(std::uint64_t epoch) const;
+  /// Whether there is no record of anybody else in the run, however old.
+  bool knows_nobody() const noexcept { return told_.empty(); }
   /// Whether this peer does what one peer must do for `epoch`, such as evaluating: nobody else who takes part has a
   /// lower hash(peer, epoch).
   bool is_lowest_of_epoch(std::uint64_t epoch) const;
@@ -191,10 +193,10 @@ class Tracker {
   const Sum& sum_of(std::uint64_t epoch) const;
   mutable Fresh fresh_;                      // keeps its memory: in a large swarm it is made anew with each record
   std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
+  /// Until then none of them is silent for too long, as long as `gathered_at_` does not change.
   struct Recent {
     std::size_t peers = 0;
-    TimePoint until =
-        TimePoint::min();  // then the first of them is silent for too long; before, `gathered_at_` has not changed
+    TimePoint until = TimePoint::min();
   };
   mutable Recent recent_;                     // asked at every border of a microbatch
   std::map<PeerId, SelfReport> reports_;      // also of peers that are gone: they come back with their history

@@ -254,6 +254,15 @@ TEST_CASE(
       swarm.matchmakers.at(changes)->role(Role::node);
       next_epoch(Role::client);
       next_epoch(Role::node);
+      // it comes and goes between two searches: nobody is told something that is not so
+      swarm.matchmakers.at(changes)->role(Role::client);
+      next_epoch(Role::node);
+      swarm.matchmakers.at(changes)->role(Role::node);
+      next_epoch(Role::node);
+      swarm.matchmakers.at(changes)->role(Role::client);
+      next_epoch(Role::node);
+      swarm.matchmakers.at(changes)->role(Role::node);
+      next_epoch(Role::node);
     }
   }
 }

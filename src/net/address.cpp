@@ -8,6 +8,7 @@ namespace collab::net {
 namespace {
 
 constexpr std::size_t kHostBytesMax = 253;  // of a host name, RFC 1035
+constexpr std::string_view kWssScheme = "wss://";
 
 Result<std::uint16_t> parse_port(std::string_view text, bool any_port) {
   std::uint16_t port = 0;
@@ -32,15 +33,8 @@ bool all_of(std::string_view text, Letter letter) {
   return true;
 }
 
-}  // namespace
-
-std::string to_string(const Address& address) {
-  const bool is_v6 = address.host.find(':') != std::string::npos;
-  const std::string host = is_v6 ? "[" + address.host + "]" : address.host;
-  return host + ":" + std::to_string(address.port);
-}
-
-Result<Address> parse_address(std::string_view text, bool any_port) {
+/// `text` has the port.
+Result<Address> parse_host_and_port(std::string_view text, bool any_port) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return Errc::bad_request;
   std::string_view host = text.substr(0, colon);
@@ -55,6 +49,36 @@ Result<Address> parse_address(std::string_view text, bool any_port) {
   Address address;
   address.host = host;
   address.port = *port;
+  return address;
+}
+
+bool has_port(std::string_view host_and_port) {
+  const std::size_t colon = host_and_port.rfind(':');
+  return colon != std::string_view::npos && host_and_port.find(']', colon) == std::string_view::npos;
+}
+
+}  // namespace
+
+std::string host_and_port(const Address& address) {
+  const bool is_v6 = address.host.find(':') != std::string::npos;
+  const std::string host = is_v6 ? "[" + address.host + "]" : address.host;
+  return host + ":" + std::to_string(address.port);
+}
+
+std::string to_string(const Address& address) {
+  if (address.leg == Leg::tcp) return host_and_port(address);
+  return std::string(kWssScheme) + host_and_port(address) + std::string(kWssPath);
+}
+
+Result<Address> parse_address(std::string_view text, bool any_port) {
+  if (!text.starts_with(kWssScheme)) return parse_host_and_port(text, any_port);
+  text.remove_prefix(kWssScheme.size());
+  if (!text.ends_with(kWssPath)) return Errc::bad_request;
+  text.remove_suffix(kWssPath.size());
+  std::string place(text);
+  if (!has_port(place)) place += ":" + std::to_string(kWssPort);
+  auto address = parse_host_and_port(place, any_port);
+  if (address) address->leg = Leg::wss;
   return address;
 }
 

@@ -9,16 +9,30 @@
 
 namespace collab::net {
 
-/// A numeric IP or a host name, and a port. Text: `host:port`, `[v6]:port`.
+/// What carries the bytes to an address.
+enum class Leg : std::uint8_t {
+  tcp,  ///< nothing else
+  wss,  ///< WebSocket in TLS (RFC 6455), for networks that let only the web out: net/wss.hpp
+};
+
+inline constexpr std::string_view kWssPath = "/collab/v1";  ///< the resource that a WebSocket asks for
+inline constexpr std::uint16_t kWssPort = 443;
+
+/// A numeric IP or a host name, a port, and what carries the bytes. Text: `host:port`, `[v6]:port`,
+/// `wss://host:port/collab/v1`. A reader older than `wss://` refuses that text as no address, with `bad_request`.
 struct Address {
   std::string host;
   std::uint16_t port = 0;
+  Leg leg = Leg::tcp;
   auto operator<=>(const Address&) const = default;
 };
 
 std::string to_string(const Address&);
-/// Errors: `bad_request` for an empty host, a port outside 1..65535, or an IPv6 host without brackets. Port 0 is
-/// accepted when `any_port` is set (listening on a port the system chooses).
+/// `host:port` or `[v6]:port`, whatever carries the bytes: what a proxy is asked for, and what others see of a host.
+std::string host_and_port(const Address&);
+/// Of a `wss://` text the port may be missing: 443. Errors: `bad_request` for an empty host, a port outside 1..65535,
+/// an IPv6 host without brackets, or another path than `kWssPath`. Port 0 is accepted when `any_port` is set (listening
+/// on a port the system chooses).
 Result<Address> parse_address(std::string_view text, bool any_port = false);
 
 /// Whether dialling it asks no name server. Names are for what the user or the run's authority wrote (flags, run book,

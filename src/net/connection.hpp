@@ -99,6 +99,7 @@ class Connection final : private MultiplexerOwner {
   Side side() const noexcept { return opened_->side; }
   const Hello& theirs() const noexcept { return opened_->theirs; }
   Address remote() const { return opened_->stream->remote(); }
+  std::string_view path() const { return opened_->stream->path(); }
 
   bool over() const noexcept { return over_; }
   /// It says its last words, or is over: nothing new begins here.

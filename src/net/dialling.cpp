@@ -2,8 +2,10 @@
 
 #include "base/channel.hpp"
 #include "base/task_group.hpp"
+#include "net/proxy.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,8 +13,11 @@
 namespace collab::net {
 namespace {
 
-/// What came of one address; null: nobody answers there.
-using Tried = std::unique_ptr<OpenResult>;
+/// What came of one address; without an answer: nobody is there.
+struct Tried {
+  Leg leg = Leg::tcp;
+  std::unique_ptr<OpenResult> answer;
+};
 
 struct Attempt {
   Address to;
@@ -23,40 +28,70 @@ struct Attempt {
 
 Task<> dial_one(Network& network, Clock& clock, const OpeningRules& rules, Attempt attempt, Channel<Tried>& into) {
   Tried tried;
+  tried.leg = attempt.to.leg;
   auto stream = co_await network.dial(attempt.to, clock.now() + attempt.time);
   if (stream) {
     auto opening = open_dialled(rules, std::move(*stream), attempt.expected, attempt.number);
     auto opened = co_await with_deadline(clock, clock.now() + attempt.time, std::move(opening));
-    tried = std::make_unique<OpenResult>(std::move(opened));
+    tried.answer = std::make_unique<OpenResult>(std::move(opened));
+  } else if (auto why = proxy_refusal(stream.error())) {
+    tried.answer = std::make_unique<OpenResult>(std::move(*why));
   }
   (void)into.try_push(std::move(tried));  // has room for all
+}
+
+/// The addresses of one leg, and how far they are tried.
+struct Turn {
+  std::vector<Address> addresses;
+  std::size_t next = 0;
+  std::size_t waiting = 0;
+
+  bool left() const { return next < addresses.size(); }
+  bool over() const { return !left() && waiting == 0; }
+};
+
+std::array<Turn, 2> turns_of(std::vector<Address> addresses) {
+  const auto is_v6 = [](const Address& address) { return address.host.find(':') != std::string::npos; };
+  std::stable_partition(addresses.begin(), addresses.end(), is_v6);
+  std::array<Turn, 2> turns;
+  for (Address& address : addresses)
+    turns[static_cast<std::size_t>(address.leg)].addresses.push_back(std::move(address));
+  return turns;
 }
 
 }  // namespace
 
 Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& rules, std::vector<Address> addresses,
                           std::optional<PeerId> expected, std::uint64_t attempt, DialOptions options) {
-  const auto is_v6 = [](const Address& address) { return address.host.find(':') != std::string::npos; };
-  std::stable_partition(addresses.begin(), addresses.end(), is_v6);
   OpenResult result = Refusal(Errc::gone, "no address answers");
   Channel<Tried> answers(co_await asio::this_coro::executor, addresses.size());  // outlives the tasks
+  std::array<Turn, 2> turns = turns_of(std::move(addresses));
+  Turn& bare = turns[static_cast<std::size_t>(Leg::tcp)];
+  Turn& web = turns[static_cast<std::size_t>(Leg::wss)];
+  const TimePoint web_begins = clock.now() + options.bare_time;
 
   const auto body = [&](TaskGroup& tasks) -> Task<> {
-    std::size_t next = 0;
-    std::size_t waiting = 0;
-    while (next < addresses.size() || waiting > 0) {
-      const bool room = waiting < options.at_once_max;
-      if (next < addresses.size() && room) {
-        ++waiting;
-        Attempt one{addresses[next++], expected, attempt, options.attempt_time};
-        tasks.spawn("dial", dial_one(network, clock, rules, std::move(one), answers));
-      }
-      const bool more = next < addresses.size() && waiting < options.at_once_max;
-      auto tried = co_await answers.pop(clock, more ? clock.now() + options.stagger : TimePoint::max());
+    const auto may_begin = [&](const Turn& turn) {
+      const bool its_turn = &turn == &bare || bare.over() || clock.now() >= web_begins;
+      return turn.left() && turn.waiting < options.at_once_max && its_turn;
+    };
+    const auto begin = [&](Turn& turn) {
+      if (!may_begin(turn)) return;
+      ++turn.waiting;
+      Attempt one{turn.addresses[turn.next++], expected, attempt, options.attempt_time};
+      tasks.spawn("dial", dial_one(network, clock, rules, std::move(one), answers));
+    };
+    while (!bare.over() || !web.over()) {
+      begin(bare);
+      begin(web);
+      TimePoint look = TimePoint::max();
+      if (web.left() && clock.now() < web_begins) look = web_begins;
+      if (may_begin(bare) || may_begin(web)) look = std::min(look, clock.now() + options.stagger);
+      auto tried = co_await answers.pop(clock, look);
       if (!tried) continue;  // time for the next address
-      --waiting;
-      if (!*tried) continue;
-      result = std::move(**tried);
+      --turns[static_cast<std::size_t>(tried->leg)].waiting;
+      if (!tried->answer) continue;
+      result = std::move(*tried->answer);
       if (result) co_return;
     }
   };

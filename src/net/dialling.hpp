@@ -10,12 +10,14 @@ namespace collab::net {
 struct DialOptions {
   Duration stagger = std::chrono::milliseconds(250);  ///< before the next address is tried as well
   Duration attempt_time = std::chrono::seconds(10);   ///< for one address, and for one handshake
-  std::size_t at_once_max = 3;
+  std::size_t at_once_max = 3;                        ///< of each leg
+  Duration bare_time = std::chrono::seconds(5);       ///< for bare TCP, before WebSockets are tried as well
 };
 
 /// Tries `addresses`, IPv6 first, until somebody answers who is `expected` and agrees to connect. One that accepts and
-/// then says nothing holds up no other. What is still under way when the first agrees is given up.
-/// Errors: `gone` when no address answers, else the last answer's refusal.
+/// then says nothing holds up no other. What is still under way when the first agrees is given up. Those of WebSockets
+/// cost more, so their turn comes when all others have failed, or `bare_time` has passed.
+/// Errors: `gone` when no address answers, else the last answer's refusal, a proxy's included (net/proxy.hpp).
 Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& rules, std::vector<Address> addresses,
                           std::optional<PeerId> expected, std::uint64_t attempt, DialOptions options);
 

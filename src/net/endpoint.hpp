@@ -94,6 +94,7 @@ struct LinkState {
   std::uint64_t bulk_bytes = 0;  ///< of that, both ways, what is of tensors and states
   /// Of the present connection: every byte, pings too, and what of a frame is here already.
   std::uint64_t line_bytes_received = 0;
+  std::string_view path;  ///< of it: `ByteStream::path`; empty while not connected
 };
 
 /// One node's end of the network. Thread safety: none; belongs to the node's loop. Outlives its conversations.

@@ -40,6 +40,7 @@ Connection& Links::attach(std::unique_ptr<Opened> opened) {
   const bool dialled = connection.side() == Side::dialled;
   needs_.log.info("net.connected", {{"peer", connection.peer().short_text()},
                                     {"side", dialled ? "dialled" : "accepted"},
+                                    {"path", connection.path()},
                                     {"software", connection.theirs().software}});
   return connection;
 }
@@ -271,6 +272,7 @@ LinkState Links::state(const PeerId& peer) const {
   state.dialled = connection->side() == Side::dialled;
   state.last_received = connection->last_received();
   state.line_bytes_received = connection->received_bytes();
+  state.path = connection->path();
   if (connection->rtt() > Duration::zero()) {
     state.rtt = connection->rtt();
     state.rtt_deviation = connection->rtt_deviation();

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
 
 namespace collab::net {
 
@@ -30,6 +31,9 @@ class ByteStream {
   virtual void queue_at_most(std::size_t /*bytes*/) {}
   /// The other side's address as seen from here: for limits and logs, never for identity.
   virtual Address remote() const = 0;
+  /// What its bytes travel in and through, for people: "tcp", "wss", "tcp through a proxy", "wss through a proxy". Of a
+  /// text that lives as long as the program.
+  virtual std::string_view path() const { return "tcp"; }
 };
 
 class Listener {
@@ -44,7 +48,8 @@ class Listener {
 class Network {
  public:
   virtual ~Network() = default;
-  /// Errors: `gone` (refused, unreachable, no such host), `late`.
+  /// Errors: `gone` (refused, unreachable, no such host), `late`; of a network behind a proxy also those of
+  /// net/proxy.hpp.
   virtual Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) = 0;
   /// Errors: `busy` when the port is taken, `denied` when it is not allowed, `bad_request` for a foreign address.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& at) = 0;

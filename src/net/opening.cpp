@@ -101,7 +101,7 @@ class Exchange {
 Hello our_hello(const OpeningRules& rules, const Address& remote) {
   Hello hello = rules.hello();
   hello.time_ms = rules.swarm_ms();
-  hello.observed = to_string(remote);
+  hello.observed = host_and_port(remote);
   return hello;
 }
 

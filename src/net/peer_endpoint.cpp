@@ -127,11 +127,15 @@ void PeerEndpoint::listen() {
       continue;
     }
     const std::string what = fmt::format("cannot listen at {}: ", to_string(address));
+    const bool web = address.leg == Leg::wss;
     if (listener.error() == Errc::busy)
-      throw Failure(ExitCode::machine, what + "the port is taken",
-                    "choose another with --listen, or end the program that has it");
+      throw Failure(
+          ExitCode::machine, what + "the port is taken",
+          fmt::format("choose another with {}, or end the program that has it", web ? "--wss-port" : "--listen"));
     if (listener.error() == Errc::denied)
-      throw Failure(ExitCode::machine, what + "not allowed", "choose a port above 1023 with --listen");
+      throw Failure(ExitCode::machine, what + "not allowed",
+                    web ? "let this program have port 443 (CAP_NET_BIND_SERVICE), or leave out --wss-port"
+                        : "choose a port above 1023 with --listen");
     throw Failure(ExitCode::usage, what + "this machine has no such address",
                   "give one that it has, or [::]:PORT for all");
   }
@@ -579,6 +583,17 @@ std::vector<PeerId> PeerEndpoint::connected() const {
 std::optional<std::int64_t> PeerEndpoint::skew_ms(const PeerId& peer) const {
   const Connection* connection = links_.current(peer);
   return connection == nullptr ? std::nullopt : std::optional(connection->skew_ms());
+}
+
+std::string_view PeerEndpoint::way_out() const {
+  std::string_view barest;
+  for (const Connection* connection : links_.all()) {
+    if (connection->side() != Side::dialled) continue;
+    const std::string_view path = connection->path();
+    if (barest.empty() || path.size() < barest.size()) barest = path;  // what is added to the way is added to its name
+    if (path == "tcp") return path;
+  }
+  return barest;
 }
 
 std::optional<Address> PeerEndpoint::remote_of(const PeerId& peer) const {

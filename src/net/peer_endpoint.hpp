@@ -102,6 +102,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   std::vector<PeerId> connected() const;
   /// Where its connection comes from, or goes to; none while not connected.
   std::optional<Address> remote_of(const PeerId& peer) const;
+  /// `ByteStream::path` of what this node has dialled and is connected to, the barest there is; empty: nothing.
+  std::string_view way_out() const;
 
   const PeerId& self() const override { return needs_.identity.id(); }
   void handle(Method method, Handler handler) override;

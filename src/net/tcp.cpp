@@ -1,11 +1,14 @@
 #include "net/tcp.hpp"
 
 #include "base/signal.hpp"
+#include "net/wss.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/write.hpp>
 
 #include <algorithm>
+#include <array>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -38,12 +41,17 @@ void tune(tcp::socket& socket, const TcpNetwork::Options& options) {
   set(TCP_NOTSENT_LOWAT, options.unsent_bytes);
 }
 
+Address remote_of(const tcp::socket& socket) {
+  boost::system::error_code ignored;
+  return address_of(socket.remote_endpoint(ignored));
+}
+
 class TcpStream final : public ByteStream {
  public:
-  explicit TcpStream(tcp::socket socket) : socket_(std::move(socket)) {
-    boost::system::error_code ignored;
-    remote_ = address_of(socket_.remote_endpoint(ignored));
-  }
+  explicit TcpStream(tcp::socket socket) : socket_(std::move(socket)), remote_(remote_of(socket_)) {}
+  /// A way to `remote` that begins at a proxy.
+  TcpStream(tcp::socket socket, Address remote)
+      : socket_(std::move(socket)), remote_(std::move(remote)), path_("tcp through a proxy") {}
 
   Task<Result<std::size_t>> read(std::span<std::byte> into) override {
     const auto [error, size] = co_await socket_.async_read_some(asio::buffer(into.data(), into.size()), as_result);
@@ -72,23 +80,29 @@ class TcpStream final : public ByteStream {
   }
 
   Address remote() const override { return remote_; }
+  std::string_view path() const override { return path_; }
 
  private:
   tcp::socket socket_;
   Address remote_;
+  std::string_view path_ = "tcp";
 };
 
 class TcpListener final : public Listener {
  public:
-  TcpListener(tcp::acceptor acceptor, Clock& clock, const TcpNetwork::Options& options)
-      : acceptor_(std::move(acceptor)), clock_(clock), options_(options) {}
+  /// `wss`: whose streams these are; null: bare ones.
+  TcpListener(tcp::acceptor acceptor, Clock& clock, const TcpNetwork::Options& options, std::shared_ptr<Wss> wss)
+      : acceptor_(std::move(acceptor)), clock_(clock), options_(options), wss_(std::move(wss)) {}
 
   Task<Result<std::unique_ptr<ByteStream>>> accept() override {
     while (acceptor_.is_open()) {
       auto [error, socket] = co_await acceptor_.async_accept(as_result);
       if (!error) {
         tune(socket, options_);
-        co_return std::make_unique<TcpStream>(std::move(socket));
+        if (!wss_) co_return std::make_unique<TcpStream>(std::move(socket));
+        Address from = remote_of(socket);
+        from.leg = Leg::wss;
+        co_return wss_->accepted(std::move(socket), std::move(from));
       }
       // too many files, or a connection reset while it waited: others come
       if (acceptor_.is_open()) co_await clock_.sleep_until(clock_.now() + std::chrono::milliseconds(50));
@@ -98,7 +112,9 @@ class TcpListener final : public Listener {
 
   Address local() const override {
     boost::system::error_code ignored;
-    return address_of(acceptor_.local_endpoint(ignored));
+    Address address = address_of(acceptor_.local_endpoint(ignored));
+    if (wss_) address.leg = Leg::wss;
+    return address;
   }
 
   void close() override {
@@ -110,6 +126,7 @@ class TcpListener final : public Listener {
   tcp::acceptor acceptor_;
   Clock& clock_;
   TcpNetwork::Options options_;
+  std::shared_ptr<Wss> wss_;
 };
 
 Task<Result<tcp::socket>> connect_one(asio::any_io_executor executor, tcp::endpoint to) {
@@ -172,24 +189,73 @@ Result<tcp::acceptor> bind(const asio::any_io_executor& executor, const tcp::end
   return acceptor;
 }
 
-}  // namespace
-
-Task<Result<std::unique_ptr<ByteStream>>> TcpNetwork::dial(Address to, TimePoint deadline) {
-  const auto found = co_await with_deadline(clock_, deadline, endpoints_of(executor_, to));
+Task<Result<tcp::socket>> connect(asio::any_io_executor executor, Clock& clock, Duration attempt_timeout, Address to,
+                                  TimePoint deadline) {
+  const auto found = co_await with_deadline(clock, deadline, endpoints_of(executor, to));
   if (!found) co_return found.error();
   Errc why = Errc::gone;
   for (std::size_t i = 0; i < found->size(); ++i) {
     const bool last = i + 1 == found->size();
-    const TimePoint until = last ? deadline : std::min(deadline, clock_.now() + options_.attempt_timeout);
-    auto socket = co_await with_deadline(clock_, until, connect_one(executor_, (*found)[i]));
-    if (socket) {
-      tune(*socket, options_);
-      co_return std::make_unique<TcpStream>(std::move(*socket));
-    }
+    const TimePoint until = last ? deadline : std::min(deadline, clock.now() + attempt_timeout);
+    auto socket = co_await with_deadline(clock, until, connect_one(executor, (*found)[i]));
+    if (socket) co_return std::move(*socket);
     why = socket.error() == Errc::late ? Errc::late : Errc::gone;
-    if (clock_.now() >= deadline) break;
+    if (clock.now() >= deadline) break;
   }
   co_return why;
+}
+
+/// The proxy joins `socket` to what `request` asks for, or says why not.
+Task<Result<>> ask_proxy(tcp::socket& socket, std::string request) {
+  const auto [unsent, sent] = co_await asio::async_write(socket, asio::buffer(request), as_result);
+  if (unsent || sent < request.size()) co_return ProxyFault::closed;
+  std::string heard;
+  for (;;) {
+    std::array<char, 1024> buffer;
+    const auto [error, size] = co_await socket.async_read_some(asio::buffer(buffer), as_result);
+    if (error) co_return ProxyFault::closed;
+    heard.append(buffer.data(), size);
+    const auto answer = read_connect_answer(heard);
+    if (!answer) co_return answer.error();
+    if (!*answer) continue;
+    const ConnectAnswer& head = **answer;
+    if (head.other_login) co_return ProxyFault::other_login;
+    if (head.status / 100 != 2) co_return proxy_status(head.status);
+    if (heard.size() > head.bytes) co_return ProxyFault::spoke_first;
+    co_return Result<>();
+  }
+}
+
+}  // namespace
+
+Wss& TcpNetwork::wss() {
+  if (!wss_) wss_ = std::make_shared<Wss>();
+  return *wss_;
+}
+
+Task<Result<std::unique_ptr<ByteStream>>> TcpNetwork::dial(Address to, TimePoint deadline) {
+  const bool by_proxy = options_.proxy && options_.proxy->leads_to(to);
+  const TimePoint until = by_proxy ? std::min(deadline, clock_.now() + options_.proxy_timeout) : deadline;
+  const Address first = by_proxy ? options_.proxy->at : to;
+  auto socket = co_await connect(executor_, clock_, options_.attempt_timeout, first, until);
+  if (!socket && by_proxy) co_return ProxyFault::unreachable;
+  if (!socket) co_return socket.error();
+  tune(*socket, options_);
+  if (by_proxy) {
+    auto question = ask_proxy(*socket, connect_request(*options_.proxy, to));
+    const auto led = co_await with_deadline(clock_, until, std::move(question));
+    if (!led && led.error() == Errc::late) co_return ProxyFault::silent;
+    if (!led) co_return led.error();
+  }
+  if (to.leg == Leg::wss) {
+    const std::string_view path = by_proxy ? "wss through a proxy" : "wss";
+    Address remote = by_proxy ? to : remote_of(*socket);
+    remote.leg = Leg::wss;
+    auto shaking = wss().dialled(std::move(*socket), std::move(to), std::move(remote), path);
+    co_return co_await with_deadline(clock_, deadline, std::move(shaking));
+  }
+  if (by_proxy) co_return std::make_unique<TcpStream>(std::move(*socket), std::move(to));
+  co_return std::make_unique<TcpStream>(std::move(*socket));
 }
 
 Task<Result<std::vector<std::string>>> TcpNetwork::look_up(std::string host, TimePoint deadline) {
@@ -213,7 +279,8 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Address& at) {
   if (!acceptor && host.is_v6() && host.is_unspecified() && acceptor.error() == Errc::bad_request)
     acceptor = bind(executor_, tcp::endpoint(asio::ip::address_v4::any(), at.port), options_.backlog);
   if (!acceptor) return acceptor.error();
-  return std::make_unique<TcpListener>(std::move(*acceptor), clock_, options_);
+  if (at.leg == Leg::wss) (void)wss();
+  return std::make_unique<TcpListener>(std::move(*acceptor), clock_, options_, at.leg == Leg::wss ? wss_ : nullptr);
 }
 
 }  // namespace collab::net

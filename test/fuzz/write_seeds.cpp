@@ -236,6 +236,9 @@ void write_node() {
   const Signed statement = node::sign_manifest(authority, manifest);
   write("manifest", "statement", behind(0, encode(statement)));
   write("manifest", "fields", behind(1, statement.payload));
+  node::Manifest web = manifest;
+  web.coordinators.front().addresses.push_back({"coordinator", 443, net::Leg::wss});
+  write("manifest", "web", behind(0, encode(node::sign_manifest(authority, web))));
   write_one("manifest", "by-another",
             behind(0, encode(node::sign_manifest(Identity::generate(Identity::Seed{8}), manifest))));
 
@@ -258,12 +261,29 @@ void write_node() {
   write("run_name", "pinned", bytes_of("demo#" + id));
   write("run_name", "peer", bytes_of(id + "@host:4600"));
   write("run_name", "link", bytes_of("collab://" + id + "@host:4600,[2001:db8::1]:4601/demo?key=" + id));
+  write("run_name", "web-link", bytes_of("collab://host:4600,wss://host:443/collab/v1/demo?key=" + id));
   write("run_book", "two-runs",
         bytes_of("[demo]\naddresses = [\"" + id + "@host:4600\", \"[::1]:1\"]\nauthority = \"" + id +
                  "\"\n\n[\"a.b\"]\n" + "addresses = [\"host:1\"]\n"));
   write("contacts", "lines", behind(1, bytes_of(id + " 1893456000000 10.0.0.1:4600 [2001:db8::1]:4600\n")));
+  write_one("contacts", "web", behind(1, bytes_of(id + " 1893456000000 wss://10.0.0.1:443/collab/v1\n")));
   write_one("contacts", "hearsay", behind(1, bytes_of(id + " 0 10.0.0.1:4600\n" + id + " -5 10.0.0.2:1\n")));
   write_one("contacts", "no-number", behind(1, bytes_of(id + " x 10.0.0.1:4600\n")));
+}
+
+void write_ways_out() {
+  write("address", "bare", bytes_of("host.example:4600"));
+  write("address", "v6", bytes_of("[2001:db8::1]:4600"));
+  write("address", "web", bytes_of("wss://host.example:8443/collab/v1"));
+  write("address", "web-v6", bytes_of("wss://[fe80::1%eth0]/collab/v1"));
+  write("proxy_answer", "leads",
+        behind(0, bytes_of("HTTP/1.1 200 Connection established\r\nVia: 1.1 somebody\r\n\r\n")));
+  write("proxy_answer", "login",
+        behind(0, bytes_of("HTTP/1.1 407 No\r\nProxy-Authenticate: Negotiate\r\nProxy-Authenticate: Basic x\r\n\r\n")));
+  write_one("proxy_answer", "loose", behind(0, bytes_of("HTTP/1.0 502\n\n")));
+  write(
+      "proxy_answer", "named",
+      behind(1, bytes_of("http://anna:p%40ss@[2001:db8::1]:3128/\n.example, 10.0.0.0/8, [::1]:443, 2001:db8::/32, *")));
 }
 
 void write_recipe() {
@@ -440,6 +460,7 @@ int main(int argc, char** argv) {
   write_directory();
   write_work();
   write_node();
+  write_ways_out();
   write_recipe();
   write_monitor();
   write_checkpoint();

@@ -10,6 +10,7 @@
 
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -24,9 +25,9 @@ inline Identity identity_of(unsigned char number) {
 /// Listens at 127.0.0.1. Everything but `in_loop` and the constructor happens on its thread.
 class RealNode {
  public:
-  explicit RealNode(unsigned char number, net::EndpointOptions options = {})
+  explicit RealNode(unsigned char number, net::EndpointOptions options = {}, std::optional<net::Proxy> proxy = {})
       : clock_(loop_.get_executor()),
-        network_(loop_.get_executor(), clock_),
+        network_(loop_.get_executor(), clock_, net::TcpNetwork::behind(std::move(proxy))),
         identity_(identity_of(number)),
         access_(Access::Options()),
         endpoint_(std::make_unique<net::PeerEndpoint>(needs(number), with_defaults(std::move(options)))) {}

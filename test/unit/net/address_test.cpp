@@ -1,0 +1,54 @@
+#include "net/address.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/doctest.hpp"
+
+namespace collab::net {
+
+TEST_CASE("address: each leg has one text, which is read back as it was") {
+  for (const char* text : {"host:4600", "10.0.0.1:1", "[::1]:65535", "[fe80::1%eth0]:4600", "wss://host:443/collab/v1",
+                           "wss://[2001:db8::1]:8443/collab/v1"}) {
+    CAPTURE(text);
+    const auto address = parse_address(text);
+    REQUIRE(address);
+    CHECK(to_string(*address) == text);
+    CHECK((address->leg == Leg::wss) == std::string(text).starts_with("wss"));
+  }
+}
+
+TEST_CASE("address: a WebSocket's port may be missing, nothing else of it") {
+  for (const auto& pair :
+       std::vector<std::pair<std::string, std::string>>{{"wss://host/collab/v1", "wss://host:443/collab/v1"},
+                                                        {"wss://10.0.0.1/collab/v1", "wss://10.0.0.1:443/collab/v1"},
+                                                        {"wss://[::1]/collab/v1", "wss://[::1]:443/collab/v1"}}) {
+    CAPTURE(pair.first);
+    const auto address = parse_address(pair.first);
+    REQUIRE(address);
+    CHECK(to_string(*address) == pair.second);
+    CHECK(host_and_port(*address) + "/collab/v1" == pair.second.substr(6));
+  }
+  for (const char* text :
+       {"wss://host:443", "wss://host:443/", "wss://host:443/collab/v2", "wss://host:443/collab/v1/",
+        "wss:///collab/v1", "wss://:443/collab/v1", "wss://host:/collab/v1", "wss://host:0/collab/v1",
+        "wss://::1/collab/v1", "wss://user@host:443/collab/v1", "wss://a/b:443/collab/v1", "ws://host:443/collab/v1",
+        "WSS://host/collab/v1", "https://host:443/collab/v1", "wss://wss://host:443/collab/v1",
+        "wss://host:443?/collab/v1", "/collab/v1", "wss://"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_address(text));
+  }
+  CHECK(parse_address("wss://[::]:0/collab/v1", true));
+}
+
+TEST_CASE("address: of one host and port the bare one is another than the WebSocket's") {
+  const Address bare{"10.0.0.1", 443};
+  const Address web{"10.0.0.1", 443, Leg::wss};
+  CHECK(bare != web);
+  CHECK(bare < web);
+  CHECK(parse_numeric_address(to_string(web)).value() == web);
+  CHECK_FALSE(parse_numeric_address("wss://host:443/collab/v1"));
+}
+
+}  // namespace collab::net

@@ -78,7 +78,7 @@ DialBackServer::DialBackServer(net::Endpoint& endpoint, net::Network& network, C
       log_(log),
       tls_(tls),
       host_of_(std::move(host_of)),
-      options_(options),
+      options_(std::move(options)),
       rate_(options_.per_min / 60, options_.per_min, clock.now()) {
   const auto answer = [this](PeerId from, Frame request, TimePoint deadline) {
     return on_dial_back(from, std::move(request), deadline);
@@ -109,6 +109,8 @@ Task<net::Answer> DialBackServer::on_dial_back(PeerId from, Frame request, TimeP
   const auto message = frame::decode<wire::Header>(*request);
   const auto* ask = message ? std::get_if<wire::DialBack>(&message->header) : nullptr;
   if (ask == nullptr || ask->host.size() > wire::kHostBytesMax) co_return Refusal(Errc::bad_request, "no DialBack");
+  if (options_.may_judge && !options_.may_judge())
+    co_return Refusal(Errc::busy, "this node's own way out leads to few ports", 600'000);
   wire::DialledBack done;
   const auto seen = host_of_(from);
   if (!seen || (!ask->host.empty() && ask->host != *seen) || !may_knock_at(ask->port)) {
@@ -118,6 +120,7 @@ Task<net::Answer> DialBackServer::on_dial_back(PeerId from, Frame request, TimeP
   net::Address to;
   to.host = *seen;
   to.port = ask->port;
+  if (ask->wss) to.leg = net::Leg::wss;
   const TimePoint start = clock_.now();
   Asker* asker = admit(from, start);
   if (asker == nullptr) co_return Refusal(Errc::busy, "asked for dial-backs too often", 60'000);

@@ -35,6 +35,8 @@ class DialBackServer {
     double of_peer_per_min = 12;   ///< the first ones at once
     std::size_t of_peer_max = 2;   ///< at a time
     std::size_t peers_max = 4096;  ///< whose rate is remembered
+    /// Whether this node's own dials show what others' would; empty: they do. Else nobody gets a verdict, but `busy`.
+    std::function<bool()> may_judge = {};
   };
   /// `host_of`: where the connection of a peer comes from; nothing while it is not connected.
   using HostOf = std::function<std::optional<std::string>(const PeerId&)>;

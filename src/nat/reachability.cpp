@@ -44,7 +44,8 @@ struct Reachability::Answers {
   std::set<PeerId> failed;
   std::set<net::Address> own;
   std::set<net::Address> mapped;
-  std::size_t open = 0;  ///< questions without an answer
+  std::size_t open = 0;      ///< questions without an answer,
+  std::size_t web_open = 0;  ///< and those of them that are about WebSockets
 
   bool all_got_through() const { return !servers.empty() && got_through.size() == servers.size(); }
   Verdicts verdicts() const {
@@ -123,22 +124,26 @@ Task<> Reachability::check() {
   checking_ = true;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     std::set<std::uint16_t> asked;
+    if (options_.wss_port != 0) ask_all(tasks, options_.wss_port, net::Leg::wss, answers);
     do {  // the router's promise may come while a firewall keeps silent about our own port
       for (const std::uint16_t port : {options_.port, mapped_port_.value_or(options_.port)})
-        if (asked.insert(port).second) ask_all(tasks, port, answers);
+        if (asked.insert(port).second) ask_all(tasks, port, net::Leg::tcp, answers);
       if (answers.open > 0) co_await progress_.wait();
     } while (answers.open > 0 && !answers.all_got_through());
+    checking_ = false;
+    conclude(answers);  // one port is enough to be dialled: the other may be behind a silent firewall
+    while (answers.web_open > 0) co_await progress_.wait();
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
-  checking_ = false;
   conclude(answers);
 }
 
-void Reachability::ask_all(TaskGroup& tasks, std::uint16_t port, Answers& answers) {
+void Reachability::ask_all(TaskGroup& tasks, std::uint16_t port, net::Leg leg, Answers& answers) {
   for (const PeerId& server : answers.servers) {
     ++answers.open;
-    tasks.spawn("nat.ask", ask(server, port, answers));
+    if (leg == net::Leg::wss) ++answers.web_open;
+    tasks.spawn("nat.ask", ask(server, port, leg, answers));
   }
 }
 
@@ -153,6 +158,8 @@ void Reachability::conclude(const Answers& answers) {
   } else if (verdicts.ok > 0) {
     addresses_.assign(answers.own.begin(), answers.own.end());
     addresses_.insert(addresses_.end(), answers.mapped.begin(), answers.mapped.end());
+    std::stable_partition(addresses_.begin(), addresses_.end(),
+                          [](const net::Address& at) { return at.leg == net::Leg::tcp; });
     confirmed_by_.assign(answers.got_through.begin(), answers.got_through.end());
   }
   if (judgement_ == before && addresses_ == old) return;
@@ -162,21 +169,24 @@ void Reachability::conclude(const Answers& answers) {
   changed_.notify();
 }
 
-Task<> Reachability::ask(PeerId server, std::uint16_t port, Answers& answers) {
+Task<> Reachability::ask(PeerId server, std::uint16_t port, net::Leg leg, Answers& answers) {
   struct Done {  // also when there is no verdict
-    Done(Answers& counted, Signal& told) : answers(counted), progress(told) {}
+    Done(Answers& counted, Signal& told, bool about_web) : answers(counted), progress(told), web(about_web) {}
     ~Done() {
       --answers.open;
+      if (web) --answers.web_open;
       progress.notify();
     }
     Done(const Done&) = delete;
     Done& operator=(const Done&) = delete;
     Answers& answers;
     Signal& progress;
+    bool web;
   };
-  const Done done_at_end(answers, progress_);
+  const Done done_at_end(answers, progress_, leg == net::Leg::wss);
   wire::DialBack question;
   question.port = port;
+  question.wss = leg == net::Leg::wss;
   const Frame request = frame::encode(wire::Header(question));
   const auto answer = co_await endpoint_.call(server, "nat.dial_back", request, clock_.now() + options_.timeout);
   if (!answer) {
@@ -192,11 +202,12 @@ Task<> Reachability::ask(PeerId server, std::uint16_t port, Answers& answers) {
   net::Address address;
   address.host = done->host;
   address.port = port;
+  address.leg = leg;
   if (!net::parse_numeric_address(net::to_string(address))) co_return;  // it will be published
   answers.got_through.insert(server);
   // routers map IPv4 only, and who sees a private address is on this side of the router
   const bool outside = address.host.find(':') == std::string::npos && !is_private_v4(address.host);
-  const bool by_router = port == mapped_port_ && outside;
+  const bool by_router = leg == net::Leg::tcp && port == mapped_port_ && outside;
   (by_router ? answers.mapped : answers.own).insert(std::move(address));
 }
 

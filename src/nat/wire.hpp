@@ -21,7 +21,8 @@ inline constexpr std::size_t kHostBytesMax = 64;  ///< a numeric address, with i
 struct DialBack {
   std::string host;        ///< empty: the one you see; anything else has to be equal to it
   std::uint16_t port = 0;  ///< 443, or 1024 and above
-  MESSAGE_MAP(host, port)
+  bool wss = false;        ///< by WebSocket; who does not know this field knocks with bare TLS, and is refused there
+  MESSAGE_MAP(host, port, wss)
 };
 
 enum class Verdict : std::uint8_t {

@@ -33,7 +33,10 @@ struct Swarm {
       const auto message = frame::decode<wire::Header>(*asking);
       const std::uint16_t port = std::get<wire::DialBack>(message->header).port;
       wire::DialledBack done;
+      CHECK(std::get<wire::DialBack>(message->header).wss == (port == wss_port));
       done.verdict = static_cast<std::uint8_t>(port == mapped_port ? mapped_verdict : verdicts.at(number));
+      if (port == wss_port) done.verdict = static_cast<std::uint8_t>(wire::Verdict::ok);
+      if (port == wss_port) co_await sleep(wss_silence);
       if (port != mapped_port && silence > Duration()) co_await sleep(silence);
       done.host = "192.0.2.7";
       co_return frame::encode(wire::Header(done));
@@ -44,6 +47,7 @@ struct Swarm {
   void run(std::function<Task<>(Reachability&)> scenario) {
     Reachability::Options options;
     options.port = 4600;
+    options.wss_port = wss_port;
     const auto who = [this] { return connected; };
     Reachability reachability(asker, simulation.clock(), Random(1), log, simulation.executor(), who, options);
     const auto all = [&]() -> Task<> {
@@ -65,6 +69,8 @@ struct Swarm {
   std::vector<PeerId> connected;
   std::map<unsigned, wire::Verdict> verdicts;
   std::uint16_t mapped_port = 0;  ///< the outside one
+  std::uint16_t wss_port = 0;
+  Duration wss_silence{};
   wire::Verdict mapped_verdict = wire::Verdict::ok;
   Duration silence{};  ///< before a verdict about another port
   int asked = 0;
@@ -189,6 +195,26 @@ TEST_CASE("reachability: who is dialled at its own port is open, and one port th
       reachability.offer(outside);
       co_await swarm.sleep(1s);
       CHECK(reachability.state() == (outside == 4600 ? State::mapped : State::open));
+    });
+  }
+}
+
+TEST_CASE(
+    "reachability: a WebSocket's port is asked about by itself, and published behind the others when it is dialled") {
+  for (const bool only_web : {false, true}) {
+    Swarm swarm;
+    swarm.wss_port = 443;
+    swarm.wss_silence = 3s;
+    for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, only_web ? wire::Verdict::refused : wire::Verdict::ok);
+    swarm.run([&](Reachability& reachability) -> Task<> {
+      co_await swarm.sleep(1s);
+      CHECK((reachability.state() == State::open) == !only_web);  // one port does not wait for the other
+      co_await swarm.sleep(3s);
+      CHECK(reachability.state() == State::open);
+      const net::Address web{"192.0.2.7", 443, net::Leg::wss};
+      std::vector<net::Address> all{{"192.0.2.7", 4600}, web};
+      if (only_web) all.erase(all.begin());
+      CHECK(reachability.addresses() == all);
     });
   }
 }

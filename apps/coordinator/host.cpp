@@ -3,12 +3,14 @@
 #include "directory/peer_record.hpp"
 #include "monitor/pages.hpp"
 #include "monitor/swarm_facts.hpp"
+#include "node/proxy_choice.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <fmt/format.h>
 #include <sodium.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 namespace collab::coordinator {
@@ -29,11 +31,13 @@ node::NodeOptions node_options(const HostOptions& options) {
   out.run.run_id = options.run_id;
   for (const std::string& text : options.bootstrap) out.bootstrap.push_back(node::parse_peer_address(text));
   const auto listen = net::parse_address(options.listen, /*any_port=*/true);
-  if (!listen) {
+  if (!listen || listen->leg != net::Leg::tcp) {
     throw Failure(ExitCode::usage, fmt::format("cannot listen on \"{}\": it is no address", options.listen),
                   "--listen HOST:PORT, [::]:4600 for instance");
   }
   out.listen = *listen;
+  out.wss_port = options.wss_port;
+  out.behind_proxy = node::choose_proxy(options.proxy, std::getenv).has_value();
   out.announce = options.announce;
   out.serve_directory = true;
   out.allow_list = options.allow_list;
@@ -49,7 +53,11 @@ node::NodeOptions node_options(const HostOptions& options) {
 }  // namespace
 
 Host::Host(HostOptions options, Log& log, Identity identity, const Signed& statement, const RunFiles& files)
-    : options_(std::move(options)), log_(log), network_(runtime_.loop(), runtime_.clock()), random_(draw()) {
+    : options_(std::move(options)),
+      log_(log),
+      network_(runtime_.loop(), runtime_.clock(),
+               net::TcpNetwork::behind(node::choose_proxy(options_.proxy, std::getenv))),
+      random_(draw()) {
   auto manifest = node::read_manifest(statement, options_.run_id, std::nullopt);
   if (!manifest)
     throw Failure(ExitCode::incompatible, manifest.error().reason, "another --home, or --new-run in an empty one");
@@ -89,7 +97,7 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     if (options_.dashboard != "off") {
       monitor::HttpOptions http;
       const auto at = net::parse_address(options_.dashboard, /*any_port=*/true);
-      if (!at) {
+      if (!at || at->leg != net::Leg::tcp) {
         throw Failure(ExitCode::usage, fmt::format("cannot serve HTTP on \"{}\": it is no address", options_.dashboard),
                       "--dashboard 127.0.0.1:4680, or off");
       }

@@ -38,6 +38,8 @@ struct HostOptions {
   std::string name;
   std::vector<std::string> bootstrap;
   std::string listen;
+  std::uint16_t wss_port = 0;          ///< for WebSockets too; 0: not
+  std::string proxy;                   ///< option of `node::choose_proxy`
   std::vector<net::Address> announce;  ///< where peers dial from outside; empty: what dial-backs prove
   std::string dashboard;               ///< address; "off": none
   bool answer_lan = true;

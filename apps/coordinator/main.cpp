@@ -77,7 +77,7 @@ std::vector<net::Address> announced(const node::Config& config) {
     const auto address = net::parse_address(text);
     if (!address) {
       throw Failure(ExitCode::usage, fmt::format("cannot announce \"{}\": it is no address", text),
-                    "--announce HOST:PORT");
+                    "--announce HOST:PORT, or wss://HOST:PORT/collab/v1");
     }
     out.push_back(*address);
   }
@@ -86,7 +86,10 @@ std::vector<net::Address> announced(const node::Config& config) {
   }
   const auto listen = net::parse_address(config.text("listen"), /*any_port=*/true);
   const bool fixed = listen && listen->port != 0 && listen->host != "::" && listen->host != "0.0.0.0";
-  if (out.empty() && fixed) out.push_back(*listen);
+  const bool announced_by_wish = !out.empty();
+  if (!announced_by_wish && fixed) out.push_back(*listen);
+  if (!announced_by_wish && fixed && config.has("wss-port"))
+    out.push_back(net::Address{listen->host, static_cast<std::uint16_t>(config.number("wss-port")), net::Leg::wss});
   return out;
 }
 
@@ -115,7 +118,8 @@ Signed with_coordinator(Signed statement, const node::Config& config, const RunF
 
 /// Before anything is made: a command that is refused leaves no trace.
 void check_usage(node::Config& config, const RunFiles& files, const std::filesystem::path& home) {
-  if (!net::parse_address(config.text("listen"), /*any_port=*/true)) {
+  const auto listen = net::parse_address(config.text("listen"), /*any_port=*/true);
+  if (!listen || listen->leg != net::Leg::tcp) {
     throw Failure(ExitCode::usage, fmt::format("cannot listen on \"{}\": it is no address", config.text("listen")),
                   "--listen HOST:PORT, [::]:4600 for instance");
   }
@@ -186,6 +190,8 @@ int run(node::Config& config) {
   options.name = config.text("name");
   options.bootstrap = config.list("bootstrap");
   options.listen = config.text("listen");
+  options.wss_port = static_cast<std::uint16_t>(config.has("wss-port") ? config.number("wss-port") : 0);
+  options.proxy = config.text("proxy");
   for (const std::string& text : config.list("announce")) options.announce.push_back(*net::parse_address(text));
   options.dashboard = config.text("dashboard");
   options.answer_lan = config.toggle("lan");

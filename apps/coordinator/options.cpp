@@ -11,7 +11,7 @@ node::OptionTable coordinator_options() {
   const char* keys = "Keys, tokens, bans";
   const char* net = "Network";
   const char* output = "Output";
-  return {
+  node::OptionTable table = {
       {"run-id", OptionKind::text, run, "NAME", "", "which run: a-z 0-9 . _ - , at most 64"},
       {"home", OptionKind::text, run, "DIR", "", "keys, text, checkpoints; ~/.local/share/collab/coordinator/NAME"},
       {"name", OptionKind::text, run, "TEXT", "coordinator", "shown to others"},
@@ -47,6 +47,10 @@ node::OptionTable coordinator_options() {
       {"listen", OptionKind::text, net, "ADDR", "[::]:4600", "where peers dial"},
       {"announce", OptionKind::list, net, "ADDR", "",
        "where peers reach it from outside, host:port; kept in the manifest"},
+      {"wss-port", OptionKind::number, net, "PORT", "",
+       "WebSockets too, 443 as a rule: for peers whose network opens only that", 1, 65535},
+      {"proxy", OptionKind::text, net, "ADDR", "",
+       "[USER:PASSWORD@]host:port, an HTTP proxy; off: none; else https_proxy"},
       {"lan", OptionKind::toggle, net, "", "on", "answer peers that look for the run on the local network"},
       {"port-map", OptionKind::toggle, net, "", "on",
        "without --announce, ask the router to let others in (NAT-PMP, UPnP); --no-port-map: never"},
@@ -56,6 +60,8 @@ node::OptionTable coordinator_options() {
       {"json", OptionKind::toggle, output, "", "", "one JSON object per line on stdout"},
       {"quiet", OptionKind::toggle, output, "", "", "warnings and errors only"},
   };
+  for (node::OptionRow& row : table) row.login = row.name == "proxy";
+  return table;
 }
 
 cli::Synopsis coordinator_synopsis() {

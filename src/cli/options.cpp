@@ -131,7 +131,6 @@ std::string help(const Synopsis& synopsis, const node::OptionTable& table) {
       const bool first = &command == &synopsis.commands.front();
       out += fmt::format("  {:<{}} {}{}\n", command.name, width, command.help, first ? " (default)" : "");
     }
-    out += "\n";
   }
   for (const std::string& example : synopsis.examples) out += fmt::format("  $ {}\n", example);
   for (const std::string& topic : topics(table)) {
@@ -144,7 +143,7 @@ std::string help(const Synopsis& synopsis, const node::OptionTable& table) {
       out += fmt::format("  {:<24} {}{}\n", flag, row.help, built_in);
     }
   }
-  out += "\n  --config FILE            options as TOML; also COLLAB_<OPTION> in the environment\n";
+  out += "  --config FILE            options as TOML; also COLLAB_<OPTION> in the environment\n";
   out += "  --set NAME=VALUE         any option of this table by its name\n";
   out += fmt::format("  {}\n", synopsis.read_on);
   return out;

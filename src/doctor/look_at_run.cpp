@@ -135,7 +135,8 @@ Task<> look_everywhere(Visit& visit) {
   visit.look.attempts.resize(visit.places.size());
   visit.found.resize(visit.places.size());
   for (const node::Place& place : visit.places) {
-    if (!net::is_numeric(place.at.address) && visit.look.hosts.size() < kNamesMax)
+    const bool by_proxy = visit.options.proxy && visit.options.proxy->leads_to(place.at.address);
+    if (!by_proxy && !net::is_numeric(place.at.address) && visit.look.hosts.size() < kNamesMax)
       visit.look.hosts[place.at.address.host].clear();
   }
   const auto body = [&visit](TaskGroup& tasks) -> Task<> {
@@ -227,6 +228,7 @@ Task<std::optional<RouterLook>> look_at_router(node::NodeNeeds needs, const node
 Task<RunLook> look_at_run(const node::Node& peer, LookOptions options) {
   Visit visit(peer, options);
   visit.look.run_id = peer.options().run.run_id;
+  visit.look.proxy = visit.options.proxy;
   visit.open();
   const auto body = [&visit](TaskGroup& tasks) -> Task<> {
     tasks.spawn("doctor.endpoint", visit.endpoint->run());

@@ -99,4 +99,18 @@ PortCheck check_port(net::Network& network, const PortWish& wish) {
   return check;
 }
 
+Finding check_wss_port(net::Network& network, const std::string& host, std::uint16_t port, bool peer_here) {
+  constexpr const char* kName = "wss port";
+  const auto open = try_port(network, net::Address{host, port, net::Leg::wss});
+  if (open) return ok(kName, fmt::format("{} is free", port));
+  const std::string measured = fmt::format("{} {}", port, why(open.error()));
+  if (peer_here && open.error() == Errc::busy)
+    return warn(kName, fmt::format("{}, {}", measured, kPerhapsOurs), "stop that one first");
+  const bool denied = open.error() == Errc::denied;
+  return fail(kName, measured,
+              denied ? "let this program have it (CAP_NET_BIND_SERVICE), or leave out --wss-port"
+                     : "end the program that has it, or another --wss-port",
+              ExitCode::machine);
+}
+
 }  // namespace collab::doctor

@@ -4,7 +4,9 @@
 #include "doctor/finding.hpp"
 #include "net/network.hpp"
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 namespace collab::doctor {
 
@@ -22,5 +24,7 @@ struct PortCheck {
 /// Opens each port that it tries, and closes it at once. Fails as a start would: a port that is taken or not allowed is
 /// a matter of this machine, an address of another one is wrong usage.
 PortCheck check_port(net::Network& network, const PortWish& wish);
+/// The same of the port for WebSockets, at `host`. `peer_here`: as in PortWish.
+Finding check_wss_port(net::Network& network, const std::string& host, std::uint16_t port, bool peer_here);
 
 }  // namespace collab::doctor

@@ -74,6 +74,60 @@ std::optional<Finding> judge_contacts(const RunLook& look) {
   return ok("contacts", fmt::format("{} of {} members of earlier times answered", there, known));
 }
 
+bool is_silence(const Attempt& attempt) {
+  return attempt.finding == Seen::refused || attempt.finding == Seen::silent;
+}
+
+bool stopped_at_proxy(const Attempt& attempt) {
+  return attempt.finding == Seen::proxy || attempt.finding == Seen::proxy_login;
+}
+
+/// Of several troubles the login: without it the proxy tells nothing else.
+const Attempt* worst_at_proxy(const RunLook& look) {
+  const Attempt* worst = nullptr;
+  for (const Attempt& attempt : look.attempts) {
+    const bool graver = worst == nullptr || attempt.finding == Seen::proxy_login;
+    if (stopped_at_proxy(attempt) && graver) worst = &attempt;
+  }
+  return worst;
+}
+
+Finding judge_proxy(const RunLook& look) {
+  const auto leads = [&](const Attempt& attempt) {
+    return !is_silence(attempt) && !stopped_at_proxy(attempt) && look.proxy->leads_to(attempt.place.at.address);
+  };
+  const auto led = [&](net::Leg leg) {
+    const auto by_leg = [&](const Attempt& attempt) { return attempt.place.at.address.leg == leg && leads(attempt); };
+    return std::any_of(look.attempts.begin(), look.attempts.end(), by_leg);
+  };
+  const std::string where = "HTTP proxy " + net::host_and_port(look.proxy->at);
+  if (led(net::Leg::tcp)) return ok("way out", where + ": bare TCP goes through it");
+  if (led(net::Leg::wss)) return ok("way out", where + ": wss in use");
+  const Attempt* worst = worst_at_proxy(look);
+  if (worst == nullptr) return ok("way out", where + ": nobody answered through it, and it named no reason");
+  const std::string measured = fmt::format("{}: {}", where, words_of_stranger(worst->text));
+  const std::string remedy = net::proxy_remedy(worst->proxy_trouble);
+  if (look.found) return warn("way out", measured, remedy);  // by a place that needs no proxy
+  return fail("way out", measured, remedy, node::to_failure(look.run_id, {*worst}).code());
+}
+
+/// Nothing when bare TCP leads out, or nobody can know.
+std::optional<Finding> judge_way_out(const RunLook& look) {
+  if (look.proxy) return judge_proxy(look);
+  bool by_wss = false;
+  const Attempt* bare = nullptr;
+  for (const Attempt& attempt : look.attempts) {
+    const bool wss = attempt.place.at.address.leg == net::Leg::wss;
+    if (wss && !is_silence(attempt)) by_wss = true;
+    if (wss || attempt.place.source == node::Source::loopback) continue;
+    if (!is_silence(attempt)) return std::nullopt;
+    if (bare == nullptr) bare = &attempt;
+  }
+  if (!by_wss || bare == nullptr) return std::nullopt;
+  return warn("way out", fmt::format("wss in use: bare TCP leads to nobody ({})", node::outcome(*bare)),
+              "nothing, it works; or let TCP out of this network, which costs less processor time");
+}
+
 std::string said_above(std::size_t places) {
   return places == 1 ? "the place above did not lead to it" : fmt::format("none of {} places above led to it", places);
 }
@@ -179,6 +233,7 @@ std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options) {
   }
   findings.insert(findings.end(), places.begin(), places.end());
   add(judge_contacts(look));
+  add(judge_way_out(look));
   if (options.named) add(judge_found(look, places));
   add(judge_protocol(look));
   add(judge_clock(look));

@@ -5,6 +5,7 @@
 #include "doctor/finding.hpp"
 #include "nat/port_mapping.hpp"
 #include "nat/reachability.hpp"
+#include "net/proxy.hpp"
 #include "node/node.hpp"
 
 #include <cstdint>
@@ -21,6 +22,7 @@ using LookUp = std::function<Task<Result<std::vector<std::string>>>(std::string 
 
 struct LookOptions {
   LookUp look_up;
+  std::optional<net::Proxy> proxy = {};  ///< of the network: names that it leads to are not looked up here
   /// Where others are asked to knock; none: nobody is asked.
   std::optional<net::Address> listen;
   /// Whether the router is asked to let others in there, as `NodeOptions` of the node say.
@@ -58,6 +60,7 @@ struct RunLook {
   std::optional<std::int64_t> skew_ms;                    ///< the peers' time minus ours: the median of who answered
   std::optional<Reach> reach;
   std::optional<RouterLook> router;
+  std::optional<net::Proxy> proxy = {};
 };
 
 /// Asks the router for the port of `listen` and takes it back: at most 10 s. Nothing when `options` ask no router.
@@ -77,8 +80,9 @@ struct JudgeOptions {
 
 inline constexpr std::int64_t kSkewWarnMs = 5'000;
 
-/// names, one "bootstrap ADDR" for each place that somebody named, contacts, run, protocol, clock, port mapping,
-/// dial-back; what could not be looked at is left out.
+/// names, one "bootstrap ADDR" for each place that somebody named, contacts, way out, run, protocol, clock, port
+/// mapping, dial-back; what could not be looked at is left out. "way out" is there when a proxy is set, or when only
+/// WebSockets led to somebody.
 std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options);
 
 }  // namespace collab::doctor

@@ -82,7 +82,7 @@ int run_aside(const Registry& jobs, const node::Config& config, const std::strin
     parts.check();
     parts.deliver_events();
     const optim::Progress progress = presence.run().progress();
-    presence.output().progress(progress);
+    presence.show(progress);
     if (progress.epoch > epoch) tell_epoch(presence, progress, rounds());
     epoch = std::max(epoch, progress.epoch);
   }

@@ -90,8 +90,10 @@ int show_status(const node::Config& config) {
              run.at("epoch").dump(), run.at("samples").dump(), run.at("target_batch_samples").dump(),
              run.at("own_samples").dump());
   for (const json& peer : state.at("peers")) {
-    fmt::print("  {:<20} {:<12} epoch {:<8} {} samples/s\n", peer.value("name", "?"), peer.value("role", "?"),
-               peer.at("epoch").dump(), peer.at("samples_per_s").dump());
+    const json& path = peer.at("path");
+    const bool bare = !path.is_string() || path == "tcp";
+    fmt::print("  {:<20} {:<12} epoch {:<8} {} samples/s{}\n", peer.value("name", "?"), peer.value("role", "?"),
+               peer.at("epoch").dump(), peer.at("samples_per_s").dump(), bare ? "" : "  " + path.get<std::string>());
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "jobs/peer_files.hpp"
 #include "jobs/peer_run.hpp"
 #include "net/tcp.hpp"
+#include "node/proxy_choice.hpp"
 #include "node/runtime.hpp"
 #include "optim/parts.hpp"
 #include "optim/sgemm.hpp"
@@ -58,7 +59,8 @@ class Examination {
         node_options_(optim::node_options_of(options_)),
         home_(named_ || config.has("home") ? options_.home : options_.home.parent_path()),
         json_(config.toggle("json")),
-        network_(runtime_.loop(), runtime_.clock()) {}
+        network_(runtime_.loop(), runtime_.clock(),
+                 net::TcpNetwork::behind(node::choose_proxy(options_.proxy, std::getenv))) {}
   ~Examination();
   Examination(const Examination&) = delete;
   Examination& operator=(const Examination&) = delete;
@@ -118,11 +120,17 @@ void Examination::say(Finding finding) {
 
 void Examination::look_at_port() {
   doctor::PortWish wish;
-  wish.client = options_.client;
+  wish.client = node_options_.client;
   wish.peer_here = key_.holder.has_value();
   wish.wanted = node_options_.listen;
   runtime_.on_loop([&] { port_ = doctor::check_port(network_, wish); });
+  if (node_options_.client && !options_.client)
+    port_.finding = doctor::ok(port_.finding.name, "none: nobody dials in through a proxy, so this peer only dials");
   say(port_.finding);
+  if (node_options_.wss_port == 0 || node_options_.client) return;
+  const std::string host = node_options_.listen ? node_options_.listen->host : "::";
+  runtime_.on_loop(
+      [&] { say(doctor::check_wss_port(network_, host, node_options_.wss_port, key_.holder.has_value())); });
 }
 
 /// Unless no run and no place is named, or the home holds something else.
@@ -156,13 +164,14 @@ void Examination::begin_to_look() {
   }
   doctor::LookOptions how;
   how.listen = port_.open;
+  how.proxy = network_.proxy();
   how.look_up = [this](std::string host, TimePoint deadline) { return network_.look_up(std::move(host), deadline); };
   looking_ = asio::co_spawn(runtime_.loop(), doctor::look_at_run(*node_, std::move(how)), asio::use_future);
 }
 
 /// Without anybody who could dial back: what the router says.
 void Examination::begin_to_look_at_router() {
-  if (looking_.valid() || !port_.open || options_.client) return;
+  if (looking_.valid() || !port_.open || node_options_.client) return;
   std::uint64_t seed = 0;
   randombytes_buf(&seed, sizeof seed);
   const node::NodeNeeds needs{runtime_.loop(), runtime_.workers(), runtime_.clock(), network_, Random(seed), log_,
@@ -293,7 +302,7 @@ std::string doctor_command(const node::Config& config, const std::string& link) 
       for (const std::string& value : config.list(row.name))
         command += fmt::format(" --{} {}", row.name, quoted(value));
     } else {
-      command += fmt::format(" --{} {}", row.name, quoted(config.text(row.name)));
+      command += fmt::format(" --{} {}", row.name, quoted(node::shown(row, config.text(row.name))));
     }
   }
   return command;

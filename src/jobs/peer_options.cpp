@@ -31,7 +31,11 @@ node::OptionTable peer_options() {
       {"keep", OptionKind::number, work, "N", "5", "checkpoints kept, beside the best", 1, 1000},
       {"no-evaluate", OptionKind::toggle, work, "", "", "leave evaluation to others"},
       {"listen", OptionKind::text, net, "ADDR", "", "where others dial; [::]:4600, busy: the next ports"},
+      {"wss-port", OptionKind::number, net, "PORT", "",
+       "WebSockets too, 443 as a rule: for peers whose network opens only that", 1, 65535},
       {"client", OptionKind::toggle, net, "", "", "dial only, never listen"},
+      {"proxy", OptionKind::text, net, "ADDR", "",
+       "[USER:PASSWORD@]host:port, an HTTP proxy; off: none; else https_proxy"},
       {"allow", OptionKind::text, net, "FILE", "", "enforce the list of a run that admits a list, one id a line"},
       {"lan", OptionKind::toggle, net, "", "on", "ask the local network for the run; --no-lan: never"},
       {"port-map", OptionKind::toggle, net, "", "on",
@@ -46,6 +50,7 @@ node::OptionTable peer_options() {
       {"json", OptionKind::toggle, output, "", "", "one JSON object per line on stdout"},
       {"quiet", OptionKind::toggle, output, "", "", "warnings and errors only"},
   };
+  for (node::OptionRow& row : table) row.login = row.name == "proxy";
   return table;
 }
 

@@ -146,7 +146,7 @@ void Stay::train() {
     while (!asked_to_stop() && optimizer_->epoch() < epochs_max_) {
       const optim::StepResult result = optimizer_->run(*runnable_.job, recipe_.microbatch);
       if (result == optim::StepResult::dropped) note_dropped();
-      output_.progress(collaboration_.progress());
+      presence_.show(collaboration_.progress());
       if (result == optim::StepResult::committed || result == optim::StepResult::caught_up ||
           result == optim::StepResult::restored) {
         after_epoch(result);
@@ -266,6 +266,8 @@ optim::RunOptions run_options_of(const node::Config& config, const std::string& 
   options.token = config.text("token");
   options.allow_list = config.text("allow");
   options.listen = config.text("listen");
+  options.proxy = config.text("proxy");
+  options.wss_port = static_cast<std::uint16_t>(config.has("wss-port") ? config.number("wss-port") : 0);
   options.client = config.toggle("client");
   options.discover_lan = config.toggle("lan");
   options.port_map = config.toggle("port-map");

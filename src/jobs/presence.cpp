@@ -40,6 +40,14 @@ void Presence::join() {
   output_.done(fmt::format("{}: target batch {}, codec {}", recipe_.job, manifest.target_batch, manifest.codec));
 }
 
+void Presence::show(const optim::Progress& progress) {
+  output_.progress(progress);
+  if (told_path_ || progress.path.empty()) return;
+  told_path_ = true;
+  if (progress.path != "tcp") output_.done(fmt::format("path: {}", progress.path));
+  output_.json({{"event", "path"}, {"path", progress.path}});
+}
+
 void Presence::leave() {
   output_.note("leaving");
   status_.reset();

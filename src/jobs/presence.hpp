@@ -23,6 +23,8 @@ class Presence {
   /// From now on `collab-peer status` and `leave` find this program.
   void answer() { status_.emplace(collaboration_); }
   void leave();
+  /// Its progress and, once, how its dials travel.
+  void show(const optim::Progress& progress);
   /// By Ctrl+C, or by `collab-peer leave`.
   bool asked_to_stop() const { return interrupt_.asked() || (status_ && status_->asked_to_leave()); }
 
@@ -43,6 +45,7 @@ class Presence {
   optim::Collaboration collaboration_;
   recipes::Recipe recipe_;
   std::optional<PeerStatus> status_;
+  bool told_path_ = false;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 

@@ -76,6 +76,7 @@ Json peer_json(const PeerView& peer) {
   json["rtt_s"] = known(peer.rtt_s);
   json["up_bytes_per_s"] = known(peer.up_bytes_per_s);
   json["down_bytes_per_s"] = known(peer.down_bytes_per_s);
+  json["path"] = peer.path.empty() ? Json(nullptr) : Json(peer.path);
   return json;
 }
 

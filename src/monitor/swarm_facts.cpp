@@ -32,6 +32,7 @@ ProgressFacts progress_facts(const progress::Standing& standing) {
 LinkFacts link_facts(const PeerId& id, const net::LinkState& state) {
   LinkFacts facts;
   facts.id = id;
+  facts.path = state.path;
   if (state.rtt > Duration::zero()) facts.rtt_s = to_seconds(state.rtt);
   if (state.up_bytes_per_s > 0) facts.up_bytes_per_s = state.up_bytes_per_s;
   if (state.down_bytes_per_s > 0) facts.down_bytes_per_s = state.down_bytes_per_s;

@@ -46,6 +46,7 @@ SwarmView view_swarm(const SwarmFacts& facts) {
     const auto found = peers.find(link.id);
     if (found == peers.end()) continue;  // a connection alone makes nobody a member
     found->second.rtt_s = link.rtt_s;
+    found->second.path = link.path;
     found->second.up_bytes_per_s = link.up_bytes_per_s;
     found->second.down_bytes_per_s = link.down_bytes_per_s;
   }

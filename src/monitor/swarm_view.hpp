@@ -43,6 +43,7 @@ struct LinkFacts {
   double rtt_s = kUnknown;
   double up_bytes_per_s = kUnknown;
   double down_bytes_per_s = kUnknown;
+  std::string path;  ///< what its bytes travel in and through: "tcp", "wss through a proxy"
 };
 
 struct RoundMember {
@@ -129,6 +130,7 @@ struct PeerView {
   double rtt_s = kUnknown;
   double up_bytes_per_s = kUnknown;
   double down_bytes_per_s = kUnknown;
+  std::string path;  ///< empty: not connected
 };
 
 struct SwarmView {

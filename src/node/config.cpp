@@ -69,6 +69,11 @@ std::string_view name(Origin origin) noexcept {
   return kNames[static_cast<std::size_t>(origin)];
 }
 
+std::string shown(const OptionRow& row, const std::string& value) {
+  const std::size_t at = row.login ? value.rfind('@') : std::string::npos;
+  return at == std::string::npos ? value : "USER:PASSWORD" + value.substr(at);
+}
+
 Config::Config(OptionTable table) : table_(std::move(table)) {
   for (const OptionRow& row : table_) {
     if (!row.built_in.empty()) set(row.name, row.built_in, Origin::built_in);
@@ -186,11 +191,12 @@ std::string Config::describe() const {
   std::string out;
   for (const OptionRow& row : table_) {
     const Value* value = find(row.name);
-    std::string shown;
-    if (value != nullptr) shown = fmt::format("{}", fmt::join(value->texts, " "));
+    std::vector<std::string> texts;
+    if (value != nullptr)
+      for (const std::string& text : value->texts) texts.push_back(shown(row, text));
     const std::string_view origin = value == nullptr ? "not set" : name(value->origin);
     const std::string where = value == nullptr || value->where.empty() ? "" : fmt::format(", {}", value->where);
-    out += fmt::format("{:<22} {:<32} ({}{})\n", row.name, shown, origin, where);
+    out += fmt::format("{:<22} {:<32} ({}{})\n", row.name, fmt::to_string(fmt::join(texts, " ")), origin, where);
   }
   return out;
 }

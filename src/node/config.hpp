@@ -35,12 +35,16 @@ struct OptionRow {
   double min = -std::numeric_limits<double>::infinity();  ///< of a number, real
   double max = std::numeric_limits<double>::infinity();
   std::string alone = {};  ///< what the flag means without a value; empty: it needs one
+  bool login = false;      ///< its text may begin with `USER:PASSWORD@`, which is shown nowhere
 };
 using OptionTable = std::vector<OptionRow>;
 
 /// Who set a value; a later one beats an earlier one.
 enum class Origin : std::uint8_t { built_in, manifest, system_file, run_file, config_file, environment, flag };
 std::string_view name(Origin) noexcept;
+
+/// What may be shown of a value: with `login` not what stands before its last `@`.
+std::string shown(const OptionRow& row, const std::string& value);
 
 /// The values of all options of one program. What is set is checked at once.
 class Config {

@@ -1,5 +1,7 @@
 #include "node/find_run.hpp"
 
+#include "net/proxy.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,13 +24,15 @@ int gravity(Finding finding) {
     case Finding::refused:
     case Finding::silent:
     case Finding::busy: return 1;
-    case Finding::other_run: return 2;
-    case Finding::other_peer: return 3;
-    case Finding::damaged: return 4;
-    case Finding::clock: return 5;
-    case Finding::version: return 6;
-    case Finding::authority: return 7;
-    case Finding::not_admitted: return 8;
+    case Finding::proxy: return 2;
+    case Finding::other_run: return 3;
+    case Finding::other_peer: return 4;
+    case Finding::damaged: return 5;
+    case Finding::clock: return 6;
+    case Finding::version: return 7;
+    case Finding::authority: return 8;
+    case Finding::not_admitted: return 9;
+    case Finding::proxy_login: return 10;
   }
   return 0;
 }
@@ -80,6 +84,10 @@ Finding finding_of(const Refusal& why, Duration waited) {
   if (why.code == Errc::busy) return Finding::busy;
   if (why.code == Errc::late) return Finding::silent;
   if (why.code == Errc::bad_request || why.code == Errc::stale) return Finding::damaged;
+  if (const auto trouble = net::proxy_trouble(why)) {
+    const bool login = *trouble == net::kProxyWantsLogin || *trouble == static_cast<int>(net::ProxyFault::other_login);
+    return login ? Finding::proxy_login : Finding::proxy;
+  }
   if (why.code == Errc::gone) return waited < kRefusedWithin ? Finding::refused : Finding::silent;
   std::string_view words = why.reason;
   constexpr std::string_view kOwnWords = "this node told the peer: ";  // the same rules, judged at this end
@@ -93,6 +101,7 @@ Finding finding_of(const Refusal& why, Duration waited) {
 }
 
 bool is_final(const Attempt& attempt) noexcept {
+  if (attempt.finding == Finding::proxy_login) return true;  // no stranger's word; and who asks on may be locked out
   const Source source = attempt.place.source;
   if (source == Source::loopback || source == Source::lan || source == Source::contact) return false;
   return gravity(attempt.finding) >= gravity(Finding::other_run);
@@ -112,6 +121,8 @@ std::string outcome(const Attempt& attempt) {
     case Finding::clock: return at + " finds this machine's clock wrong";
     case Finding::authority: return at + " is of another authority";
     case Finding::damaged: return at + " gave a wrong answer";
+    case Finding::proxy:
+    case Finding::proxy_login: return fmt::format("{} not dialled, {}", at, attempt.text);
   }
   return at;
 }
@@ -120,6 +131,7 @@ std::string describe(const std::string& run_id, const std::vector<Attempt>& atte
   const std::string what = fmt::format("cannot join {}: ", run_id);
   const Attempt* worst = gravest(attempts);
   if (worst == nullptr) return what + "no address is known";
+  if (worst->finding == Finding::proxy_login) return what + "the HTTP " + worst->text;
   if (is_final(*worst) && !worst->text.empty()) {
     const std::string at = net::to_string(worst->place.at.address);
     return what + fmt::format("{} says: {}", at, worst->text.substr(0, kTextBytesMax));
@@ -142,7 +154,10 @@ Failure to_failure(const std::string& run_id, const std::vector<Attempt>& attemp
   if (finding == Finding::not_admitted || finding == Finding::authority) code = ExitCode::not_admitted;
   if (finding == Finding::version || finding == Finding::damaged) code = ExitCode::incompatible;
   if (finding == Finding::clock) code = ExitCode::machine;
+  if (finding == Finding::proxy_login) code = ExitCode::usage;
   if (worst == nullptr) return Failure(code, describe(run_id, attempts), "give one: --bootstrap host:port");
+  if (worst->proxy_trouble != 0)
+    return Failure(code, describe(run_id, attempts), net::proxy_remedy(worst->proxy_trouble));
   const std::string_view question = code == ExitCode::unreachable ? ". Is it running?" : "";
   const bool wants_token = finding == Finding::not_admitted && has_reason(worst->text, "token");
   return Failure(code, describe(run_id, attempts).append(question),

@@ -46,14 +46,17 @@ enum class Finding : std::uint8_t {
   clock,         ///< this machine's clock is off
   authority,     ///< the run of this name, but of another authority; or a manifest that is older than the one known
   damaged,       ///< an answer that no correct member gives
+  proxy,         ///< this network's HTTP proxy leads to nobody there: net/proxy.hpp
+  proxy_login,   ///< the proxy does not know this user
 };
 
 /// What came of one place.
 struct Attempt {
   Place place;
   Finding finding = Finding::refused;
-  std::string text;   ///< the other side's own words, or ours; may be empty
-  Duration waited{};  ///< until that was clear
+  std::string text;       ///< the other side's own words, or ours; may be empty
+  Duration waited{};      ///< until that was clear
+  int proxy_trouble = 0;  ///< of `proxy` and `proxy_login`: what `net::proxy_trouble` says
 };
 
 /// "host:4600 refused", "host2:4600 silent for 5 s".

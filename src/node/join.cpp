@@ -2,6 +2,7 @@
 
 #include "base/signal.hpp"
 #include "base/task_group.hpp"
+#include "net/proxy.hpp"
 #include "net/wire.hpp"
 #include "node/manifest_keeper.hpp"
 
@@ -77,6 +78,7 @@ Task<std::optional<Attempt>> look_at(Search& search, Place place) {
   if (!member) {
     attempt.finding = finding_of(member.error(), attempt.waited);
     attempt.text = member.error().reason;
+    attempt.proxy_trouble = net::proxy_trouble(member.error()).value_or(0);
     co_return attempt;
   }
   if (at.peer && *at.peer != *member) {

@@ -107,8 +107,15 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
     const auto remote = endpoint_->remote_of(peer);
     return remote ? std::optional(remote->host) : std::nullopt;
   };
+  nat::DialBackServer::Options judging;
+  judging.may_judge = [this] {
+    if (options_.behind_proxy) return false;
+    // whoever is dialled from outside had to dial somebody by WebSocket for his sake, not for our network's
+    if (options_.serve_directory || nat::can_be_dialled(reachability_->state())) return true;
+    return endpoint_->way_out().empty() || endpoint_->way_out() == "tcp";
+  };
   dial_back_ = std::make_unique<nat::DialBackServer>(*endpoint_, needs_.network, needs_.clock, needs_.log, tls_,
-                                                     host_of, nat::DialBackServer::Options());
+                                                     host_of, judging);
   make_reachability();
 
   directory::ServerOptions serving;
@@ -147,6 +154,8 @@ net::EndpointOptions Membership::endpoint_options(const std::optional<net::Addre
   options.roles.push_back(options_.role);
   options.announce = options_.announce;
   if (listen) options.listen.push_back(*listen);
+  if (listen && options_.wss_port != 0)
+    options.listen.push_back(net::Address{listen->host, options_.wss_port, net::Leg::wss});
   return options;
 }
 
@@ -184,6 +193,7 @@ void Membership::make_reachability() {
   const auto connected = [this] { return endpoint_->connected(); };
   nat::Reachability::Options reach = options_.reachability;
   reach.port = port();
+  if (reach.port != 0) reach.wss_port = options_.wss_port;
   reachability_ = std::make_unique<nat::Reachability>(*endpoint_, needs_.clock, needs_.random.derive("nat"), needs_.log,
                                                       needs_.loop, connected, reach);
   nat::PortMapping::Options mapping = options_.port_mapping;
@@ -265,6 +275,7 @@ Task<> Membership::publish_self() {
       if (!own_host.empty() && !host.empty() && host != own_host) reachability_->doubt();
       if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
       explain_once();
+      tell_way_out_once();
     }
   }
 }
@@ -292,6 +303,14 @@ void Membership::explain_once() {
   const std::string observed = endpoint_->observed_host().value_or(std::string());
   const nat::Explanation told = nat::explain_unreachable(port_mapping_->status(), port(), observed);
   needs_.log.warn("node.nobody_dials_us", {{"why", told.why}, {"advice", told.remedy}});
+}
+
+/// Where bare TCP leads nowhere: once something else does.
+void Membership::tell_way_out_once() {
+  const std::string_view path = endpoint_->way_out();
+  if (told_way_out_ || path.empty() || path == "tcp") return;
+  told_way_out_ = true;
+  needs_.log.info("node.way_out", {{"path", path}, {"role", options_.role}, {"listens", port() != 0}});
 }
 
 Task<> Membership::follow_manifest() {

@@ -74,6 +74,7 @@ class Membership {
   Task<> publish_self();
   Task<> follow_port_mapping();
   void explain_once();
+  void tell_way_out_once();
   Task<> follow_manifest();
   Task<> keep_in_touch(std::vector<Place> places);
   Task<bool> wait_to_touch();
@@ -93,6 +94,7 @@ class Membership {
   std::unique_ptr<nat::PortMapping> port_mapping_;
   TimePoint mapping_settled_ = TimePoint::max();
   bool explained_ = false;
+  bool told_way_out_ = false;
   std::unique_ptr<directory::Server> server_;
   std::unique_ptr<directory::SwarmDirectory> directory_;
   std::unique_ptr<directory::Watch> members_;

@@ -42,6 +42,8 @@ struct NodeOptions {
   std::optional<RunBookEntry> run_book_entry;  ///< of this run
   std::filesystem::path run_book;              ///< where joining adds the entry; empty: nowhere
 
+  std::uint16_t wss_port = 0;  ///< listens there for WebSockets too, at the host of `listen`; 0: does not
+  bool behind_proxy = false;   ///< the network's dials go through one: this node can tell nobody who can be dialled
   std::optional<net::Address> listen;  ///< none: [::]:4600, else 4601 to 4619, else any port
   /// Where others may dial; empty: what dial-backs have proved. Names help in the manifest only, see net/address.hpp.
   std::vector<net::Address> announce;

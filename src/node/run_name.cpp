@@ -67,14 +67,16 @@ PeerAddress parse_peer_address(std::string_view text) {
   }
   const auto address = net::parse_address(text);
   if (!address) {
-    throw Failure(ExitCode::usage, fmt::format("\"{}\" is no address", whole), "give host:port, or ID@host:port");
+    throw Failure(ExitCode::usage, fmt::format("\"{}\" is no address", whole),
+                  "give host:port, wss://host/collab/v1, or ID@ and one of these");
   }
   at.address = *address;
   return at;
 }
 
 bool looks_like_link(std::string_view text) noexcept {
-  return text.find("://") != std::string_view::npos;
+  const std::size_t scheme = text.find("://");
+  return scheme != std::string_view::npos && !text.substr(0, scheme).ends_with("wss");  // which is an address
 }
 
 std::string to_string(const JoinLink& link) {
@@ -95,13 +97,15 @@ JoinLink parse_join_link(std::string_view text) {
   if (text.size() > kLinkBytesMax) refuse("is too long");
   if (!text.starts_with(kScheme)) refuse("does not begin with collab://");
   text.remove_prefix(kScheme.size());
-  std::string_view path;
-  if (!cut(text, '/', path)) refuse("names no run");
   JoinLink link;
-  if (std::string_view query; cut(path, '?', query)) {
+  if (std::string_view query; cut(text, '?', query)) {
     if (!query.starts_with(kKeyParameter)) refuse(fmt::format("has an unknown parameter: {}", query));
     link.run.authority = parse_key(query.substr(kKeyParameter.size()), "the join link");
   }
+  const std::size_t slash = text.rfind('/');  // an address may have some too
+  if (slash == std::string_view::npos) refuse("names no run");
+  const std::string_view path = text.substr(slash + 1);
+  text = text.substr(0, slash);
   if (!is_run_id(path)) refuse(fmt::format("names a run that cannot be: \"{}\"", path));
   link.run.run_id = path;
   for (bool more = true; more;) {

@@ -1,5 +1,5 @@
 #pragma once
-// How a person names a run, and where it is: `NAME`, `NAME#KEY`, `host:port`, `ID@host:port`, `collab://…`.
+// How a person names a run, and where it is: `NAME`, `NAME#KEY`, `host:port`, `ID@host:port`, `wss://…`, `collab://…`.
 
 #include "crypto/peer_id.hpp"
 #include "net/address.hpp"
@@ -31,7 +31,7 @@ struct PeerAddress {
   auto operator<=>(const PeerAddress&) const = default;
 };
 
-/// `host:port`, or `ID@host:port`.
+/// `host:port` or `wss://host:port/collab/v1`, perhaps behind `ID@`.
 std::string to_string(const PeerAddress&);
 /// Throws `Failure(usage)`.
 PeerAddress parse_peer_address(std::string_view text);

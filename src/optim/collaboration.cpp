@@ -2,6 +2,7 @@
 
 #include "averaging/all_reduce.hpp"
 #include "matchmaking/matchmaker.hpp"
+#include "node/proxy_choice.hpp"
 #include "node/run_book.hpp"
 #include "optim/parts.hpp"
 
@@ -44,7 +45,8 @@ Collaboration::Parts::Parts(RunOptions run_options)
       home(options.home.empty() ? default_home(run.run_id) : options.home),
       seed(draw()),
       runtime(options.workers),
-      network(runtime.loop(), runtime.clock()) {
+      network(runtime.loop(), runtime.clock(),
+              net::TcpNetwork::behind(node::choose_proxy(options.proxy, std::getenv))) {
   incarnation = static_cast<std::uint64_t>(runtime.clock().unix_ms());
   if (options.authority) run.authority = options.authority;
   Identity identity = Identity::load_or_create(home / "identity.key");
@@ -92,16 +94,19 @@ node::NodeOptions node_options_of(const RunOptions& options) {
   out.run_book = files.back();
   if (!options.listen.empty()) {
     const auto address = net::parse_address(options.listen, /*any_port=*/true);
-    if (!address) {
+    if (!address || address->leg != net::Leg::tcp) {
       throw Failure(ExitCode::usage, fmt::format("cannot listen on \"{}\": it is no address", options.listen),
                     "--listen HOST:PORT, [::]:4600 for instance");
     }
     out.listen = *address;
   }
-  out.client = options.client;
+  out.behind_proxy = node::choose_proxy(options.proxy, std::getenv).has_value();
+  out.wss_port = options.wss_port;
+  // nobody dials in through a proxy, but who says where to listen may know another way
+  out.client = options.client || (out.behind_proxy && options.listen.empty() && options.wss_port == 0);
   out.token_file = options.token;
   out.allow_list = options.allow_list;
-  out.role = !options.role.empty() ? options.role : options.client ? "client" : "full";
+  out.role = !options.role.empty() ? options.role : out.client ? "client" : "full";
   out.software = "collab-peer 0.1.0";
   if (options.discover_lan) out.lan.emplace();
   if (options.port_map) node::ask_own_router(out);
@@ -320,6 +325,7 @@ Progress Collaboration::progress() const {
   parts.measure_rates(progress);
   parts.runtime.on_loop([&] {
     progress.reachability = nat::name(parts.node->reachability().state());
+    progress.path = parts.node->endpoint().way_out();
     progress.target_batch = parts.manifest->target_batch;
     if (parts.member == nullptr) {
       progress.epoch = parts.tracker->epoch();

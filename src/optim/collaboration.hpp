@@ -32,12 +32,16 @@ struct RunOptions {
   std::filesystem::path token = {};       ///< file with a token, when the run admits by token; empty: `home`/token
   std::filesystem::path allow_list = {};  ///< ids to admit here, when the run admits by list; empty: others enforce it
   std::string listen = {};                ///< "host:port"; empty: [::]:4600, or the next port that is free
-  bool client = false;                    ///< never be dialled, even if it were possible
-  std::string role = {};                  ///< as others are told: "auxiliary", "monitor"; empty: "full", or "client"
-  std::optional<PeerId> authority = {};   ///< pins the run's key; empty: the first key seen is pinned
-  bool discover_lan = true;               ///< ask the local network when nothing else is known
-  bool port_map = true;                   ///< ask the home router to let others in, unless `listen` is loopback
-  unsigned workers = 1;                   ///< threads beside loop and trainer
+  /// `[USER:PASSWORD@]HOST:PORT` of an HTTP proxy for all dials; "off": none; empty: https_proxy in the environment.
+  /// Without `listen` a peer behind one is a client.
+  std::string proxy = {};
+  std::uint16_t wss_port = 0;            ///< listen for WebSockets too, 443 as a rule; 0: do not
+  bool client = false;                   ///< never be dialled, even if it were possible
+  std::string role = {};                 ///< as others are told: "auxiliary", "monitor"; empty: "full", or "client"
+  std::optional<PeerId> authority = {};  ///< pins the run's key; empty: the first key seen is pinned
+  bool discover_lan = true;              ///< ask the local network when nothing else is known
+  bool port_map = true;                  ///< ask the home router to let others in, unless `listen` is loopback
+  unsigned workers = 1;                  ///< threads beside loop and trainer
   Duration join_patience = std::chrono::minutes(5);  ///< then start() gives up
   Duration leave_wait = std::chrono::seconds(10);    ///< a planned leave takes no longer, a last round included
   Log::Options log = {LogLevel::warn, {}, 5'000'000, 10, {}};
@@ -61,6 +65,7 @@ struct Progress {
   double up_bytes_per_s = 0;  ///< over the last seconds
   double down_bytes_per_s = 0;
   std::string reachability;  ///< "open", "mapped", "outbound only", "unknown"
+  std::string path;          ///< how its own dials travel: "tcp", "wss through a proxy"; empty: it has none
 };
 
 /// Identity, connections and loop thread of one run. The constructor does no network I/O.

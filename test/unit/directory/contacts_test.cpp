@@ -48,6 +48,9 @@ TEST_CASE("contacts: the file brings back what was written") {
   const auto file = folder.path / "contacts";
   Contacts contacts;
   for (unsigned char i = 1; i <= 20; ++i) contacts.saw(contact(i, 1000 + i), 5000);
+  Contact web = contact(21, 1021);
+  web.addresses.push_back({"203.0.113.5", 443, net::Leg::wss});
+  contacts.saw(web, 5000);
   write_file(file, contacts.text());
   Contacts back;
   CHECK_FALSE(load_contacts(file, back, 5000));
@@ -129,7 +132,7 @@ TEST_CASE("contacts: hearsay neither replaces nor displaces what this peer has s
 
 TEST_CASE("peer record: it survives the trip, and bounds hold") {
   PeerRecord peer;
-  peer.listen = {{"203.0.113.5", 4600}, {"2001:db8::7", 4600}};
+  peer.listen = {{"203.0.113.5", 4600}, {"2001:db8::7", 4600}, {"203.0.113.5", 443, net::Leg::wss}};
   peer.reachable = true;
   peer.role = "full";
   peer.name = "kolkata";

@@ -106,4 +106,15 @@ TEST_CASE("doctor: what cannot be listened at says why, and a client needs nothi
   CHECK(check_port(strict, wish).finding.result == Grade::ok);
 }
 
+TEST_CASE("doctor: the port for WebSockets is looked at by itself") {
+  World world;
+  CHECK(check_wss_port(world.host, "::", 443, false).result == Grade::ok);
+  world.take("::", 443);
+  const Finding taken = check_wss_port(world.host, "::", 443, false);
+  CHECK(taken.result == Grade::fail);
+  CHECK(taken.measured == "443 is taken");
+  CHECK(taken.code == ExitCode::machine);
+  CHECK(check_wss_port(world.host, "::", 443, true).result == Grade::warn);
+}
+
 }  // namespace collab::doctor

@@ -100,6 +100,60 @@ TEST_CASE("doctor: who was not named does not decide about version and clock eit
   }
 }
 
+TEST_CASE("doctor: a proxy is told with what it answers, its fix and its exit code; of a login nothing") {
+  const auto look_of = [](const boost::system::error_code& error) {
+    RunLook look;
+    look.run_id = "demo";
+    look.proxy = net::parse_proxy("anna:geheim@proxy.example:3128").value();
+    const Refusal why = net::proxy_refusal(error).value();
+    look.attempts.push_back(attempt("h:1", node::finding_of(why, milliseconds(3)), node::Source::given, why.reason));
+    look.attempts.back().proxy_trouble = net::proxy_trouble(why).value();
+    return look;
+  };
+  struct Row {
+    boost::system::error_code error;
+    ExitCode code;
+    std::string says;
+  };
+  for (const Row& row : {Row{net::proxy_status(407), ExitCode::usage, "(407)"},
+                         Row{net::proxy_status(403), ExitCode::unreachable, "(403)"},
+                         Row{net::proxy_status(502), ExitCode::unreachable, "(502)"},
+                         Row{net::ProxyFault::silent, ExitCode::unreachable, "does not answer"},
+                         Row{net::ProxyFault::not_http, ExitCode::unreachable, "no HTTP proxy"}}) {
+    CAPTURE(row.says);
+    RunLook look = look_of(row.error);
+    const Finding way_out = finding_of(look, "way out");
+    CHECK(way_out.result == Grade::fail);
+    CHECK(way_out.code == row.code);
+    CHECK(way_out.measured.starts_with("HTTP proxy proxy.example:3128: "));
+    CHECK(way_out.measured.find(row.says) != std::string::npos);
+    CHECK_FALSE(way_out.remedy.empty());
+    const auto all = judge(look, JudgeOptions());
+    CHECK(exit_code(all) == row.code);
+    CHECK(to_json(all).find("geheim") == std::string::npos);
+    look.attempts.push_back(attempt("wss://h:443/collab/v1", node::Finding::found));
+    look.found.emplace();
+    CHECK(finding_of(look, "way out").measured == "HTTP proxy proxy.example:3128: wss in use");
+    CHECK(finding_of(look, "way out").result == Grade::ok);
+  }
+}
+
+TEST_CASE("doctor: only where a WebSocket led out and bare TCP did not is that told") {
+  const auto has_row = [](const RunLook& look) {
+    const auto all = judge(look, JudgeOptions());
+    return std::any_of(all.begin(), all.end(), [](const Finding& finding) { return finding.name == "way out"; });
+  };
+  RunLook look = found_look();
+  CHECK_FALSE(has_row(look));
+  look.attempts.front() = attempt("wss://h:443/collab/v1", node::Finding::found);
+  CHECK_FALSE(has_row(look));  // nobody tried anything else
+  look.attempts.push_back(attempt("h:4600", node::Finding::silent));
+  CHECK(finding_of(look, "way out").result == Grade::warn);
+  CHECK(finding_of(look, "way out").measured.starts_with("wss in use: bare TCP leads to nobody (h:4600 silent"));
+  look.attempts.push_back(attempt("h2:4600", node::Finding::busy));
+  CHECK_FALSE(has_row(look));
+}
+
 TEST_CASE("doctor: what a stranger says is cut and cannot move the cursor") {
   RunLook look;
   look.run_id = "demo";

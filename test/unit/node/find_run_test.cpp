@@ -1,6 +1,7 @@
 #include "node/find_run.hpp"
 
 #include "manifests.hpp"
+#include "net/proxy.hpp"
 
 #include "support/doctest.hpp"
 
@@ -15,6 +16,7 @@ Attempt attempt_at(const std::string& address, const Refusal& why, Duration wait
   attempt.place.source = source;
   attempt.finding = finding_of(why, waited);
   attempt.text = why.reason;
+  attempt.proxy_trouble = net::proxy_trouble(why).value_or(0);
   attempt.waited = waited;
   return attempt;
 }
@@ -69,6 +71,30 @@ TEST_CASE("find run: a stranger on this machine or network decides nothing, the 
     CHECK(said(attempt).find("127.0.0.1:4600 is of another run") != std::string::npos);
   }
   CHECK_FALSE(is_final(attempt_at("h:1", Refusal(Errc::busy, "full", 1000), seconds(0))));
+}
+
+TEST_CASE("find run: a proxy that stops us is told as such, and only its login is final") {
+  const auto at_proxy = [](const boost::system::error_code& error) {
+    return attempt_at("h:1", net::proxy_refusal(error).value(), seconds(3), Source::contact);
+  };
+  const auto login = at_proxy(net::proxy_status(407));
+  CHECK(is_final(login));
+  CHECK(said(login) == "cannot join sahajbert: the HTTP proxy: it wants a login, or another one (407)");
+  CHECK(code_of(login) == ExitCode::usage);
+  CHECK(code_of(at_proxy(net::ProxyFault::other_login)) == ExitCode::usage);
+  const auto remedy = [](const Attempt& attempt) {
+    return to_failure("sahajbert", std::vector<Attempt>(1, attempt)).remedy();
+  };
+  CHECK(remedy(login) == "give the right login: --proxy USER:PASSWORD@HOST:PORT");
+  const auto port = at_proxy(net::proxy_status(403));
+  CHECK_FALSE(is_final(port));
+  CHECK(code_of(port) == ExitCode::unreachable);
+  CHECK(said(port).ends_with("(h:1 not dialled, proxy: it does not allow that place or port (403))"));
+  CHECK(remedy(port).find("wss://HOST:443/collab/v1") != std::string::npos);
+  CHECK(remedy(at_proxy(net::ProxyFault::silent)).find("--proxy off") != std::string::npos);
+  // of a silent place and one that the proxy forbids, the second can be helped
+  const std::vector<Attempt> both = {attempt_at("h2:1", Errc::late, seconds(5)), port};
+  CHECK(to_failure("sahajbert", both).remedy() == remedy(port));
 }
 
 TEST_CASE("find run: an address is tried once, with the id if somebody knows it; the list is bounded") {

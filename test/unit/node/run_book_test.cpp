@@ -38,12 +38,12 @@ TEST_CASE("run book: joining adds an entry once and leaves what the user wrote")
   std::string text(reinterpret_cast<const char*>(before.data()), before.size());
   write_file(file, text + comment);
   CHECK_FALSE(remember_run(file, "demo", entry_of("elsewhere:1")));
-  CHECK(remember_run(file, "dotted.run", entry_of("third:4600")));
+  CHECK(remember_run(file, "dotted.run", entry_of("wss://third/collab/v1")));
 
   const RunBook book = read_run_book({file});
   REQUIRE(book.size() == 3);
   CHECK(book.at("demo") == entry_of("host:4600"));
-  CHECK(book.at("dotted.run") == entry_of("third:4600"));
+  CHECK(book.at("dotted.run") == entry_of("wss://third:443/collab/v1"));
   CHECK(book.at("other").addresses.front().address.port == 7);
   CHECK_FALSE(book.at("other").authority.has_value());
   const Bytes after = read_file(file, 10'000);

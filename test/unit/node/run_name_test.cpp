@@ -19,6 +19,25 @@ TEST_CASE("join link: the text of a link is read back, ids, IPv6 and key include
   CHECK(parse_join_link(to_string(link)) == link);
 }
 
+TEST_CASE("join link: it may lead to WebSockets, whose addresses have slashes of their own") {
+  JoinLink link;
+  link.run.run_id = "demo";
+  link.run.authority = test::identity(1).id();
+  link.addresses.push_back(parse_peer_address("wss://host.example/collab/v1"));
+  link.addresses.push_back(parse_peer_address(test::identity(2).id().text() + "@wss://[2001:db8::7]:8443/collab/v1"));
+  link.addresses.push_back(parse_peer_address("host.example:4600"));
+  CHECK(parse_join_link(to_string(link)) == link);
+  link.addresses.resize(1);
+  CHECK(to_string(link).starts_with("collab://wss://host.example:443/collab/v1/demo?key="));
+  CHECK(parse_join_link(to_string(link)) == link);
+  CHECK_THROWS_AS((void)parse_join_link("collab://wss://host:443/collab/v1"), Failure);  // names no run
+  CHECK_THROWS_AS((void)parse_join_link("collab://wss://host:443/demo"), Failure);
+  CHECK(looks_like_link(to_string(link)));
+  CHECK_FALSE(looks_like_link("wss://host:443/collab/v1"));
+  CHECK_FALSE(looks_like_link(to_string(link.addresses.front())));
+  CHECK(looks_like_link("http://host:4600/run"));
+}
+
 TEST_CASE("join link: what is not one is a usage failure") {
   const std::string key = test::identity(1).id().text();
   const std::string mistyped = "a" + key.substr(1, 40) + "a" + key.substr(42);

@@ -5,6 +5,8 @@
 #   nat_lab.sh nat SITE KIND [POLICY]         change a router
 #   nat_lab.sh upstream SITE open|closed      closed: the provider drops what nobody inside asked for (as behind a
 #                                             carrier's NAT); a port mapping on the router then looks fine and is no use
+#   nat_lab.sh egress SITE all|web|none       what its hosts may send out: web: TCP to port 443 alone, the rest is dropped;
+#                                             none: nothing, but the router itself may (a proxy that runs there)
 #   nat_lab.sh exec PLACE COMMAND...          run something in wan, router-SITE, or on a host: a, a2 (the second), b
 #   nat_lab.sh env                            names and addresses as shell variables
 #   nat_lab.sh status                         one line per site
@@ -180,6 +182,24 @@ table inet provider {
 RULES
 }
 
+set_egress() { # site all|web|none: of what the router forwards
+  local router allowed=''
+  need_site "$1"
+  [[ $2 =~ ^(all|web|none)$ ]] || fail "egress '$2': all, web or none"
+  router=$(ns_router "$1")
+  in_ns "$router" nft 'table inet egress; delete table inet egress'
+  [[ $2 == all ]] && return
+  [[ $2 == web ]] && allowed='iifname "lan" oifname "wan" tcp dport 443 accept'
+  in_ns "$router" nft -f - <<RULES
+table inet egress {
+  chain outgoing { type filter hook forward priority -10; policy accept;
+    $allowed
+    iifname "lan" oifname "wan" drop
+  }
+}
+RULES
+}
+
 up() {
   local site setting kind policy
   need_tools ip nft conntrack sysctl
@@ -261,6 +281,7 @@ case $command in
   down) need_root; down ;;
   nat) need_root; need_lab; [[ $# -ge 2 ]] || fail "nat SITE KIND [POLICY]"; set_nat "$@" ;;
   upstream) need_root; need_lab; [[ $# == 2 ]] || fail "upstream SITE open|closed"; set_upstream "$@" ;;
+  egress) need_root; need_lab; [[ $# == 2 ]] || fail "egress SITE all|web|none"; set_egress "$@" ;;
   exec) need_root; need_lab; place=$(namespace_of "$1"); shift; exec ip netns exec "$place" "$@" ;;
   env) need_lab; print_env ;;
   status) need_lab; print_status ;;

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""How a peer is reached from behind a home router: real programs and real routers in network namespaces.
+"""How a peer is reached from behind a home router, and gets out of a network that lets only the web out: real programs,
+real routers and proxies in network namespaces.
 
 Usage: lab_test.py PROBE COORDINATOR [PEER]; CASE=NAME… in the environment chooses. Prints a line per case and a last line
 that counts. Where no network namespaces can be made all is skipped, with the reason.
 
 Each case has a site of its own, so they run side by side. Public are the coordinator, 11.99.0.1:4600, and one peer beside
-it: fewer than three can judge, so verdicts are weak.
+it: fewer than three can judge, so verdicts are weak. When these cases are over, the run `far` begins: its coordinator at
+11.99.0.2 and one trainer at a site that is open to all, both with WebSockets on port 443.
 """
 import concurrent.futures, json, os, pathlib, shutil, subprocess, sys, tempfile, time, traceback
 
@@ -15,6 +17,8 @@ from programs import wait
 PROBE, COORDINATOR, *PEER = [os.path.abspath(program) for program in sys.argv[1:]]
 LAB = pathlib.Path(__file__).resolve().parent.parent / 'lab'
 RUN, HOST = 'lab', '11.99.0.1:4600'
+FAR, FAR_HOST, FAR_WEB, OPEN_SITE = 'far', '11.99.0.2:4700', 'wss://host.far:443/collab/v1', 'h'
+NUMERIC_WEB = 'wss://11.99.0.2:443/collab/v1'
 TOOLS = {'ip': 'iproute2', 'nft': 'nftables', 'conntrack': 'conntrack', 'miniupnpd': 'miniupnpd-nftables', 'sysctl': 'procps',
          'ss': 'iproute2'}
 
@@ -61,6 +65,7 @@ class Place:
             program.process.wait()
         lab('port_map_gateway.sh', 'off', self.site)
         lab('nat_lab.sh', 'upstream', self.site, 'open')
+        lab('nat_lab.sh', 'egress', self.site, 'all')
 
     def probe(self, *words, where=None, home='home', listen='[::]:4600'):
         """A peer that listens at 4600, as most do."""
@@ -69,6 +74,22 @@ class Place:
         began = time.monotonic()
         peer = self.start('peer', where or self.site, [PROBE, f'{RUN}@{HOST}', listen, folder, *words])
         return Probe(peer, folder, began)
+
+    def trainer(self, name, *words, environment=()):
+        """A peer that trains in the run `far`."""
+        return self.start(name, self.site, [
+            'env', *environment, *PEER, '--run-id', FAR, '--home', self.home(name), '--no-lan', '--no-port-map', '--threads', '1', '--device', 'cpu',
+            '--no-evaluate', '--json', *words])
+
+    def home(self, name):
+        return self.running.folder / f'{self.site}-{name}-home'
+
+    def proxy(self, *words):
+        """The only way out of this site; returns what runs, and where."""
+        lab('nat_lab.sh', 'egress', self.site, 'none')
+        at = f'{self.gateway}:3128'
+        names = ['--name', f'host.far={FAR_HOST.split(":")[0]}']
+        return self.start('proxy', f'router-{self.site}', [LAB / 'http_proxy.py', at, *names, *words]).wait_for('ready'), at
 
     def router(self, *words):
         return lab('port_map_gateway.sh', words[0], self.site, *words[1:])
@@ -323,11 +344,133 @@ def doctor_sees_second_nat(place):
     assert 'a second NAT is in front of your router' in mapping['measured'] and 'bridge mode' in mapping['remedy'], mapping
 
 
+def committed(trainer):
+    """Epochs with somebody else: number to hashes."""
+    return {e['epoch']: (e['parameters'], e['ledger']) for e in trainer.events('epoch')
+            if e['result'] == 'committed' and e['peers'] > 1}
+
+
+def trains(trainer, epochs, seconds):
+    """It commits so many epochs more, each with the same bytes as the one who is open to all."""
+    goal = len(committed(trainer)) + epochs
+    wait(f'{epochs} epochs: {trainer.log()} {FAR_TRAINER.log()}', seconds,
+         lambda: len(committed(trainer)) >= goal or trainer.ended())
+    assert not trainer.ended(), trainer.log()
+    wait('the other one says so too', 5, lambda: max(committed(trainer)) in committed(FAR_TRAINER))
+    theirs, shared = committed(FAR_TRAINER), set(committed(trainer)) & set(committed(FAR_TRAINER))
+    assert len(shared) >= epochs and all(committed(trainer)[e] == theirs[e] for e in shared), (shared, theirs)
+
+
+def goes_by(trainer, path):
+    trainer.wait_for('path', 20)
+    assert trainer.events('path')[0]['path'] == path, trainer.events('path')
+
+
+def never_says(secret, place, *programs):
+    """Neither on its outputs nor in any file of its home."""
+    for program in programs:
+        assert secret not in program.log_file.read_text() + '\n'.join(program.lines), program.log()
+    for file in place.running.folder.glob(f'{place.site}-*-home/**/*'):
+        assert not file.is_file() or secret.encode() not in file.read_bytes(), file
+
+
+def by_proxy(place):
+    """With a login, to port 443 only, by a name that nobody here can look up; then the proxy dies and comes back."""
+    words = ['--ports', '443', '--login', 'lab:geheim']
+    proxy, at = place.proxy(*words)
+    trainer = place.trainer('trainer', '--proxy', f'lab:geheim@{at}', '--bootstrap', FAR_WEB)
+    goes_by(trainer, 'wss through a proxy')
+    trains(trainer, 2, 15)
+    asked = subprocess.run([*PEER, 'status', '--json', '--run-id', FAR, '--home', place.home('trainer')],
+                           capture_output=True, text=True, timeout=10)
+    assert asked.returncode == 0, asked
+    status = json.loads(asked.stdout)
+    own = next(peer for peer in status['peers'] if peer['id'] == trainer.events('started')[0]['id'])
+    others = [peer for peer in status['peers'] if peer['reachability'] == 'open']
+    assert own['role'] == 'client' and own['reachability'] == 'outbound_only', own
+    assert {peer['path'] for peer in others} == {'wss through a proxy'}, others
+    asked = {request['to']: request['status'] for request in proxy.events('request')}
+    assert asked['host.far:443'] == 200 and set(asked.values()) <= {200, 403}, asked
+    told = lambda event: logged(place.home('trainer')).count(event)
+    wait('its log says so within the 5 s of a look', 8, lambda: told('"node.way_out"') == 1)
+    lost = told('"net.disconnected"')
+    proxy.process.kill()
+    proxy.process.wait()
+    wait(f'it notices: {trainer.log()}', 5, lambda: told('"net.disconnected"') > lost)
+    place.proxy(*words)
+    trains(trainer, 2, 25)
+    trainer.leave()
+    assert told('"node.way_out"') == 1, told('"node.way_out"')
+    never_says('geheim', place, trainer)
+
+
+def logged(home):
+    return (home / 'logs/peer.jsonl').read_text()
+
+
+def web_only(place):
+    """A router that drops all but port 443. First bare TCP, which comes to nothing, then a WebSocket."""
+    lab('nat_lab.sh', 'egress', place.site, 'web')
+    trainer = place.trainer('trainer', '--bootstrap', NUMERIC_WEB)
+    goes_by(trainer, 'wss')
+    trains(trainer, 2, 20)
+    trainer.leave()
+
+
+def doctor_sees_web_only(place):
+    lab('nat_lab.sh', 'egress', place.site, 'web')
+    found = examined_far(place, '--bootstrap', FAR_HOST, '--bootstrap', NUMERIC_WEB)
+    way_out, run = found['way out'], found['run']
+    assert way_out['result'] == 'warn' and way_out['measured'].startswith('wss in use: bare TCP leads to nobody'), way_out
+    assert run['result'] == 'ok' and NUMERIC_WEB in run['measured'], run
+
+
+def examined_far(place, *words, code=0):
+    """What `collab-peer doctor` says of the run `far`, by row."""
+    done = subprocess.run([str(word) for word in [LAB / 'nat_lab.sh', 'exec', place.site, *PEER, 'doctor', '--run-id', FAR,
+                                                  '--home', place.home('doctor'), '--no-lan', '--no-port-map', '--device',
+                                                  'cpu', '--json', *words]],
+                          capture_output=True, text=True, timeout=45, cwd=place.running.folder)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    assert 'falsch' not in done.stdout + done.stderr, done
+    return {check['name']: check for check in json.loads(done.stdout)['checks']}
+
+
+def wrong_login(place):
+    """Told at once, and not tried again: who asks too often is locked out."""
+    proxy, at = place.proxy('--ports', '443', '--login', 'lab:geheim')
+    found = examined_far(place, '--proxy', f'lab:falsch@{at}', '--bootstrap', FAR_WEB, code=2)['way out']
+    assert found['result'] == 'fail' and found['measured'] == f'HTTP proxy {at}: proxy: it wants a login, or another one (407)'
+    assert found['remedy'] == 'give the right login: --proxy USER:PASSWORD@HOST:PORT', found
+    before = proxy.count('request')
+    trainer = place.trainer('trainer', '--bootstrap', FAR_WEB, environment=[f'https_proxy=http://lab:falsch@{at}/'])
+    assert trainer.process.wait(10) == 2, trainer.log()
+    assert proxy.count('request') == before + 1, proxy.events()
+    assert 'login' in trainer.log() and '(407)' in trainer.log() and '--proxy USER:PASSWORD@HOST:PORT' in trainer.log()
+    never_says('falsch', place, trainer)
+
+
+def leads_to_nothing(place):
+    """A proxy that allows no port, then none where one should be: told, and the run is looked for until patience ends."""
+    proxy, at = place.proxy()
+    found = examined_far(place, '--proxy', at, '--bootstrap', FAR_WEB, code=3)
+    assert found['way out']['measured'].endswith('it does not allow that place or port (403)'), found
+    assert 'wss://HOST:443/collab/v1' in found['way out']['remedy'], found
+    trainer = place.trainer('trainer', '--proxy', at, '--bootstrap', FAR_HOST, '--patience', '2')
+    assert trainer.process.wait(10) == 3, trainer.log()
+    assert f'{FAR_HOST} not dialled, proxy: it does not allow that place or port (403)' in trainer.log(), trainer.log()
+    proxy.process.kill()
+    proxy.process.wait()
+    found = examined_far(place, '--proxy', at, '--bootstrap', FAR_WEB, code=3)
+    assert found['way out']['measured'].endswith('nobody answers where it is said to be'), found
+
+
 CASES = [[natpmp], [upnp], [both_and_taken], [silent, no_protocol], [leads_nowhere, stops_in_time], [second_nat, taken_by_upnp],
          [for_good, restart], [nonsense]]
 if PEER:
     CASES[0].append(doctor)
     CASES[5].append(doctor_sees_second_nat)
+WEB_CASES = [[by_proxy], [web_only, doctor_sees_web_only], [wrong_login, leads_to_nothing]] if PEER else []
 SITES = 'abcdefgh'[:len(CASES)]
 PREFIX = f'lab{os.getpid() % 1000000}'
 ENVIRONMENT = dict(os.environ, LAB_PREFIX=PREFIX, LAB_SITES=' '.join(SITES))
@@ -347,20 +490,41 @@ def carry_out(site, cases, running):
             print(f'ok: {case.__name__} ({time.monotonic() - began:.1f} s)', flush=True)
         except (AssertionError, subprocess.SubprocessError, OSError, KeyError, IndexError, ValueError) as problem:
             lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__)]
-            went.append((case, str(problem)))
+            went.append((case, str(problem) or type(problem).__name__))  # an assertion may have no words
             print(f'FAILED: {case.__name__}: lines {lines}: {type(problem).__name__}: {problem}', flush=True)
         place.clear()
     return went
 
 
+def carry_out_all(all_cases, running):
+    """Sites side by side."""
+    chosen = os.environ.get('CASE', '').split()
+    wanted = [[case for case in cases if not chosen or case.__name__ in chosen] for cases in all_cases]
+    with concurrent.futures.ThreadPoolExecutor(len(SITES)) as pool:
+        return sum(pool.map(lambda each: carry_out(*each, running), zip(SITES, wanted)), [])
+
+
+def start_far(running):
+    """A run whose members can be dialled on port 443 as well."""
+    lab('nat_lab.sh', 'nat', OPEN_SITE, 'open')
+    place = Place(OPEN_SITE, running)
+    text = programs.write_text(running.folder / 'text')
+    host = place.start('far', 'wan', [
+        COORDINATOR, '--new-run', '--run-id', FAR, '--preset', 'demo', '--data', text, '--target-batch', '96', '--admission',
+        'open', '--checkpoint-every', '0', '--home', running.folder / 'far-host', '--listen', FAR_HOST, '--wss-port', '443',
+        '--dashboard', 'off', '--no-lan', '--no-port-map', '--json'])
+    host.wait_for('ready', 20)
+    return place.trainer('open', '--bootstrap', FAR_HOST, '--wss-port', '443').wait_for('epoch', 30)
+
+
 def main():
-    global PUBLIC
+    global PUBLIC, FAR_TRAINER
     reason = why_not()
     if reason:
-        print(f'skipped: {reason}\n0 passed, 0 failed, {sum(map(len, CASES))} skipped')
+        print(f'skipped: {reason}\n0 passed, 0 failed, {sum(map(len, CASES + WEB_CASES))} skipped')
         return 77
-    chosen = os.environ.get('CASE', '').split()
-    wanted = [[case for case in cases if not chosen or case.__name__ in chosen] for cases in CASES]
+    chosen = set(os.environ.get('CASE', '').split())
+    far = any(not chosen or case.__name__ in chosen for case in sum(WEB_CASES, []))
     went = []
     try:
         with tempfile.TemporaryDirectory() as place, programs.Programs(place) as running:
@@ -374,9 +538,10 @@ def main():
             host.wait_for('ready', 20)
             PUBLIC = wan.probe(where='wan', home='public', listen='0.0.0.0:4601')
             PUBLIC.becomes('open')
-            with concurrent.futures.ThreadPoolExecutor(len(CASES)) as pool:
-                for done in pool.map(lambda each: carry_out(*each, running), zip(SITES, wanted)):
-                    went += done
+            went += carry_out_all(CASES, running)
+            if far:
+                FAR_TRAINER = start_far(running)
+                went += carry_out_all(WEB_CASES, running)
     finally:
         lab('nat_lab.sh', 'down')
     failed = sum(bool(problem) for _, problem in went)

@@ -1,6 +1,9 @@
 """Programs that a test starts and watches: their JSON lines, a bound for every wait, nothing left running."""
 import json, os, pathlib, signal, socket, subprocess, threading, time
 
+# the proxy of the machine that tests is no business of theirs
+for name in ('https_proxy', 'HTTPS_PROXY', 'no_proxy', 'NO_PROXY', 'COLLAB_PROXY'):
+    os.environ.pop(name, None)
 
 WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 

@@ -7,12 +7,24 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 namespace collab::nat {
 namespace {
 
 constexpr std::size_t kEnough = 3;
+
+/// Bare TCP first. Strangers name the hosts, so there may be any number: the first ones stay, one for WebSockets too.
+std::vector<net::Address> best_of(std::vector<net::Address> all, std::size_t addresses_max) {
+  const auto is_bare = [](const net::Address& at) { return at.leg == net::Leg::tcp; };
+  const auto web = std::stable_partition(all.begin(), all.end(), is_bare);
+  if (all.size() <= addresses_max) return all;
+  const auto last = all.begin() + static_cast<std::ptrdiff_t>(addresses_max - 1);
+  if (web != all.end() && web > last) *last = *web;
+  all.resize(addresses_max);
+  return all;
+}
 
 }  // namespace
 
@@ -44,8 +56,10 @@ struct Reachability::Answers {
   std::set<PeerId> failed;
   std::set<net::Address> own;
   std::set<net::Address> mapped;
-  std::size_t open = 0;      ///< questions without an answer,
-  std::size_t web_open = 0;  ///< and those of them that are about WebSockets
+  std::size_t open = 0;                     ///< questions without an answer,
+  std::map<PeerId, std::size_t> bare_open;  ///< and those of them to one server that are about bare TCP
+  std::set<PeerId> web_asked;               ///< who was asked about WebSockets
+  std::size_t web_left = 0;                 ///< servers that have not answered about WebSockets
 
   bool all_got_through() const { return !servers.empty() && got_through.size() == servers.size(); }
   Verdicts verdicts() const {
@@ -120,31 +134,53 @@ std::vector<PeerId> Reachability::choose() {
 Task<> Reachability::check() {
   Answers answers;
   answers.servers = choose();
+  if (options_.wss_port != 0) answers.web_left = answers.servers.size();
   judged_by_ = answers.servers.size();
   checking_ = true;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     std::set<std::uint16_t> asked;
-    if (options_.wss_port != 0) ask_all(tasks, options_.wss_port, net::Leg::wss, answers);
     do {  // the router's promise may come while a firewall keeps silent about our own port
       for (const std::uint16_t port : {options_.port, mapped_port_.value_or(options_.port)})
-        if (asked.insert(port).second) ask_all(tasks, port, net::Leg::tcp, answers);
+        if (asked.insert(port).second) ask_all(tasks, port, answers);
       if (answers.open > 0) co_await progress_.wait();
     } while (answers.open > 0 && !answers.all_got_through());
     checking_ = false;
     conclude(answers);  // one port is enough to be dialled: the other may be behind a silent firewall
-    while (answers.web_open > 0) co_await progress_.wait();
+    while (answers.web_left > 0) co_await progress_.wait();
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
   conclude(answers);
 }
 
-void Reachability::ask_all(TaskGroup& tasks, std::uint16_t port, net::Leg leg, Answers& answers) {
+void Reachability::ask_all(TaskGroup& tasks, std::uint16_t port, Answers& answers) {
   for (const PeerId& server : answers.servers) {
     ++answers.open;
-    if (leg == net::Leg::wss) ++answers.web_open;
-    tasks.spawn("nat.ask", ask(server, port, leg, answers));
+    ++answers.bare_open[server];
+    tasks.spawn("nat.ask", ask_bare_then_web(tasks, server, port, answers));
   }
+}
+
+/// A server knocks at two doors of one peer at a time, for up to 5 s at a silent one: were the third question about the
+/// port that a router maps, it would go unanswered. So WebSockets wait for the end of all others.
+Task<> Reachability::ask_bare_then_web(TaskGroup& tasks, PeerId server, std::uint16_t port, Answers& answers) {
+  co_await ask(server, port, net::Leg::tcp, answers);
+  if (--answers.bare_open[server] == 0) ask_web(tasks, server, answers);
+  --answers.open;
+  progress_.notify();
+}
+
+void Reachability::ask_web(TaskGroup& tasks, const PeerId& server, Answers& answers) {
+  if (options_.wss_port == 0 || !answers.web_asked.insert(server).second) return;
+  ++answers.open;
+  tasks.spawn("nat.ask", ask_web_port(server, answers));
+}
+
+Task<> Reachability::ask_web_port(PeerId server, Answers& answers) {
+  co_await ask(server, options_.wss_port, net::Leg::wss, answers);
+  --answers.web_left;
+  --answers.open;
+  progress_.notify();
 }
 
 void Reachability::conclude(const Answers& answers) {
@@ -156,10 +192,9 @@ void Reachability::conclude(const Answers& answers) {
     addresses_.clear();
     confirmed_by_.clear();
   } else if (verdicts.ok > 0) {
-    addresses_.assign(answers.own.begin(), answers.own.end());
-    addresses_.insert(addresses_.end(), answers.mapped.begin(), answers.mapped.end());
-    std::stable_partition(addresses_.begin(), addresses_.end(),
-                          [](const net::Address& at) { return at.leg == net::Leg::tcp; });
+    std::vector<net::Address> all(answers.own.begin(), answers.own.end());
+    all.insert(all.end(), answers.mapped.begin(), answers.mapped.end());
+    addresses_ = best_of(std::move(all), options_.addresses_max);
     confirmed_by_.assign(answers.got_through.begin(), answers.got_through.end());
   }
   if (judgement_ == before && addresses_ == old) return;
@@ -170,20 +205,6 @@ void Reachability::conclude(const Answers& answers) {
 }
 
 Task<> Reachability::ask(PeerId server, std::uint16_t port, net::Leg leg, Answers& answers) {
-  struct Done {  // also when there is no verdict
-    Done(Answers& counted, Signal& told, bool about_web) : answers(counted), progress(told), web(about_web) {}
-    ~Done() {
-      --answers.open;
-      if (web) --answers.web_open;
-      progress.notify();
-    }
-    Done(const Done&) = delete;
-    Done& operator=(const Done&) = delete;
-    Answers& answers;
-    Signal& progress;
-    bool web;
-  };
-  const Done done_at_end(answers, progress_, leg == net::Leg::wss);
   wire::DialBack question;
   question.port = port;
   question.wss = leg == net::Leg::wss;

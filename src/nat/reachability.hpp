@@ -51,9 +51,10 @@ Judgement judge(const Judgement& before, const Verdicts& verdicts) noexcept;
 class Reachability {
  public:
   struct Options {
-    std::uint16_t port = 0;       ///< where this node listens; 0: nowhere, by wish, so it is outbound only
-    std::uint16_t wss_port = 0;   ///< where it listens for WebSockets too; 0: nowhere
-    std::size_t servers_max = 3;  ///< asked at a time
+    std::uint16_t port = 0;         ///< where this node listens; 0: nowhere, by wish, so it is outbound only
+    std::uint16_t wss_port = 0;     ///< where it listens for WebSockets too; 0: nowhere
+    std::size_t servers_max = 3;    ///< asked at a time
+    std::size_t addresses_max = 8;  ///< published: each server may name another host for each port
     Duration timeout = std::chrono::seconds(8);      ///< of one question; the server knocks for at most 5 s
     Duration look = std::chrono::milliseconds(100);  ///< how soon the first connection is noticed
     Duration again_unknown = std::chrono::seconds(5);
@@ -78,7 +79,8 @@ class Reachability {
 
   State state() const noexcept { return judgement_.state; }
   bool weak() const noexcept { return judgement_.weak; }
-  /// Where others have dialled us, bare TCP first; empty unless `can_be_dialled`.
+  /// Where others have dialled us, bare TCP first, and of WebSockets at least one if there is one; empty unless
+  /// `can_be_dialled`. At most `addresses_max`.
   const std::vector<net::Address>& addresses() const noexcept { return addresses_; }
   /// Who did, sorted.
   const std::vector<PeerId>& confirmed_by() const noexcept { return confirmed_by_; }
@@ -88,7 +90,10 @@ class Reachability {
  private:
   struct Answers;
   Task<> check();
-  void ask_all(TaskGroup& tasks, std::uint16_t port, net::Leg leg, Answers& answers);
+  void ask_all(TaskGroup& tasks, std::uint16_t port, Answers& answers);
+  void ask_web(TaskGroup& tasks, const PeerId& server, Answers& answers);
+  Task<> ask_bare_then_web(TaskGroup& tasks, PeerId server, std::uint16_t port, Answers& answers);
+  Task<> ask_web_port(PeerId server, Answers& answers);
   Task<> ask(PeerId server, std::uint16_t port, net::Leg leg, Answers& answers);
   void conclude(const Answers& answers);
   std::vector<PeerId> choose();

@@ -30,6 +30,8 @@ struct Swarm {
     method.name = "nat.dial_back";
     const auto answer = [this, number](PeerId, Frame asking, TimePoint) -> Task<net::Answer> {
       ++asked;
+      if (at_once[number] >= DialBackServer::Options().of_peer_max) co_return Refusal(Errc::busy);
+      const Knocking knocking(at_once[number]);
       const auto message = frame::decode<wire::Header>(*asking);
       const std::uint16_t port = std::get<wire::DialBack>(message->header).port;
       wire::DialledBack done;
@@ -38,7 +40,7 @@ struct Swarm {
       if (port == wss_port) done.verdict = static_cast<std::uint8_t>(wire::Verdict::ok);
       if (port == wss_port) co_await sleep(wss_silence);
       if (port != mapped_port && silence > Duration()) co_await sleep(silence);
-      done.host = "192.0.2.7";
+      done.host = "192.0.2." + std::to_string(lie ? 10 * number + hosts++ % 10 : 7);
       co_return frame::encode(wire::Header(done));
     };
     server.handle(method, answer);
@@ -48,6 +50,7 @@ struct Swarm {
     Reachability::Options options;
     options.port = 4600;
     options.wss_port = wss_port;
+    options.addresses_max = addresses_max;
     const auto who = [this] { return connected; };
     Reachability reachability(asker, simulation.clock(), Random(1), log, simulation.executor(), who, options);
     const auto all = [&]() -> Task<> {
@@ -70,9 +73,20 @@ struct Swarm {
   std::map<unsigned, wire::Verdict> verdicts;
   std::uint16_t mapped_port = 0;  ///< the outside one
   std::uint16_t wss_port = 0;
+  std::size_t addresses_max = 8;
   Duration wss_silence{};
   wire::Verdict mapped_verdict = wire::Verdict::ok;
   Duration silence{};  ///< before a verdict about another port
+  struct Knocking {
+    explicit Knocking(std::size_t& number) : count(number) { ++count; }
+    ~Knocking() { --count; }
+    Knocking(const Knocking&) = delete;
+    Knocking& operator=(const Knocking&) = delete;
+    std::size_t& count;
+  };
+  std::map<unsigned, std::size_t> at_once;  ///< questions to a server, which takes no more than a real one
+  bool lie = false;                         ///< another host in each answer
+  unsigned hosts = 0;
   int asked = 0;
 };
 
@@ -215,6 +229,52 @@ TEST_CASE(
       std::vector<net::Address> all{{"192.0.2.7", 4600}, web};
       if (only_web) all.erase(all.begin());
       CHECK(reachability.addresses() == all);
+    });
+  }
+}
+
+TEST_CASE("reachability: servers that lie about hosts have few addresses published, a WebSocket's among them") {
+  Swarm swarm;
+  swarm.wss_port = 443;
+  swarm.mapped_port = 4601;
+  swarm.lie = true;
+  for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::ok);
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    reachability.offer(4601);
+    co_await swarm.sleep(1s);
+    CHECK(swarm.hosts == 9);
+    CHECK(reachability.addresses().size() == 8);
+    CHECK(reachability.addresses().front().leg == net::Leg::tcp);
+    CHECK(reachability.addresses().back().leg == net::Leg::wss);
+  });
+  Swarm few;
+  few.wss_port = 443;
+  few.lie = true;
+  few.addresses_max = 3;
+  for (unsigned i = 2; i < 5; ++i) few.add_server(i, wire::Verdict::ok);
+  few.run([&](Reachability& reachability) -> Task<> {
+    co_await few.sleep(1s);
+    REQUIRE(reachability.addresses().size() == 3);
+    CHECK(reachability.addresses()[1].leg == net::Leg::tcp);
+    CHECK(reachability.addresses()[2].leg == net::Leg::wss);  // though three bare ones would do
+  });
+}
+
+TEST_CASE("reachability: a WebSocket's port does not take the turn of a mapped one behind a silent router") {
+  for (const Duration promised_after : {Duration(), Duration(2s)}) {
+    Swarm swarm;
+    swarm.wss_port = 443;
+    swarm.silence = swarm.wss_silence = 5s;
+    swarm.mapped_port = 4601;
+    for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::timeout);
+    swarm.run([&](Reachability& reachability) -> Task<> {
+      co_await swarm.sleep(500ms + promised_after);
+      reachability.offer(4601);
+      co_await swarm.sleep(1s);
+      CHECK(reachability.state() == State::mapped);
+      co_await swarm.sleep(20s);
+      CHECK(reachability.state() == State::mapped);
+      CHECK(swarm.asked == 9);  // about WebSockets too, and nobody twice
     });
   }
 }

@@ -19,7 +19,8 @@ inline constexpr std::string_view kWssPath = "/collab/v1";  ///< the resource th
 inline constexpr std::uint16_t kWssPort = 443;
 
 /// A numeric IP or a host name, a port, and what carries the bytes. Text: `host:port`, `[v6]:port`,
-/// `wss://host:port/collab/v1`. A reader older than `wss://` refuses that text as no address, with `bad_request`.
+/// `wss://host:port/collab/v1`. A reader older than `wss://` refuses that text as no address, with `bad_request`: and
+/// with it the whole record, manifest or contacts file that it stands in.
 struct Address {
   std::string host;
   std::uint16_t port = 0;

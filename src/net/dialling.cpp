@@ -16,6 +16,7 @@ namespace {
 /// What came of one address; without an answer: nobody is there.
 struct Tried {
   Leg leg = Leg::tcp;
+  bool met = false;  ///< the answer is of who is there, not of a proxy before it
   std::unique_ptr<OpenResult> answer;
 };
 
@@ -34,6 +35,7 @@ Task<> dial_one(Network& network, Clock& clock, const OpeningRules& rules, Attem
     auto opening = open_dialled(rules, std::move(*stream), attempt.expected, attempt.number);
     auto opened = co_await with_deadline(clock, clock.now() + attempt.time, std::move(opening));
     tried.answer = std::make_unique<OpenResult>(std::move(opened));
+    tried.met = true;
   } else if (auto why = proxy_refusal(stream.error())) {
     tried.answer = std::make_unique<OpenResult>(std::move(*why));
   }
@@ -64,6 +66,7 @@ std::array<Turn, 2> turns_of(std::vector<Address> addresses) {
 Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& rules, std::vector<Address> addresses,
                           std::optional<PeerId> expected, std::uint64_t attempt, DialOptions options) {
   OpenResult result = Refusal(Errc::gone, "no address answers");
+  bool met = false;  // somebody whose own words are in `result`
   Channel<Tried> answers(co_await asio::this_coro::executor, addresses.size());  // outlives the tasks
   std::array<Turn, 2> turns = turns_of(std::move(addresses));
   Turn& bare = turns[static_cast<std::size_t>(Leg::tcp)];
@@ -90,7 +93,8 @@ Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& ru
       auto tried = co_await answers.pop(clock, look);
       if (!tried) continue;  // time for the next address
       --turns[static_cast<std::size_t>(tried->leg)].waiting;
-      if (!tried->answer) continue;
+      if (!tried->answer || (met && !tried->met)) continue;
+      met = tried->met;
       result = std::move(*tried->answer);
       if (result) co_return;
     }

@@ -120,7 +120,10 @@ bool has_scheme(std::string_view text) {
 bool is_loopback(const std::string& host) {
   boost::system::error_code named;
   const ip::address address = ip::make_address(host, named);
-  return named ? lower(host) == "localhost" : address.is_loopback();
+  if (named) return lower(host) == "localhost" || lower(host) == "localhost.";
+  if (address.is_unspecified()) return true;  // who dials it meets this machine
+  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+  return mapped ? is_loopback(ip::make_address_v4(ip::v4_mapped, address.to_v6()).to_string()) : address.is_loopback();
 }
 
 // --- its answer
@@ -133,8 +136,15 @@ std::size_t head_end(std::string_view bytes) {
   return strict == std::string_view::npos ? strict : strict + 3;
 }
 
-/// `HTTP/1.1 200 words`; the words may be missing.
-std::optional<int> status_of(std::string_view line) {
+/// None yet, or one that promises another (RFC 9110, 15.2). After 101 comes no other.
+bool is_interim(int status) {
+  return status < 200 && status != 101;
+}
+
+/// Of the first line, `HTTP/1.1 200 words`; the words may be missing.
+std::optional<int> status_of(std::string_view head) {
+  std::string_view line = head.substr(0, head.find('\n'));
+  if (line.ends_with('\r')) line.remove_suffix(1);
   constexpr std::string_view kVersion = "HTTP/1.";
   constexpr std::size_t kStatusAt = kVersion.size() + 2;
   if (!line.starts_with(kVersion) || line.size() < kStatusAt + 3 || line[kStatusAt - 1] != ' ') return std::nullopt;
@@ -152,6 +162,19 @@ bool may_be_http(std::string_view bytes) {
   return bytes.substr(0, kBegin.size()) == kBegin.substr(0, bytes.size());
 }
 
+/// Whether one of these kinds, `Negotiate,Basic realm="x"`, is Basic; in lower case. A comma within quotes cuts too:
+/// the worst of that is the wrong words for a person.
+bool names_basic(std::string_view kinds) {
+  constexpr std::string_view kBasic = "basic";
+  while (!kinds.empty()) {
+    const std::size_t end = std::min(kinds.find(','), kinds.size());
+    const std::string_view kind = trimmed(kinds.substr(0, end));
+    kinds.remove_prefix(std::min(end + 1, kinds.size()));
+    if (kind.substr(0, kind.find_first_of(" \t\r")) == kBasic) return true;
+  }
+  return false;
+}
+
 /// Whether it names kinds of login, and Basic is not among them.
 bool wants_other_login(std::string_view head) {
   constexpr std::string_view kField = "proxy-authenticate:";
@@ -163,8 +186,7 @@ bool wants_other_login(std::string_view head) {
     head.remove_prefix(std::min(end + 1, head.size()));
     if (!line.starts_with(kField)) continue;
     named = true;
-    basic = basic || trimmed(std::string_view(line).substr(kField.size())).starts_with("basic") ||
-            line.find(", basic") != std::string::npos;
+    basic = basic || names_basic(std::string_view(line).substr(kField.size()));
   }
   return named && !basic;
 }
@@ -177,7 +199,7 @@ class ProxyCategory final : public boost::system::error_category {
   std::string message(int trouble) const override {
     switch (trouble) {
       case static_cast<int>(ProxyFault::unreachable): return "nobody answers where it is said to be";
-      case static_cast<int>(ProxyFault::silent): return "it does not answer";
+      case static_cast<int>(ProxyFault::silent): return "it has no word of that place in time";
       case static_cast<int>(ProxyFault::closed): return "it closes the connection instead of answering";
       case static_cast<int>(ProxyFault::not_http): return "what answers there is no HTTP proxy";
       case static_cast<int>(ProxyFault::too_long): return "the head of its answer does not end";
@@ -248,21 +270,22 @@ std::string connect_request(const Proxy& proxy, const Address& to) {
 }
 
 Result<std::optional<ConnectAnswer>> read_connect_answer(std::string_view so_far) {
-  if (!may_be_http(so_far)) return ProxyFault::not_http;
-  const std::size_t end = head_end(so_far.substr(0, kProxyHeadBytesMax));
-  if (end == std::string_view::npos) {
-    if (so_far.size() >= kProxyHeadBytesMax) return ProxyFault::too_long;
-    return std::optional<ConnectAnswer>();
-  }
-  const std::string_view head = so_far.substr(0, end);
-  std::string_view line = head.substr(0, head.find('\n'));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  const auto status = status_of(line);
-  if (!status) return ProxyFault::not_http;
   ConnectAnswer answer;
-  answer.status = *status;
-  answer.bytes = end;
-  answer.other_login = *status == kProxyWantsLogin && wants_other_login(head);
+  while (is_interim(answer.status)) {
+    const std::string_view rest = so_far.substr(answer.bytes);
+    if (!may_be_http(rest)) return ProxyFault::not_http;
+    const std::size_t end = head_end(rest.substr(0, kProxyHeadBytesMax - answer.bytes));
+    if (end == std::string_view::npos) {
+      if (so_far.size() >= kProxyHeadBytesMax) return ProxyFault::too_long;
+      return std::optional<ConnectAnswer>();
+    }
+    const std::string_view head = rest.substr(0, end);
+    const auto status = status_of(head);
+    if (!status) return ProxyFault::not_http;
+    answer.status = *status;
+    answer.bytes += end;
+    answer.other_login = *status == kProxyWantsLogin && wants_other_login(head);
+  }
   return std::optional(answer);
 }
 
@@ -292,6 +315,7 @@ std::string proxy_remedy(int trouble) {
     case 403:
     case 405:
       return "dial an address that the proxy allows, as a rule wss://HOST:443/collab/v1, or ask who runs the proxy";
+    case static_cast<int>(ProxyFault::silent):  // most wait longer than we do for whom they cannot reach
     case 502:
     case 503:
     case 504: return "check host and port with whoever hosts it";

@@ -22,7 +22,8 @@ struct Proxy {
   std::string password;
   std::vector<std::string> direct;  ///< places that need no proxy, as `parse_no_proxy` gives them
 
-  /// Whether `to` is dialled through it: not this machine's loopback, which would be the proxy's, nor what is `direct`.
+  /// Whether `to` is dialled through it: not this machine (loopback, unspecified), which would be the proxy's, nor what
+  /// is `direct`.
   bool leads_to(const Address& to) const;
 };
 
@@ -38,8 +39,8 @@ std::string connect_request(const Proxy& proxy, const Address& to);
 
 /// The head of an answer.
 struct ConnectAnswer {
-  int status = 0;            ///< 100 to 599; 2xx: what follows comes from whom we asked for
-  std::size_t bytes = 0;     ///< of the head, with the empty line
+  int status = 0;            ///< 101, or 200 to 599; 2xx: what follows comes from whom we asked for
+  std::size_t bytes = 0;     ///< of the head, with the empty line, and of those (1xx) that came before it
   bool other_login = false;  ///< it wants a login, but of another kind than Basic
 };
 /// From the bytes that came so far; nothing: more are needed. Errors: `ProxyFault::not_http`, `ProxyFault::too_long`.
@@ -48,7 +49,7 @@ Result<std::optional<ConnectAnswer>> read_connect_answer(std::string_view so_far
 /// Why a dial came to nothing at the proxy; beside these the status of its answer, where that is none of 2xx.
 enum class ProxyFault {
   unreachable = 1,  ///< no connection to it
-  silent,           ///< no answer in time
+  silent,           ///< connected, but no answer in time: as a rule it waits for the place that we asked for
   closed,           ///< it closed the connection instead of answering
   not_http,         ///< an answer that no HTTP proxy gives
   too_long,         ///< the head of its answer goes on beyond `kProxyHeadBytesMax`

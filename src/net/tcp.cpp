@@ -233,20 +233,33 @@ Wss& TcpNetwork::wss() {
   return *wss_;
 }
 
+/// Those that wait for their turn are connected already: a proxy that cannot be reached keeps nobody waiting twice.
+Task<Result<tcp::socket>> TcpNetwork::connect_by_proxy(Address to, TimePoint deadline) {
+  if (const auto why = gate_.barred()) co_return *why;
+  const TimePoint reached_by = std::min(deadline, clock_.now() + options_.proxy_timeout);
+  auto socket = co_await connect(executor_, clock_, options_.attempt_timeout, options_.proxy->at, reached_by);
+  if (!socket) co_return ProxyFault::unreachable;
+  const auto turn = co_await gate_.enter(deadline);
+  if (!turn) co_return turn.error();
+  const TimePoint silent_at = clock_.now() + options_.proxy_timeout;
+  auto question = ask_proxy(*socket, connect_request(*options_.proxy, to));
+  auto led = co_await with_deadline(clock_, std::min(deadline, silent_at), std::move(question));
+  if (!led && led.error() == Errc::late) {
+    if (deadline < silent_at) co_return Errc::late;  // it had less time than it may take: that says nothing of it
+    led = ProxyFault::silent;
+  }
+  (*turn)->answered(led ? boost::system::error_code() : led.error());
+  if (!led) co_return led.error();
+  co_return std::move(*socket);
+}
+
 Task<Result<std::unique_ptr<ByteStream>>> TcpNetwork::dial(Address to, TimePoint deadline) {
   const bool by_proxy = options_.proxy && options_.proxy->leads_to(to);
-  const TimePoint until = by_proxy ? std::min(deadline, clock_.now() + options_.proxy_timeout) : deadline;
-  const Address first = by_proxy ? options_.proxy->at : to;
-  auto socket = co_await connect(executor_, clock_, options_.attempt_timeout, first, until);
-  if (!socket && by_proxy) co_return ProxyFault::unreachable;
+  auto dialling =
+      by_proxy ? connect_by_proxy(to, deadline) : connect(executor_, clock_, options_.attempt_timeout, to, deadline);
+  auto socket = co_await std::move(dialling);
   if (!socket) co_return socket.error();
   tune(*socket, options_);
-  if (by_proxy) {
-    auto question = ask_proxy(*socket, connect_request(*options_.proxy, to));
-    const auto led = co_await with_deadline(clock_, until, std::move(question));
-    if (!led && led.error() == Errc::late) co_return ProxyFault::silent;
-    if (!led) co_return led.error();
-  }
   if (to.leg == Leg::wss) {
     const std::string_view path = by_proxy ? "wss through a proxy" : "wss";
     Address remote = by_proxy ? to : remote_of(*socket);

@@ -4,8 +4,10 @@
 
 #include "net/network.hpp"
 #include "net/proxy.hpp"
+#include "net/proxy_gate.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/ip/tcp.hpp>
 
 #include <memory>
 #include <optional>
@@ -21,6 +23,7 @@ class Wss;
 /// A dialled name is looked up, and its addresses are tried one after the other, IPv6 first; each but the last gets at
 /// most `attempt_timeout`. Listening at `[::]` takes IPv4 as well; on a machine without IPv6 it takes IPv4 alone.
 /// What the proxy leads to is dialled through it, and named to it as it is: no name is looked up here but the proxy's.
+/// A login that it refuses is told to it again after a minute only; until then dials fail as the first one did.
 class TcpNetwork final : public Network {
  public:
   struct Options {
@@ -29,12 +32,15 @@ class TcpNetwork final : public Network {
     int unsent_bytes = 128 * 1024;  ///< TCP_NOTSENT_LOWAT: what the kernel holds that a control frame cannot pass
     int backlog = 256;              ///< connections that wait to be accepted
     std::optional<Proxy> proxy = {};
-    Duration proxy_timeout = std::chrono::seconds(4);  ///< for it to be reached and to answer; then it is silent
+    Duration proxy_timeout = std::chrono::seconds(4);  ///< for it to be reached, and again for its answer
   };
 
   TcpNetwork(asio::any_io_executor executor, Clock& clock) : TcpNetwork(std::move(executor), clock, Options()) {}
   TcpNetwork(asio::any_io_executor executor, Clock& clock, const Options& options)
-      : executor_(std::move(executor)), clock_(clock), options_(options) {}
+      : executor_(std::move(executor)),
+        clock_(clock),
+        options_(options),
+        gate_(executor_, clock_, options.proxy && !options.proxy->user.empty()) {}
   static Options behind(std::optional<Proxy> proxy) {
     Options options;
     options.proxy = std::move(proxy);
@@ -51,10 +57,12 @@ class TcpNetwork final : public Network {
 
  private:
   Wss& wss();
+  Task<Result<asio::ip::tcp::socket>> connect_by_proxy(Address to, TimePoint deadline);
 
   asio::any_io_executor executor_;
   Clock& clock_;
   Options options_;
+  ProxyGate gate_;
   std::shared_ptr<Wss> wss_;  ///< made for the first address that asks for it
 };
 

@@ -2,6 +2,8 @@
 
 #include "net/openssl.hpp"
 
+#include <boost/asio/buffers_iterator.hpp>
+#include <boost/asio/compose.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/beast/core/bind_handler.hpp>
@@ -16,6 +18,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string>
+#include <string_view>
 #include <sys/socket.h>
 #include <utility>
 
@@ -26,9 +29,51 @@ namespace beast = boost::beast;
 namespace websocket = boost::beast::websocket;
 using asio::ip::tcp;
 
+/// TLS. Before a client's WebSocket is open, it passes on no answer but 101: that has no body, and Beast bounds its
+/// head by 8 kB. Of any other Beast would read a body of up to 8 MB, and reserve as much as its head announces.
 class Outer : public beast::ssl_stream<tcp::socket> {
  public:
-  using beast::ssl_stream<tcp::socket>::ssl_stream;
+  using Base = beast::ssl_stream<tcp::socket>;
+  using Base::Base;
+
+  void expect_upgrade() { heard_ = 0; }
+
+  template <class Buffers, class Token>
+  auto async_read_some(const Buffers& buffers, Token&& token) {
+    if (heard_ == kUpgraded.size()) return Base::async_read_some(buffers, std::forward<Token>(token));
+    return asio::async_compose<Token, void(boost::system::error_code, std::size_t)>(Looked<Buffers>{*this, buffers},
+                                                                                    token, *this);
+  }
+
+ private:
+  template <class Buffers>
+  struct Looked {
+    Outer& outer;
+    Buffers buffers;
+
+    template <class Self>
+    void operator()(Self& self) {
+      const Buffers into = buffers;  // `self` has this, and moves
+      outer.Base::async_read_some(into, std::move(self));
+    }
+    template <class Self>
+    void operator()(Self& self, boost::system::error_code error, std::size_t size) {
+      if (!error && !outer.may_be_upgrade(buffers, size)) error = asio::error::invalid_argument;
+      self.complete(error, size);
+    }
+  };
+
+  static constexpr std::string_view kUpgraded = "HTTP/1.1 101 ";
+
+  template <class Buffers>
+  bool may_be_upgrade(const Buffers& buffers, std::size_t size) {
+    auto byte = asio::buffers_begin(buffers);
+    for (; size > 0 && heard_ < kUpgraded.size(); --size, ++byte, ++heard_)
+      if (*byte != kUpgraded[heard_]) return false;
+    return true;
+  }
+
+  std::size_t heard_ = kUpgraded.size();  ///< of the answer's first bytes; all of them: it does not matter any more
 };
 
 /// Called by a WebSocket that ends, in order or for a fault. TLS would wait here for the other side's good-bye, which a
@@ -62,6 +107,7 @@ class WssStream final : public ByteStream {
     if (!is_numeric(to)) (void)SSL_set_tlsext_host_name(outer.native_handle(), to.host.c_str());
     const auto [insecure] = co_await outer.async_handshake(asio::ssl::stream_base::client, as_result);
     if (insecure) co_return Errc::gone;
+    outer.expect_upgrade();
     const std::string host = host_and_port(to);
     const auto [refused] = co_await socket_.async_handshake(host, std::string(kWssPath), as_result);
     if (refused) co_return Errc::gone;
@@ -151,7 +197,8 @@ void require_outer(bool worked) {
   if (!worked) throw Failure(ExitCode::machine, "OpenSSL cannot make a P-256 certificate", "install OpenSSL 3");
 }
 
-/// P-256, as most of the web has: whoever looks at the handshake sees nothing rare.
+/// P-256, which every TLS library takes. That nobody but itself signed it is rare in the web: a filter that looks at
+/// certificates (in TLS 1.2, or as the one who ends the outer layer) sees that, and may refuse it.
 void use_own_certificate(SSL_CTX* context) {
   const PrivateKeyPtr key(EVP_EC_gen("P-256"));
   const CertificatePtr certificate(X509_new());

@@ -20,7 +20,9 @@ namespace collab::net {
 inline constexpr std::size_t kWssUpgradeBytesMax = 8 * 1024;     ///< of the request that opens a WebSocket
 inline constexpr std::size_t kWssMessageBytes = 256 * 1024;      ///< that we write at most
 inline constexpr std::size_t kWssMessageBytesMax = 1088 * 1024;  ///< that we read
-inline constexpr std::size_t kWssIdleFramesMax = 64;             ///< pings, and frames without a byte, in a row
+/// Pings, and messages without a byte, in a row. Empty fragments of a message that does not end are not counted: Beast
+/// reads on over them by itself. They cost their sender six bytes each, and us no memory.
+inline constexpr std::size_t kWssIdleFramesMax = 64;
 
 /// Keys and rules of the outer layer, and what makes streams of sockets. Thread safety: none; belongs to the node's
 /// loop. Outlives its streams.

@@ -1,12 +1,16 @@
 // WebSockets and proxies on real sockets of this machine.
 #include "net/wss.hpp"
 
+#include "net/certificate.hpp"
 #include "support/real_node.hpp"
 #include "support/test_proxy.hpp"
 
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 
+#include <atomic>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -198,6 +202,64 @@ class Filter {
   std::unique_ptr<TaskGroup> tasks_;
 };
 
+/// A web server that has no WebSockets: it answers each request with `head`, then goes on and on.
+class WebServer {
+ public:
+  WebServer(RealNode& host, std::string head)
+      : host_(host), head_(std::move(head)), rules_(asio::ssl::context::tls_server) {
+    const PrivateKeyPtr key = make_private_key(host.identity());
+    const CertificatePtr certificate = make_certificate(host.identity());
+    REQUIRE(SSL_CTX_use_certificate(rules_.native_handle(), certificate.get()) == 1);
+    REQUIRE(SSL_CTX_use_PrivateKey(rules_.native_handle(), key.get()) == 1);
+    const auto begin = [this]() -> Task<bool> {
+      acceptor_.emplace(host_.executor(), asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+      tasks_ = std::make_unique<TaskGroup>(host_.executor(), rethrow);
+      tasks_->spawn("serve", serve());
+      co_return true;
+    };
+    host_.in_loop(begin());
+  }
+  ~WebServer() {
+    const auto stop = [this]() -> Task<bool> {
+      co_await tasks_->stop();
+      tasks_.reset();
+      acceptor_.reset();
+      co_return true;
+    };
+    host_.in_loop(stop());
+  }
+  WebServer(const WebServer&) = delete;
+  WebServer& operator=(const WebServer&) = delete;
+  Address at() const { return Address{"127.0.0.1", acceptor_->local_endpoint().port(), Leg::wss}; }
+  std::size_t taken() const { return taken_; }  ///< bytes behind the head
+
+ private:
+  Task<> serve() {
+    asio::ssl::stream<asio::ip::tcp::socket> client(host_.executor(), rules_);
+    const auto [none] = co_await acceptor_->async_accept(client.next_layer(), as_result);
+    const auto [insecure] = co_await client.async_handshake(asio::ssl::stream_base::server, as_result);
+    if (none || insecure) co_return;
+    std::string request(4096, '\0');
+    const auto [silent, size] = co_await client.async_read_some(asio::buffer(request), as_result);
+    const auto [gone, sent] = co_await asio::async_write(client, asio::buffer(head_), as_result);
+    if (silent || gone || size + sent == 0) co_return;
+    const std::string more(1000, 'x');
+    for (;;) {
+      co_await host_.clock().sleep_until(host_.in(10ms));
+      const auto [over, some] = co_await asio::async_write(client, asio::buffer(more), as_result);
+      if (over) co_return;
+      taken_ += some;
+    }
+  }
+
+  RealNode& host_;
+  std::string head_;
+  asio::ssl::context rules_;
+  std::optional<asio::ip::tcp::acceptor> acceptor_;
+  std::unique_ptr<TaskGroup> tasks_;
+  std::atomic<std::size_t> taken_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("wss: two nodes connect, know each other by their keys, and carry messages of every size both ways") {
@@ -304,6 +366,21 @@ TEST_CASE("wss: somebody else's key is refused, as over bare TCP") {
   };
   a.in_loop(introduce());
   CHECK_FALSE(echoes(a, test::identity_of(9).id(), 1));
+}
+
+TEST_CASE("wss: of an answer that opens no WebSocket nothing is read") {
+  RealNode host(1);
+  RealNode a(2);
+  host.start();
+  a.start();
+  for (const char* head :
+       {"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n", "HTTP/1.1 404 Not here\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n", "HTTP/1.1 101 Upgraded\r\nX: "}) {
+    CAPTURE(head);
+    const WebServer server(host, head);
+    CHECK_FALSE(connected(a, server.at(), 2s));
+    CHECK(server.taken() < 20'000);  // some wait in the socket; in 2 s it would be 200,000
+  }
 }
 
 TEST_CASE("wss: a stranger who does not come to the point is closed in time") {
@@ -425,7 +502,7 @@ TEST_CASE("proxy: each of its answers is told as what it is") {
     CHECK(proxy_trouble(met.error()) == said.trouble);
     CHECK(met.error().reason.starts_with("proxy: "));
   }
-  TestProxy silent("");
+  TestProxy silent("");  // and known to be there
   RealNode a(1, {}, silent.where());
   a.start();
   CHECK(proxy_trouble(connected(a, Address{"peer.invalid", 4600}).error()) == fault(ProxyFault::silent));
@@ -434,6 +511,36 @@ TEST_CASE("proxy: each of its answers is told as what it is") {
   RealNode b(2, {}, nowhere);
   b.start();
   CHECK(proxy_trouble(connected(b, Address{"peer.invalid", 4600}).error()) == fault(ProxyFault::unreachable));
+}
+
+TEST_CASE("proxy: a wrong login is told to it once, however many places are known, and each dial ends the same way") {
+  for (const std::string kinds : {"Basic realm=\"x\"", "Negotiate"}) {
+    TestProxy proxy("HTTP/1.1 407 No\r\nProxy-Authenticate: " + kinds + "\r\n\r\n");
+    Proxy wrong = proxy.where();
+    wrong.user = "anna";
+    wrong.password = "old";
+    RealNode a(1, {}, wrong);
+    a.start();
+    const auto all = [&]() -> Task<std::vector<int>> {
+      std::vector<int> troubles;
+      const auto dial = [&](std::uint16_t port) -> Task<> {
+        const Address to{"peer.invalid", port};
+        const auto met = co_await a.endpoint().connect(to, a.in(5s));
+        troubles.push_back(met ? 0 : proxy_trouble(met.error()).value_or(-1));
+      };
+      const auto body = [&](TaskGroup& tasks) -> Task<> {
+        for (std::uint16_t port = 1; port <= 8; ++port) tasks.spawn("dial", dial(port));
+        co_await tasks.join();
+      };
+      auto scope = task_scope(rethrow, body);
+      co_await std::move(scope);
+      co_await dial(9);
+      co_return troubles;
+    };
+    const int trouble = kinds == "Negotiate" ? static_cast<int>(ProxyFault::other_login) : kProxyWantsLogin;
+    CHECK(a.in_loop(all()) == std::vector<int>(9, trouble));
+    CHECK(proxy.requests().size() == 1);
+  }
 }
 
 TEST_CASE("proxy: what needs none is dialled without it, and told nothing about") {

@@ -41,6 +41,7 @@ class RealNode {
   asio::any_io_executor executor() { return loop_.get_executor(); }
   net::TcpNetwork& network() { return network_; }
   Metrics& metrics() { return metrics_; }
+  const Identity& identity() const { return identity_; }
   const PeerId& id() const { return identity_.id(); }
   TimePoint in(Duration time) { return clock_.now() + time; }
   net::Address address() const { return address_; }

@@ -4,6 +4,8 @@
 #include "sim/simulation.hpp"
 
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Ends at once.
+class Hangup final : public ByteStream {
+ public:
+  Task<Result<std::size_t>> read(std::span<std::byte> /*into*/) override { co_return std::size_t(0); }
+  Task<Result<>> write(std::span<const std::byte> /*bytes*/) override { co_return Result<>(); }
+  void close() override {}
+  Address remote() const override { return {}; }
+};
+
 /// Nobody is there; some places say so at once, others keep silent.
 class Nowhere final : public Network {
  public:
@@ -21,6 +32,7 @@ class Nowhere final : public Network {
 
   Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) override {
     dialled.emplace_back(to_string(to), clock_.now() - began_);
+    if (streams.contains(to_string(to))) co_return std::make_unique<Hangup>();
     const auto said = answers.find(to_string(to));
     if (said != answers.end()) co_return said->second;
     co_await clock_.sleep_until(deadline);
@@ -28,6 +40,7 @@ class Nowhere final : public Network {
   }
   Result<std::unique_ptr<Listener>> listen(const Address&) override { return Errc::denied; }
 
+  std::set<std::string> streams;  ///< where somebody is, but says nothing
   /// Those that answer, and how.
   std::map<std::string, boost::system::error_code> answers;
   std::vector<std::pair<std::string, Duration>> dialled;
@@ -102,6 +115,16 @@ TEST_CASE("dialling: what a proxy says is told when nothing better comes") {
   const Refusal why = lines.dial({"10.0.0.1:4600", kWeb});
   CHECK(proxy_trouble(why) == 403);
   CHECK(lines.when(kWeb) == Duration());
+}
+
+TEST_CASE("dialling: what a proxy says replaces nothing that somebody who is there has said") {
+  Lines lines;
+  lines.network.streams.insert("10.0.0.1:4600");
+  lines.network.answers = {{kWeb, proxy_status(403)}};
+  const Refusal why = lines.dial({"10.0.0.1:4600", kWeb});
+  CHECK(lines.when(kWeb) >= Duration());
+  CHECK_FALSE(proxy_trouble(why));
+  CHECK(why.reason == "the other side closed the connection");
 }
 
 }  // namespace collab::net

@@ -84,10 +84,19 @@ TEST_CASE("proxy: each answer means one thing") {
       {head({"HTTP/1.1 407 No", "proxy-authenticate: Negotiate", "PROXY-AUTHENTICATE: basic realm=\"x\""}), 407},
       {head({"HTTP/1.1 407 No", "Proxy-Authenticate: NTLM, Basic realm=\"x\""}), 407},
       {head({"HTTP/1.1 407 No"}), 407},
+      {head({"HTTP/1.1 407 No", "Proxy-Authenticate: Negotiate,Basic"}), 407},
+      {head({"HTTP/1.1 407 No", "Proxy-Authenticate: Basics, Digest"}), fault(ProxyFault::other_login)},
       {head({"HTTP/1.1 407 No", "Proxy-Authenticate: NTLM"}), fault(ProxyFault::other_login)},
       {head({"HTTP/1.1 403 Forbidden"}), 403},
       {head({"HTTP/1.1 502 Bad Gateway", "Content-Length: 99999999999999999999"}), 502},
-      {head({"HTTP/1.1 100 Continue"}), 100},
+      {head({"HTTP/1.1 100 Continue"}), -1},
+      {head({"HTTP/1.1 100 Continue"}) + head({"HTTP/1.1 103 Soon", "Link: x"}) + head({"HTTP/1.1 200 OK"}), 0},
+      {head({"HTTP/1.1 100 Continue"}) + head({"HTTP/1.1 407 No"}), 407},
+      {head({"HTTP/1.1 100 Continue"}) + "hello", fault(ProxyFault::not_http)},
+      {head({"HTTP/1.1 101 Switching"}), 101},
+      {head({"HTTP/1.1 100 " + std::string(kProxyHeadBytesMax - 100, 'x')}) +
+           head({std::string("HTTP/1.1 200 ") + std::string(100, 'x')}),
+       fault(ProxyFault::too_long)},
       {head({"HTTP/1.1 301 Moved", "Location: http://elsewhere/"}), 301},
       {head({"HTTP/1.1 600 ?"}), fault(ProxyFault::not_http)},
       {head({"HTTP/1.1 099 ?"}), fault(ProxyFault::not_http)},
@@ -122,13 +131,17 @@ TEST_CASE("proxy: an answer may come a byte at a time, and its end is where it i
   const auto answer = read_connect_answer(whole + "\x16\x03\x03");
   REQUIRE((answer && *answer));
   CHECK((*answer)->bytes == whole.size());
+  const std::string two = head({"HTTP/1.1 100 Continue"}) + whole;
+  CHECK(read_connect_answer(two + "x").value()->bytes == two.size());
 }
 
 TEST_CASE("proxy: what no_proxy lists is dialled without it, and so is this machine") {
   CHECK(leads("", "peer.example:443"));
   CHECK(leads("", "10.1.2.3:443"));
-  for (const char* own : {"127.0.0.1:4600", "[::1]:4600", "localhost:4600", "127.1.2.3:4600"})
+  for (const char* own : {"127.0.0.1:4600", "[::1]:4600", "localhost:4600", "127.1.2.3:4600", "[::ffff:127.0.0.1]:4600",
+                          "0.0.0.0:4600", "[::]:4600", "LOCALHOST.:4600"})
     CHECK_FALSE(leads("", own));
+  CHECK(leads("", "[::ffff:10.1.2.3]:4600"));
   CHECK_FALSE(leads("*", "peer.example:443"));
   CHECK_FALSE(leads("other.example , EXAMPLE", "peer.Example:443"));
   CHECK_FALSE(leads(".example", "peer.example:443"));
@@ -156,6 +169,8 @@ TEST_CASE("proxy: a refusal says what it is, keeps its number, and what to do ab
   CHECK(proxy_remedy(407).find("--proxy USER:PASSWORD@HOST:PORT") != std::string::npos);
   CHECK(proxy_remedy(403).find("wss://HOST:443/collab/v1") != std::string::npos);
   CHECK(proxy_trouble(proxy_refusal(ProxyFault::silent).value()) == static_cast<int>(ProxyFault::silent));
+  CHECK(proxy_remedy(static_cast<int>(ProxyFault::silent)) == proxy_remedy(502));
+  CHECK(proxy_remedy(static_cast<int>(ProxyFault::unreachable)).find("where the proxy is") != std::string::npos);
   CHECK_FALSE(proxy_refusal(Errc::gone));
   CHECK_FALSE(proxy_trouble(Refusal(Errc::gone, "no address answers")));
   CHECK_FALSE(proxy_trouble(Refusal(Errc::denied, "proxy: said a stranger", 407)));

@@ -91,7 +91,7 @@ TEST_CASE("find run: a proxy that stops us is told as such, and only its login i
   CHECK(code_of(port) == ExitCode::unreachable);
   CHECK(said(port).ends_with("(h:1 not dialled, proxy: it does not allow that place or port (403))"));
   CHECK(remedy(port).find("wss://HOST:443/collab/v1") != std::string::npos);
-  CHECK(remedy(at_proxy(net::ProxyFault::silent)).find("--proxy off") != std::string::npos);
+  CHECK(remedy(at_proxy(net::ProxyFault::unreachable)).find("--proxy off") != std::string::npos);
   // of a silent place and one that the proxy forbids, the second can be helped
   const std::vector<Attempt> both = {attempt_at("h2:1", Errc::late, seconds(5)), port};
   CHECK(to_failure("sahajbert", both).remedy() == remedy(port));

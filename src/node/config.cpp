@@ -1,6 +1,7 @@
 #include "node/config.hpp"
 
 #include "base/text.hpp"
+#include "net/proxy.hpp"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -70,7 +71,9 @@ std::string_view name(Origin origin) noexcept {
 }
 
 std::string shown(const OptionRow& row, const std::string& value) {
-  const std::size_t at = row.login ? value.rfind('@') : std::string::npos;
+  if (!row.login || value.empty() || value == "off") return value;
+  if (!net::parse_proxy(value)) return "not shown: no HTTP proxy";  // the place may be missing, and a login be all
+  const std::size_t at = value.rfind('@');
   return at == std::string::npos ? value : "USER:PASSWORD" + value.substr(at);
 }
 

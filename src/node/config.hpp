@@ -35,7 +35,7 @@ struct OptionRow {
   double min = -std::numeric_limits<double>::infinity();  ///< of a number, real
   double max = std::numeric_limits<double>::infinity();
   std::string alone = {};  ///< what the flag means without a value; empty: it needs one
-  bool login = false;      ///< its text may begin with `USER:PASSWORD@`, which is shown nowhere
+  bool login = false;  ///< an HTTP proxy, or "off": its text may begin with `USER:PASSWORD@`, which is shown nowhere
 };
 using OptionTable = std::vector<OptionRow>;
 
@@ -43,7 +43,7 @@ using OptionTable = std::vector<OptionRow>;
 enum class Origin : std::uint8_t { built_in, manifest, system_file, run_file, config_file, environment, flag };
 std::string_view name(Origin) noexcept;
 
-/// What may be shown of a value: with `login` not what stands before its last `@`.
+/// What may be shown of a value: with `login` not what stands before its last `@`, and nothing of what is no proxy.
 std::string shown(const OptionRow& row, const std::string& value);
 
 /// The values of all options of one program. What is set is checked at once.

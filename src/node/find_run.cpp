@@ -81,13 +81,16 @@ void add_place(std::vector<Place>& places, Place place) {
 }
 
 Finding finding_of(const Refusal& why, Duration waited) {
+  const auto trouble = net::proxy_trouble(why);
+  if (!trouble) return finding_of_answer(why, waited);
+  const bool login = *trouble == net::kProxyWantsLogin || *trouble == static_cast<int>(net::ProxyFault::other_login);
+  return login ? Finding::proxy_login : Finding::proxy;
+}
+
+Finding finding_of_answer(const Refusal& why, Duration waited) {
   if (why.code == Errc::busy) return Finding::busy;
   if (why.code == Errc::late) return Finding::silent;
   if (why.code == Errc::bad_request || why.code == Errc::stale) return Finding::damaged;
-  if (const auto trouble = net::proxy_trouble(why)) {
-    const bool login = *trouble == net::kProxyWantsLogin || *trouble == static_cast<int>(net::ProxyFault::other_login);
-    return login ? Finding::proxy_login : Finding::proxy;
-  }
   if (why.code == Errc::gone) return waited < kRefusedWithin ? Finding::refused : Finding::silent;
   std::string_view words = why.reason;
   constexpr std::string_view kOwnWords = "this node told the peer: ";  // the same rules, judged at this end

@@ -62,8 +62,11 @@ struct Attempt {
 /// "host:4600 refused", "host2:4600 silent for 5 s".
 std::string outcome(const Attempt& attempt);
 
-/// What a refused or failed connection means. `waited`: how long it took to fail.
+/// What a refused or failed dial means. `waited`: how long it took to fail.
 Finding finding_of(const Refusal& why, Duration waited);
+/// What it means when somebody who was dialled says no to a question. The words, code and number are a stranger's, so
+/// nothing that they say is about our proxy.
+Finding finding_of_answer(const Refusal& why, Duration waited);
 
 /// Whether trying again may help without anybody doing anything. The words of strangers on this machine or network are
 /// not final; those of a place that the user named are.

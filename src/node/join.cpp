@@ -41,7 +41,7 @@ Task<std::optional<Attempt>> ask(Search& search, Attempt attempt, PeerId member)
   attempt.waited = search.clock.now() - start;
   if (!answer || !*answer) {
     const Refusal why = answer ? Refusal(Errc::bad_request, "it gave no manifest") : answer.error();
-    attempt.finding = why.code == Errc::denied ? Finding::not_admitted : finding_of(why, attempt.waited);
+    attempt.finding = why.code == Errc::denied ? Finding::not_admitted : finding_of_answer(why, attempt.waited);
     attempt.text = why.reason;
     co_return attempt;
   }

@@ -75,6 +75,16 @@ std::string origin_of(const std::string& host) {
                      bytes[5]);
 }
 
+Bytes publishable(directory::PeerRecord record, Log& log) {
+  auto value = encode(record);
+  if (value) return std::move(*value);
+  log.warn("node.addresses_not_published", {{"addresses", record.listen.size()}, {"why", value.error().message()}});
+  record.listen.clear();
+  value = encode(record);
+  assert(value && "names are checked when the node is made");
+  return std::move(*value);
+}
+
 Membership::Membership(const NodeNeeds& needs, const Identity& identity, const NodeOptions& options, Signed statement,
                        Manifest manifest, directory::Contacts contacts, std::vector<PeerId> bootstrap)
     : needs_(needs),
@@ -159,7 +169,8 @@ net::EndpointOptions Membership::endpoint_options(const std::optional<net::Addre
   return options;
 }
 
-/// Makes the endpoint. Without a port to listen at by wish, takes the first that is free.
+/// Makes the endpoint. Without a port to listen at by wish, takes the first that is free. The one for WebSockets is by
+/// wish: when that cannot be had, another first one helps nobody.
 void Membership::listen() {
   const net::PeerEndpoint::Needs needs{needs_.loop, needs_.clock,   needs_.network, needs_.random.derive("net"),
                                        needs_.log,  needs_.metrics, identity_,      access_};
@@ -176,6 +187,7 @@ void Membership::listen() {
     try {
       return open(at);
     } catch (const Failure& taken) {
+      if (!endpoint_->listening().empty()) throw;  // it has the bare port, so this is about the other
       needs_.log.debug("node.port_taken", {{"port", at.port}, {"why", taken.cause()}});
     }
   }
@@ -194,6 +206,7 @@ void Membership::make_reachability() {
   nat::Reachability::Options reach = options_.reachability;
   reach.port = port();
   if (reach.port != 0) reach.wss_port = options_.wss_port;
+  reach.addresses_max = directory::kListenAddressesMax;
   reachability_ = std::make_unique<nat::Reachability>(*endpoint_, needs_.clock, needs_.random.derive("nat"), needs_.log,
                                                       needs_.loop, connected, reach);
   nat::PortMapping::Options mapping = options_.port_mapping;
@@ -266,9 +279,8 @@ directory::PeerRecord Membership::own_record() const {
 Task<> Membership::publish_self() {
   std::string own_host;
   for (;;) {
-    const auto value = encode(own_record());
-    assert(value && "names are checked when the node is made, and addresses are few");
-    directory_->publish(std::string(directory::kPeerKey), "", *value, options_.record_ttl);
+    directory_->publish(std::string(directory::kPeerKey), "", publishable(own_record(), needs_.log),
+                        options_.record_ttl);
     for (bool changed = false; !changed;) {
       changed = co_await reachability_->changed().wait_until(needs_.clock, needs_.clock.now() + kOwnAddressPeriod);
       const std::string host = endpoint_->observed_host().value_or(std::string());

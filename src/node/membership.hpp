@@ -32,6 +32,9 @@ struct Member {
 /// share one by chance.
 std::string origin_of(const std::string& host);
 
+/// The value of a node's own record. Others tell where it may be dialled: when that cannot be said, the rest is.
+Bytes publishable(directory::PeerRecord record, Log& log);
+
 /// Built in order, unwound in reverse. Thread safety: none; belongs to the node's loop.
 class Membership {
  public:

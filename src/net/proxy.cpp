@@ -199,7 +199,7 @@ class ProxyCategory final : public boost::system::error_category {
   std::string message(int trouble) const override {
     switch (trouble) {
       case static_cast<int>(ProxyFault::unreachable): return "nobody answers where it is said to be";
-      case static_cast<int>(ProxyFault::silent): return "it has no word of that place in time";
+      case static_cast<int>(ProxyFault::silent): return "it does not answer for that place in time";
       case static_cast<int>(ProxyFault::closed): return "it closes the connection instead of answering";
       case static_cast<int>(ProxyFault::not_http): return "what answers there is no HTTP proxy";
       case static_cast<int>(ProxyFault::too_long): return "the head of its answer does not end";

@@ -307,8 +307,9 @@ void Router::hurry_for(const std::vector<Place>& newcomers) {
   if (newcomers.empty()) return;
   for (auto& [key, spot] : spots_) {
     const bool all_kept = spot.nearest.size() < server_.routing().replicas;
+    const Place place = spot.place;
     const Place farthest = all_kept ? Place() : place_of(spot.nearest.back());
-    const auto keeps = [&](const Place& newcomer) { return all_kept || nearer(spot.place, newcomer, farthest); };
+    const auto keeps = [&](const Place& newcomer) { return all_kept || nearer(place, newcomer, farthest); };
     if (std::none_of(newcomers.begin(), newcomers.end(), keeps)) continue;
     spot.doublings = 0;
     spot.due = std::min(spot.due, spot.looked_at + options_.spot_period);

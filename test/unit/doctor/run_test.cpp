@@ -60,17 +60,18 @@ TEST_CASE("doctor: each answer of a place has its exit code when the run is not 
       {Seen::other_peer, ExitCode::unreachable}, {Seen::not_admitted, ExitCode::not_admitted},
       {Seen::authority, ExitCode::not_admitted}, {Seen::version, ExitCode::incompatible},
       {Seen::damaged, ExitCode::incompatible},   {Seen::clock, ExitCode::machine}};
-  for (const auto& [seen, code] : codes) {
+  for (const auto& row : codes) {
+    const auto seen = row.first;
     CAPTURE(static_cast<int>(seen));
     RunLook look;
     look.run_id = "demo";
     look.attempts.push_back(attempt("h:1", seen, node::Source::run_book, "words of the other side"));
     const Finding place = finding_of(look, "bootstrap h:1");
-    CHECK(place.code == code);
+    CHECK(place.code == row.second);
     const bool nobody = seen == Seen::refused || seen == Seen::silent;
     CHECK(place.measured.find(nobody ? " (run book)" : "words of the other side (run book)") != std::string::npos);
     CHECK_FALSE(place.remedy.empty());
-    CHECK(finding_of(look, "run").code == code);
+    CHECK(finding_of(look, "run").code == row.second);
     look.attempts.push_back(attempt("h2:1", Seen::found));
     look.found.emplace();
     CHECK(finding_of(look, "bootstrap h:1").result == Grade::warn);  // another place led to the run

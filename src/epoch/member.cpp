@@ -23,6 +23,7 @@ constexpr Duration kQuietMax = milliseconds(200);
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr double kEtaMax = 3600;              // seconds
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
+constexpr unsigned kDoubledMax = 6;           // times, by seatings of the epoch that were in vain
 constexpr unsigned kStuckRounds = 4;          // so many times as long as a round of the own pass, others may take
 constexpr unsigned kHopelessRounds = 16;
 constexpr unsigned kTellFailures = 5;  // in a row; then the user reads why
@@ -271,9 +272,7 @@ void Member::look_at_seats() {
   if (full && !full_since_) full_since_ = now;
   SeatingKeeper::Now look;
   look.epoch = epoch_;
-  const matchmaking::Seating* seating = grid();
-  const bool again = seating != nullptr && seating->from == epoch_;  // each seating of an epoch has twice the time
-  const Duration stuck_after = kStuckAfter * (again ? 2U << std::min(seating->revision, 5U) : 1U);
+  const Duration stuck_after = kStuckAfter * (1U << std::min(seats_.given_up(), kDoubledMax));
   const Duration full_max = std::max(kStuckAfter, kStuckRounds * moshpit_->longest_round());
   look.stuck = (full_since_ && now - *full_since_ >= full_max) || moshpit_->stuck(stuck_after, kStuckRounds);
   look.hopeless = moshpit_->stuck(stuck_after, kHopelessRounds);

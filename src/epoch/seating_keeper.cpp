@@ -61,7 +61,9 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
     if (found->second.seating == seating) return;
     if (!matchmaking::goes_before(writer, found->second.writer, seating.from)) return;
   }
+  const Seating* before = in_force(epoch_);
   known_.insert_or_assign(place, Known{writer, seating, peers_ > 0});
+  if (in_force(epoch_) != before && std::exchange(stuck_, false)) ++given_up_;
   needs_.log.info("grid.known", {{"from", seating.from},
                                  {"revision", seating.revision},
                                  {"grid", radices_text(seating)},
@@ -144,7 +146,11 @@ bool SeatingKeeper::fits(const Seating& wanted, const Seating* now) {
 }
 
 void SeatingKeeper::look_at(const Now& now) {
-  epoch_ = now.epoch;
+  if (std::exchange(epoch_, now.epoch) != now.epoch) {
+    stuck_ = false;
+    given_up_ = 0;
+  }
+  stuck_ = stuck_ || now.stuck;
   peers_ = now.present.size();
   judge_early();
   if (std::exchange(passed_over_, false)) read(watch_->records());  // by now we may count as many

@@ -63,6 +63,10 @@ class SeatingKeeper {
   /// A seating to come that does not fit any more is written anew as long as there is time to read it.
   void look_at(const Now& now);
 
+  /// Seatings of the present epoch that were replaced after it had got stuck on them: not those of a swarm that was still
+  /// gathering. After each of them the next one deserves more time.
+  unsigned given_up() const noexcept { return given_up_; }
+
   /// Null: one group of everybody. Valid until the next call of something here.
   const matchmaking::Seating* in_force(std::uint64_t epoch) const;
   /// Notified when another seating became known.
@@ -100,6 +104,8 @@ class SeatingKeeper {
   std::map<Place, Known> known_;  // the one in force and those to come
   unsigned misfits_ = 0;          // in a row
   std::uint64_t epoch_ = 0;
+  bool stuck_ = false;  ///< on the seating in force, at some look
+  unsigned given_up_ = 0;
   std::size_t peers_ = 0;     ///< as of the last look
   bool passed_over_ = false;  ///< some seating did not fit them
   std::set<PeerId> absurd_;   ///< whose

@@ -251,6 +251,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "seating keeper: a seating that an epoch got stuck on was given up, one of a swarm that still gathered was not") {
+  Peers peers(8);
+  for (int look = 0; look < 2; ++look) peers.epoch(0);
+  for (unsigned char late = 100; late < 103; ++late) {
+    peers.add(late);
+    peers.add(late + 10);
+    for (int look = 0; look < 3; ++look) peers.epoch(0, 1s, false, 5s);
+  }
+  for (std::size_t i = 0; i < 8; ++i) {
+    CHECK(peers.keepers[i]->in_force(0)->revision > 1);
+    CHECK(peers.keepers[i]->given_up() == 0);
+  }
+  peers.lose(3);
+  for (int look = 0; look < 3; ++look) peers.epoch(0, 1s, true);
+  for (std::size_t i = 0; i < peers.ids.size(); ++i) CHECK(peers.keepers[i]->given_up() == 1);
+  peers.epoch(1);
+  for (std::size_t i = 0; i < peers.ids.size(); ++i) CHECK(peers.keepers[i]->given_up() == 0);
+}
+
 TEST_CASE("seating keeper: of two writers for one epoch all follow the same one") {
   Peers peers(12);
   peers.epoch(1);

@@ -78,7 +78,7 @@ void Store::advance(std::uint64_t epoch) {
 }
 
 void Store::keep_result(std::uint64_t epoch, KeptResult result) {
-  results_.keep(epoch, std::move(result));
+  results_.keep(epoch, std::move(result), clock_.now());
   std::erase_if(kept_, [&](const auto& entry) {
     const bool over =
         entry.first.kind == Kind::result && (entry.first.epoch == epoch || results_.find(entry.first.epoch) == nullptr);

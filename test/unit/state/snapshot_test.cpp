@@ -86,25 +86,39 @@ TEST_CASE("snapshot: the root changes with the epoch, a name, the order and any 
 TEST_CASE("result keeper: old results go when the budget is spent, two stay whatever their size") {
   ResultKeeper keeper(100);
   const auto result = [](std::size_t bytes) { return KeptResult{bytes, [] { return Bytes(); }}; };
-  for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) keeper.keep(epoch, result(30));
+  for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) keeper.keep(epoch, result(30), {});
   CHECK(keeper.epochs() == 3);
   CHECK(keeper.find(2) == nullptr);
   CHECK(keeper.find(3) != nullptr);
-  keeper.keep(6, result(500));
-  keeper.keep(7, result(500));
+  keeper.keep(6, result(500), {});
+  keeper.keep(7, result(500), {});
   CHECK(keeper.epochs() == 2);
   CHECK(keeper.bytes() == 1000);
-  keeper.keep(7, result(10));
+  keeper.keep(7, result(10), {});
   CHECK(keeper.bytes() == 510);
 }
 
 TEST_CASE("state: of results however small those of the last epochs are kept") {
   ResultKeeper keeper(1 << 20);
-  for (std::uint64_t epoch = 0; epoch < 1000; ++epoch) keeper.keep(epoch, {1, [] { return Bytes(); }});
+  for (std::uint64_t epoch = 0; epoch < 1000; ++epoch) keeper.keep(epoch, {1, [] { return Bytes(); }}, {});
   CHECK(keeper.epochs() == ResultKeeper::kEpochsMax);
   CHECK(keeper.bytes() == ResultKeeper::kEpochsMax);
   CHECK(keeper.find(999) != nullptr);
   CHECK(keeper.find(999 - ResultKeeper::kEpochsMax) == nullptr);
+}
+
+TEST_CASE("state: results of long epochs go after a while, but for the last two") {
+  ResultKeeper keeper(1 << 20);
+  TimePoint now{};
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+    now += ResultKeeper::kAgeMax / 4;
+    keeper.keep(epoch, {1, [] { return Bytes(); }}, now);
+  }
+  CHECK(keeper.epochs() == 5);
+  CHECK(keeper.bytes() == 5);
+  keeper.keep(20, {1, [] { return Bytes(); }}, now + 2 * ResultKeeper::kAgeMax);
+  CHECK(keeper.epochs() == ResultKeeper::kEpochsMin);
+  CHECK(keeper.find(19) != nullptr);
 }
 
 }  // namespace collab::state

@@ -188,10 +188,13 @@ std::uint64_t SeatingKeeper::notice(Duration last_epoch) const {
                   static_cast<std::uint64_t>(std::ceil(to_seconds(options_.notice) / to_seconds(last_epoch))));
 }
 
-/// Where an older one for the same epoch is, else where the oldest is: the other one may be in force.
+/// Where an older one for the same epoch is, else where none is, else where the oldest is: the other one may be in
+/// force.
 unsigned SeatingKeeper::slot_for(std::uint64_t from) const {
   for (unsigned slot = 0; slot < own_.size(); ++slot)
     if (own_[slot].pieces > 0 && own_[slot].place.first == from) return slot;
+  for (unsigned slot = 0; slot < own_.size(); ++slot)
+    if (own_[slot].pieces == 0) return slot;
   return own_[0].place <= own_[1].place ? 0 : 1;
 }
 

@@ -271,6 +271,27 @@ TEST_CASE(
   for (std::size_t i = 0; i < peers.ids.size(); ++i) CHECK(peers.keepers[i]->given_up() == 0);
 }
 
+TEST_CASE("seating keeper: who comes reads the seating of the first epoch, also when its writer has written another") {
+  Peers peers(12);
+  for (int look = 0; look < 2; ++look)
+    for (std::size_t i = 0; i < peers.ids.size(); ++i) {
+      peers.keepers[i]->look_at({0, false, 1s, peers.ids, i == 0});
+      peers.settle();
+    }
+  REQUIRE(peers.in_force(1, 0) == matchmaking::radices_for(12, 4));
+  peers.lose(3);
+  for (int look = 0; look < 2; ++look) {
+    peers.keepers[0]->look_at({0, false, 1s, peers.ids, true});
+    peers.settle();
+  }
+  REQUIRE(peers.keepers[1]->in_force(9)->seats.size() == 9);
+  peers.add(100);
+  peers.settle();
+  const auto& newcomer = *peers.keepers.back();
+  REQUIRE(newcomer.in_force(0) != nullptr);
+  CHECK(newcomer.in_force(0)->seats.size() == 12);
+}
+
 TEST_CASE("seating keeper: of two writers for one epoch all follow the same one") {
   Peers peers(12);
   peers.epoch(1);

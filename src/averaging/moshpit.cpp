@@ -113,11 +113,15 @@ bool Moshpit::fits(const Pass& pass) const {
   return true;
 }
 
+/// Of one peer in round 1; 0: any.
+std::uint64_t Moshpit::weight_max() const {
+  return pass_->weight_max > 0 ? pass_->weight_max : matchmaking::kTargetsPerPeer * pass_->target_samples;
+}
+
 /// The weight behind a voice of a later round: at most that of everybody.
 std::uint64_t Moshpit::weight_sum_max() const {
-  const Pass& pass = *pass_;
-  const std::uint64_t each = pass.weight_max > 0 ? pass.weight_max : matchmaking::kTargetsPerPeer * pass.target_samples;
-  const std::uint64_t peers = pass.schedule->peers();
+  const std::uint64_t each = weight_max();
+  const std::uint64_t peers = pass_->schedule->peers();
   return each == 0 || each > kWeightSumMax / peers ? kWeightSumMax : each * peers;
 }
 
@@ -151,9 +155,10 @@ Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
   wanted.key = key_of(options_.bundle, round, pass, self);
   wanted.epoch = pass.epoch;
   wanted.round = round;
-  wanted.target_samples = round == 1 ? pass.target_samples : 0;
+  const bool first_try = round == 1 && !progress.again;
+  wanted.target_samples = first_try ? pass.target_samples : 0;  // of a round that has begun before, the batch was full
   wanted.weight_min = round == pass.schedule->rounds() ? pass.weight_min : 0;
-  wanted.weight_max = round == 1 ? pass.weight_max : weight_sum_max();
+  wanted.weight_max = round == 1 ? weight_max() : weight_sum_max();
   wanted.previous = progress.previous;
   wanted.dropped = pass.schedule->dropped(self, round);
   for (const PeerId& peer : pass.schedule->group(self, round)) {
@@ -163,7 +168,6 @@ Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
   }
   wanted.voiced = round > 1 && pass.stands;
   wanted.electorate = wanted.expected.size() + 1;  // more than half of the cell, so there are never two groups
-  const bool first_try = round == 1 && !progress.again;
   wanted.deadline = first_try ? pass.deadline : context_.clock.now() + (pass.stands ? kSearchMax : options_.patience);
   return wanted;
 }

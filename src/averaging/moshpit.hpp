@@ -154,6 +154,7 @@ class Moshpit {
   static void restore(Progress& progress);
   bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;
+  std::uint64_t weight_max() const;
   std::uint64_t weight_sum_max() const;
   Work for_next_round(Work work) const;
 

@@ -157,7 +157,7 @@ std::int64_t SelfReport::date_of(const Record& told, std::int64_t unix_ms) {
 
 double SelfReport::samples_max(std::uint64_t epoch, std::int64_t unix_ms) const {
   if (epoch < believed_.epoch) return 0;
-  const double before = epoch == believed_.epoch ? static_cast<double>(believed_.samples) : 0;
+  const double before = epoch == believed_.epoch ? static_cast<double>(believed_.samples) + handed_over_ : 0;
   const auto elapsed_ms = static_cast<double>(std::max<std::int64_t>(0, unix_ms - believed_.unix_ms));
   const double inherited = epoch == inherited_.epoch ? static_cast<double>(inherited_.samples) : 0;
   return before + kGrowthMax * rate_ * elapsed_ms / 1000 + slack_ + inherited;

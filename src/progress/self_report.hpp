@@ -48,8 +48,9 @@ class SelfReport {
   const std::optional<Left>& left() const noexcept { return left_; }
   /// In `epoch` it may have so many samples more: another left them to it.
   void inherit(std::uint64_t epoch, std::uint64_t samples);
-  /// What the peer can honestly have gathered for `epoch` by `unix_ms`: growth as above since its last record, for as
-  /// long as that may be; a directory that is silent must not hold up an epoch.
+  /// What the peer can honestly bring to a round of `epoch` by `unix_ms`, also to one that is tried again with what it
+  /// handed over: growth as above since its last record, for as long as that may be; a directory that is silent must
+  /// not hold up an epoch.
   double samples_max(std::uint64_t epoch, std::int64_t unix_ms) const;
 
  private:

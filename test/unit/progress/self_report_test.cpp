@@ -200,6 +200,17 @@ TEST_CASE("self-report: what was handed over to a round that failed is believed 
   CHECK(told.report.handed_over() == 0);
 }
 
+TEST_CASE("self-report: to a round that is tried again a peer may bring what it handed over to the one before") {
+  Told told;
+  for (std::int64_t ms = 500; ms <= 10'000; ms += 500) CHECK(told.at(ms, static_cast<std::uint64_t>(ms) / 10) == 0);
+  told.record.handed_over = 1000;
+  CHECK(told.at(10'500, 0) == 0);
+  const std::uint64_t epoch = told.record.epoch;
+  CHECK(told.report.samples_max(epoch, kStart + 11'000) >= 1000);
+  CHECK(told.report.samples_max(epoch, kStart + 11'000) < 1200);
+  CHECK(told.report.samples_max(epoch + 1, kStart + 11'000) < 200);  // what comes back is of this epoch
+}
+
 TEST_CASE("self-report: of what was handed over before we looked as much is believed as of samples, and by and by") {
   Told told;
   told.yardstick.first_look = true;

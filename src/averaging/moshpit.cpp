@@ -294,6 +294,14 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
   }
 }
 
+/// Of the time that a round took, what the values needed: where somebody was lost it has waited for that one as well.
+Duration Moshpit::needed(const RoundReport& report, Duration took) const {
+  const auto lost = [](const PeerReport& peer) { return peer.left_out != LeftOut::no; };
+  const bool whole = report.outcome == RoundReport::Outcome::committed && report.views == 1 &&
+                     std::none_of(report.peers.begin(), report.peers.end(), lost);
+  return whole ? took : std::max(Duration(), took - options_.all_reduce.suspicion.silence_max);
+}
+
 Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
   Result<Group> group = matchmaking::NoGroup::begun;
   if (round == 1 && !progress.again && first_) group = std::move(*first_);
@@ -304,7 +312,7 @@ Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
   const TimePoint start = context_.clock.now();
   auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, progress.work,
                                      options_.all_reduce, report, std::move(talk));
-  longest_round_ = std::max(longest_round_, context_.clock.now() - start);
+  longest_round_ = std::max(longest_round_, needed(report, context_.clock.now() - start));
   too_light_ = report.reason == RoundReport::Reason::weight_low;
   if (!outcome) co_return outcome.error();
   const auto self = static_cast<Rank>(group->rank_of(context_.identity.id()).value());

@@ -120,12 +120,12 @@ class Moshpit {
   Task<Result<PassOutcome>> finish(std::span<float> values, std::uint64_t weight, Work work, PassReport& report);
 
   /// Whether this pass has waited for groupmates, or its end, longer than `least`, and than the longest of its rounds
-  /// took so many times; or has come to fewer samples than it must have.
+  /// needed so many times; or has come to fewer samples than it must have.
   bool stuck(Duration least, unsigned rounds) const;
 
   /// Looks for the first group: what the others have handed over waits for it.
   bool seeks_first_group() const noexcept { return seeks_since_.has_value(); }
-  /// Of the pass that runs, or ran last.
+  /// What its values needed, without waiting in vain. Of the pass that runs, or ran last.
   Duration longest_round() const noexcept { return longest_round_; }
 
   /// The weight that finish() was given, while it runs.
@@ -151,6 +151,7 @@ class Moshpit {
   bool over() const;
   Task<Result<>> run_round(std::uint32_t round, Progress& progress);
   Task<Result<>> try_round(std::uint32_t round, Progress& progress);
+  Duration needed(const RoundReport& report, Duration took) const;
   static void restore(Progress& progress);
   bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;

@@ -263,6 +263,7 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
   }
   too_light_ = false;
   make_matchmakers();
+  if (forgotten_ == std::pair(pass_->grid.id, pass_->epoch) && pass_->stands) co_return matchmaking::NoGroup::begun;
   PassReport nothing_yet;
   const Progress start{{}, {}, {}, {}, {}, nothing_yet};
   const Wait wait(seeks_since_, context_.clock);

@@ -106,6 +106,10 @@ class Moshpit {
   /// of more cells than peers.
   Task<Result<matchmaking::Group>> begin(Pass pass);
 
+  /// A former life of this peer may be counted in a first group of that grid and epoch: this one is in none of them,
+  /// and only receives.
+  void may_be_counted(const Digest& grid, std::uint64_t epoch) { forgotten_ = std::pair(grid, epoch); }
+
   /// Units that earlier epochs have counted (AllReduceOptions::done). Before finish().
   void counted_before(std::shared_ptr<const Work> done) { options_.all_reduce.done = std::move(done); }
 
@@ -175,7 +179,8 @@ class Moshpit {
   Duration longest_round_{};
   bool too_light_ = false;  // the last round gave up: fewer samples than Pass::weight_min
   std::optional<std::pair<Digest, std::uint64_t>>
-      counted_in_;  // the grid and epoch of a first group that has our values
+      counted_in_;  // the grid and epoch of a first group that has our values,
+  std::optional<std::pair<Digest, std::uint64_t>> forgotten_;  // or may have those of a former life
 };
 
 }  // namespace collab::averaging

@@ -202,6 +202,10 @@ Task<> Member::synchronise() {
     outcome = co_await catch_up_.by_rounds(epoch_);
     if (outcome == CatchUp::Outcome::needs_state) co_await catch_up_.by_state(epoch_);
   }
+  // its seat is older than this process: as another voter it would found a second first group of its cell
+  const matchmaking::Seating* on = grid();
+  const bool seated = on != nullptr && on->has(context_.identity.id());
+  if (seated && context_.tracker.has_handed_over(epoch_)) moshpit_->may_be_counted(on->grid().id, epoch_);
   release();
   in_step_ = !leaving_;
   if (epoch_ == first_epoch) settle(begun->ledger, Gathered());

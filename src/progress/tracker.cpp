@@ -560,6 +560,15 @@ std::optional<std::uint64_t> Tracker::diverged_at() const {
   return std::nullopt;
 }
 
+bool Tracker::has_handed_over(std::uint64_t epoch) const {
+  const std::int64_t now_ms = needs_.clock.unix_ms();
+  const auto has = [&](const auto& entry) {
+    const Record& record = entry.second.record;
+    return record.epoch == epoch && record.handed_over > 0 && is_fresh(record, now_ms, to_ms(kSilentCounts));
+  };
+  return std::any_of(told_.begin(), told_.end(), has);
+}
+
 bool Tracker::may_have_promised(std::uint64_t epoch) const {
   const std::int64_t now_ms = needs_.clock.unix_ms();
   const bool lately = former_life_ && is_fresh(*former_life_, now_ms, to_ms(kSilentCounts));

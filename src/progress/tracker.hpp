@@ -134,6 +134,8 @@ class Tracker {
   /// An epoch at which the majority holds other parameters than this peer held, or the same with another ledger,
   /// whatever those tell who are not there yet; empty: none is known.
   std::optional<std::uint64_t> diverged_at() const;
+  /// Whether somebody tells that it has handed over to a pass of `epoch`: first groups have begun.
+  bool has_handed_over(std::uint64_t epoch) const;
   /// Whether this peer's former life may have signed for a result of `epoch` or a later one, not long ago, and this one
   /// does not know it: a record of it was found before the first own one, and the batch was nearly full.
   bool may_have_promised(std::uint64_t epoch) const;

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t kHostBytesMax = 253;  // of a host name, RFC 1035
 constexpr std::string_view kWssScheme = "wss://";
+constexpr std::string_view kRelayScheme = "relay://";
 
 Result<std::uint16_t> parse_port(std::string_view text, bool any_port) {
   std::uint16_t port = 0;
@@ -57,6 +58,29 @@ bool has_port(std::string_view host_and_port) {
   return colon != std::string_view::npos && host_and_port.find(']', colon) == std::string_view::npos;
 }
 
+Result<Address> parse_wss(std::string_view text, bool any_port) {
+  if (!text.ends_with(kWssPath)) return Errc::bad_request;
+  text.remove_suffix(kWssPath.size());
+  std::string place(text);
+  if (!has_port(place)) place += ":" + std::to_string(kWssPort);
+  auto address = parse_host_and_port(place, any_port);
+  if (address) address->leg = Leg::wss;
+  return address;
+}
+
+/// The key is not looked at: TLS proves it.
+Result<Address> parse_relay(std::string_view text, bool any_port) {
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return Errc::bad_request;
+  const auto relay = PeerId::parse_listed(text.substr(slash + 1));
+  if (!relay) return Errc::bad_request;
+  auto address = parse_host_and_port(text.substr(0, slash), any_port);
+  if (!address) return address;
+  address->leg = Leg::relay;
+  address->relay = *relay;
+  return address;
+}
+
 }  // namespace
 
 std::string host_and_port(const Address& address) {
@@ -66,20 +90,18 @@ std::string host_and_port(const Address& address) {
 }
 
 std::string to_string(const Address& address) {
-  if (address.leg == Leg::tcp) return host_and_port(address);
-  return std::string(kWssScheme) + host_and_port(address) + std::string(kWssPath);
+  switch (address.leg) {
+    case Leg::tcp: break;
+    case Leg::wss: return std::string(kWssScheme) + host_and_port(address) + std::string(kWssPath);
+    case Leg::relay: return std::string(kRelayScheme) + host_and_port(address) + "/" + address.relay.text();
+  }
+  return host_and_port(address);
 }
 
 Result<Address> parse_address(std::string_view text, bool any_port) {
-  if (!text.starts_with(kWssScheme)) return parse_host_and_port(text, any_port);
-  text.remove_prefix(kWssScheme.size());
-  if (!text.ends_with(kWssPath)) return Errc::bad_request;
-  text.remove_suffix(kWssPath.size());
-  std::string place(text);
-  if (!has_port(place)) place += ":" + std::to_string(kWssPort);
-  auto address = parse_host_and_port(place, any_port);
-  if (address) address->leg = Leg::wss;
-  return address;
+  if (text.starts_with(kWssScheme)) return parse_wss(text.substr(kWssScheme.size()), any_port);
+  if (text.starts_with(kRelayScheme)) return parse_relay(text.substr(kRelayScheme.size()), any_port);
+  return parse_host_and_port(text, any_port);
 }
 
 bool is_numeric(const Address& address) {

@@ -100,6 +100,8 @@ class Connection final : private MultiplexerOwner {
   const Hello& theirs() const noexcept { return opened_->theirs; }
   Address remote() const { return opened_->stream->remote(); }
   std::string_view path() const { return opened_->stream->path(); }
+  bool is_circuit() const { return opened_->stream->is_circuit(); }
+  bool ends_soon() const { return opened_->stream->ends_soon(); }
 
   bool over() const noexcept { return over_; }
   /// It says its last words, or is over: nothing new begins here.

@@ -30,7 +30,7 @@ struct Attempt {
 Task<> dial_one(Network& network, Clock& clock, const OpeningRules& rules, Attempt attempt, Channel<Tried>& into) {
   Tried tried;
   tried.leg = attempt.to.leg;
-  auto stream = co_await network.dial(attempt.to, clock.now() + attempt.time);
+  auto stream = co_await network.dial_peer(attempt.to, attempt.expected, clock.now() + attempt.time);
   if (stream) {
     auto opening = open_dialled(rules, std::move(*stream), attempt.expected, attempt.number);
     auto opened = co_await with_deadline(clock, clock.now() + attempt.time, std::move(opening));
@@ -52,10 +52,12 @@ struct Turn {
   bool over() const { return !left() && waiting == 0; }
 };
 
-std::array<Turn, 2> turns_of(std::vector<Address> addresses) {
+using LegTurns = std::array<Turn, 3>;  // by leg
+
+LegTurns turns_of(std::vector<Address> addresses) {
   const auto is_v6 = [](const Address& address) { return address.host.find(':') != std::string::npos; };
   std::stable_partition(addresses.begin(), addresses.end(), is_v6);
-  std::array<Turn, 2> turns;
+  LegTurns turns;
   for (Address& address : addresses)
     turns[static_cast<std::size_t>(address.leg)].addresses.push_back(std::move(address));
   return turns;
@@ -68,14 +70,16 @@ Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& ru
   OpenResult result = Refusal(Errc::gone, "no address answers");
   bool met = false;  // somebody whose own words are in `result`
   Channel<Tried> answers(co_await asio::this_coro::executor, addresses.size());  // outlives the tasks
-  std::array<Turn, 2> turns = turns_of(std::move(addresses));
+  LegTurns turns = turns_of(std::move(addresses));
   Turn& bare = turns[static_cast<std::size_t>(Leg::tcp)];
   Turn& web = turns[static_cast<std::size_t>(Leg::wss)];
+  Turn& relayed = turns[static_cast<std::size_t>(Leg::relay)];
   const TimePoint web_begins = clock.now() + options.bare_time;
+  TimePoint circuit_until = TimePoint::max();  // a circuit is in `result`: so long others may do better
 
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     const auto may_begin = [&](const Turn& turn) {
-      const bool its_turn = &turn == &bare || bare.over() || clock.now() >= web_begins;
+      const bool its_turn = &turn != &web || bare.over() || clock.now() >= web_begins;
       return turn.left() && turn.waiting < options.at_once_max && its_turn;
     };
     const auto begin = [&](Turn& turn) {
@@ -84,19 +88,24 @@ Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& ru
       Attempt one{turn.addresses[turn.next++], expected, attempt, options.attempt_time};
       tasks.spawn("dial", dial_one(network, clock, rules, std::move(one), answers));
     };
-    while (!bare.over() || !web.over()) {
-      begin(bare);
-      begin(web);
-      TimePoint look = TimePoint::max();
-      if (web.left() && clock.now() < web_begins) look = web_begins;
-      if (may_begin(bare) || may_begin(web)) look = std::min(look, clock.now() + options.stagger);
+    const auto better_may_come = [&] { return bare.waiting + web.waiting > 0 && clock.now() < circuit_until; };
+    while (result ? better_may_come() : !bare.over() || !web.over() || !relayed.over()) {
+      if (!result)
+        for (Turn& turn : turns) begin(turn);
+      TimePoint look = circuit_until;
+      if (web.left() && clock.now() < web_begins) look = std::min(look, web_begins);
+      if (!result && (may_begin(bare) || may_begin(web) || may_begin(relayed)))
+        look = std::min(look, clock.now() + options.stagger);
       auto tried = co_await answers.pop(clock, look);
       if (!tried) continue;  // time for the next address
       --turns[static_cast<std::size_t>(tried->leg)].waiting;
-      if (!tried->answer || (met && !tried->met)) continue;
+      const bool opened = tried->answer && *tried->answer;
+      if (!tried->answer || (!opened && (result || (met && !tried->met)))) continue;
+      if (opened && result && tried->leg == Leg::relay) continue;
       met = tried->met;
       result = std::move(*tried->answer);
-      if (result) co_return;
+      if (result && tried->leg != Leg::relay) co_return;
+      if (result) circuit_until = clock.now() + options.stagger;
     }
   };
   auto scope = task_scope(rethrow, body);

@@ -16,9 +16,9 @@ struct DialOptions {
 
 /// Tries `addresses`, IPv6 first, until somebody answers who is `expected` and agrees to connect. One that accepts and
 /// then says nothing holds up no other. What is still under way when the first agrees is given up. Those of WebSockets
-/// cost more, so their turn comes when all others have failed, or `bare_time` has passed.
-/// Errors: `gone` when no address answers, else the last answer's refusal; a proxy's (net/proxy.hpp) when nobody who is
-/// there has answered.
+/// cost more, so their turn comes when all others have failed, or `bare_time` has passed. Circuits through relays begin
+/// at once; one that is ready waits `stagger` for those under way that lead there without a relay. Errors: `gone` when
+/// no address answers, else the last answer's refusal; a proxy's (net/proxy.hpp) when nobody who is there has answered.
 Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& rules, std::vector<Address> addresses,
                           std::optional<PeerId> expected, std::uint64_t attempt, DialOptions options);
 

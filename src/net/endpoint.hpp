@@ -82,7 +82,8 @@ class Conversation {
 /// What is known about the way to one peer.
 struct LinkState {
   bool connected = false;
-  bool dialled = false;       ///< by this node: others can dial it too
+  bool dialled = false;       ///< by this node, and not through a relay: others can dial it too
+  bool circuit = false;       ///< it leads through a relay
   TimePoint lost_at{};        ///< when the last connection or dial failed; meaningful while not connected
   TimePoint last_received{};  ///< any byte, pongs too
   Duration rtt{};             ///< smoothed; zero: unknown
@@ -121,7 +122,10 @@ class Endpoint {
   virtual LinkState link(const PeerId&) const = 0;
   /// Addresses where `peer` says it listens. Replaces what was known; empty: it cannot be dialled.
   virtual void introduce(const PeerId& peer, std::vector<Address> addresses) = 0;
-  /// Whether there is a connection, or an address to dial.
+  /// Where relays lead to `peer`, whom nobody can dial. Replaces what was known.
+  virtual void introduce_relays(const PeerId& /*peer*/, std::vector<Address> /*relays*/) {}
+  /// Whether there is a connection, or an address to dial. Circuits through relays are for signals, and no such way:
+  /// who plans with a peer does not see them.
   virtual bool can_reach(const PeerId&) const = 0;
 };
 

@@ -30,6 +30,10 @@ AddressGroup group_of(const std::string& host) {
 
 }  // namespace
 
+std::string network_of(const std::string& host) {
+  return group_of(host).name;
+}
+
 std::string_view Gate::refuse(Group& group, bool counted_by_address, TimePoint now) {
   if (handshakes_ >= options_.handshakes_max) return "handshakes";
   if (connections_ >= options_.connections_max) return "connections";

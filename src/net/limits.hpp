@@ -18,15 +18,16 @@ class TokenBucket {
  public:
   TokenBucket(double per_s, double burst, TimePoint now) : per_s_(per_s), burst_(burst), tokens_(burst), at_(now) {}
 
-  bool take(TimePoint now) {
+  /// `count`: at most the burst.
+  bool take(TimePoint now, double count = 1) {
     refill(now);
-    if (tokens_ < 1) return false;
-    tokens_ -= 1;
+    if (tokens_ < count) return false;
+    tokens_ -= count;
     return true;
   }
-  /// Until the next one may be taken.
-  Duration wait() const {
-    return tokens_ >= 1 || per_s_ <= 0 ? Duration::zero() : from_seconds((1 - tokens_) / per_s_);
+  /// Until so many may be taken.
+  Duration wait(double count = 1) const {
+    return tokens_ >= count || per_s_ <= 0 ? Duration::zero() : from_seconds((count - tokens_) / per_s_);
   }
   bool full(TimePoint now) const { return tokens_ + to_seconds(now - at_) * per_s_ >= burst_; }
 
@@ -41,6 +42,9 @@ class TokenBucket {
   double tokens_;
   TimePoint at_;
 };
+
+/// The network that a host belongs to and that a single user may hold as a whole: an IPv4 address, an IPv6 /64.
+std::string network_of(const std::string& host);
 
 /// Decides which sockets are worth a handshake. Bounds per address count an IPv6 /64 as one and spare loopback.
 class Gate {

@@ -128,6 +128,7 @@ void Links::remember(const Attached& attached) {
   known.rtt_deviation = connection.rtt_deviation();
   known.up_bytes_per_s = connection.up_bytes_per_s();
   known.down_bytes_per_s = connection.down_bytes_per_s();
+  if (connection.is_circuit()) return;  // ended by the relay, perhaps: that is not the peer's death
   needs_.peers.lost(connection.peer(), attached.since, now);
   if (connection.fell_silent()) needs_.peers.failed(connection.peer(), Refusal(Errc::gone, "it fell silent"), now);
 }
@@ -137,6 +138,7 @@ void Links::remember(const Attached& attached) {
 bool Links::is_better(const Connection& fresh, const Connection& old) const {
   if (old.over() || old.is_doubtful(needs_.clock.now()) || fresh.theirs().incarnation != old.theirs().incarnation)
     return true;
+  if (fresh.is_circuit() != old.is_circuit()) return old.is_circuit();
   if (fresh.side() == old.side()) return fresh.attempt() > old.attempt();
   const bool we_are_lower = needs_.self < fresh.peer();
   return (fresh.side() == Side::dialled) == we_are_lower;
@@ -214,7 +216,7 @@ void Links::say_goodbye(Connection& connection, const char* reason) {
 }
 
 void Links::retire(Connection& connection) {
-  say_goodbye(connection, "unused");
+  say_goodbye(connection, connection.ends_soon() ? "circuit ends" : "unused");
   set_spare(attached(connection), false);
 }
 
@@ -235,9 +237,10 @@ Connection* Links::find(std::uint64_t serial) const {
   return found == attached_.end() ? nullptr : found->second.connection.get();
 }
 
-bool Links::works(const PeerId& peer) {
+bool Links::works(const PeerId& peer, const ByteStream& stream) {
   Connection* connection = current(peer);
   if (connection == nullptr || connection->ending() || connection->is_doubtful(needs_.clock.now())) return false;
+  if (connection->is_circuit() && !stream.is_circuit()) return false;
   connection->probe(needs_.clock.now());  // else the next dial knows better
   return true;
 }
@@ -269,7 +272,8 @@ LinkState Links::state(const PeerId& peer) const {
   const Connection* connection = current(peer);
   if (connection == nullptr) return state;
   state.connected = true;
-  state.dialled = connection->side() == Side::dialled;
+  state.dialled = connection->side() == Side::dialled && !connection->is_circuit();
+  state.circuit = connection->is_circuit();
   state.last_received = connection->last_received();
   state.line_bytes_received = connection->received_bytes();
   state.path = connection->path();

@@ -28,6 +28,7 @@ class LinksUser {
 /// that work
 ///
 /// * after a restart of the peer the new one;
+/// * else one that is no circuit through a relay;
 /// * else the one that the lower id dialled;
 /// * of two that one end dialled the later.
 ///
@@ -69,8 +70,9 @@ class Links {
   /// The connection for new streams; null: there is none.
   Connection* current(const PeerId& peer) const;
   Connection* find(std::uint64_t serial) const;
-  /// Whether another connection to `peer` would only be a duplicate. Asks the other end for a sign of life.
-  bool works(const PeerId& peer);
+  /// Whether another connection to `peer` over `stream` would only be a duplicate. Asks the other end for a sign of
+  /// life.
+  bool works(const PeerId& peer, const ByteStream& stream);
 
   /// Its owner's news of a connection: the first bytes came; the peer said goodbye on it.
   void heard(Connection& connection);
@@ -81,7 +83,7 @@ class Links {
   void share_credit();
   /// Periodically, for each: closes it when it has drained, and drops the one in use when only a spare answers.
   void settle(Connection& connection, TimePoint now);
-  /// Says goodbye on one that nobody uses; it is closed as soon as it has drained.
+  /// Says goodbye on one that nobody uses, or that is about to end; it is closed as soon as it has drained.
   void retire(Connection& connection);
   /// Says goodbye on all; from now on each is closed as soon as it is quiet.
   void leave();

@@ -4,12 +4,15 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/task.hpp"
+#include "crypto/peer_id.hpp"
 #include "net/address.hpp"
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace collab::net {
 
@@ -34,6 +37,11 @@ class ByteStream {
   /// What its bytes travel in and through, for people: "tcp", "wss", "tcp through a proxy", "wss through a proxy". Of a
   /// text that lives as long as the program.
   virtual std::string_view path() const { return "tcp"; }
+  /// It leads through another peer, which may end it any time: others than this node cannot dial there, `remote()` is
+  /// no place, and its end says nothing about the other side.
+  virtual bool is_circuit() const { return false; }
+  /// It will end soon, in order: who still needs the other side then needs another stream.
+  virtual bool ends_soon() const { return false; }
 };
 
 class Listener {
@@ -51,6 +59,11 @@ class Network {
   /// Errors: `gone` (refused, unreachable, no such host), `late`; of a network behind a proxy also those of
   /// net/proxy.hpp.
   virtual Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) = 0;
+  /// The same for who knows whom to expect there; a relay has to be told.
+  virtual Task<Result<std::unique_ptr<ByteStream>>> dial_peer(Address to, std::optional<PeerId> /*expected*/,
+                                                              TimePoint deadline) {
+    return dial(std::move(to), deadline);
+  }
   /// Errors: `busy` when the port is taken, `denied` when it is not allowed, `bad_request` for a foreign address.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& at) = 0;
   /// What secures its streams in place of TLS: null, but for a simulated network, where nobody else listens.

@@ -98,10 +98,10 @@ class Exchange {
   Bytes buffer_;
 };
 
-Hello our_hello(const OpeningRules& rules, const Address& remote) {
+Hello our_hello(const OpeningRules& rules, const ByteStream& stream) {
   Hello hello = rules.hello();
   hello.time_ms = rules.swarm_ms();
-  hello.observed = host_and_port(remote);
+  if (!stream.is_circuit()) hello.observed = host_and_port(stream.remote());
   return hello;
 }
 
@@ -128,7 +128,7 @@ Task<OpenResult> open_dialled(const OpeningRules& rules, std::unique_ptr<ByteStr
   Opened& opened = exchange.opened();
   const auto secured = co_await exchange.secure();
   if (!secured) co_return secured.error();
-  if (rules.connected && rules.connected(opened.channel.peer())) {
+  if (rules.connected && rules.connected(opened.channel.peer(), *opened.stream)) {
     opened.redundant = true;
     (void)opened.channel.close();
     (void)co_await exchange.flush();  // the other end learns as much when the stream closes
@@ -136,7 +136,7 @@ Task<OpenResult> open_dialled(const OpeningRules& rules, std::unique_ptr<ByteStr
     co_return exchange.finish();
   }
 
-  Hello ours = our_hello(rules, opened.stream->remote());
+  Hello ours = our_hello(rules, *opened.stream);
   ours.attempt = opened.attempt = attempt;
   const std::int64_t sent_ms = rules.own_ms();
   const auto said = co_await exchange.say(FrameType::hello, encode_head(ours));
@@ -170,7 +170,7 @@ Task<OpenResult> open_accepted(const OpeningRules& rules, std::unique_ptr<ByteSt
   if (!theirs) co_return Refusal(Errc::bad_request, "malformed hello");
   opened.theirs = std::move(*theirs);
   opened.attempt = opened.theirs.attempt;
-  const Hello ours = our_hello(rules, opened.stream->remote());
+  const Hello ours = our_hello(rules, *opened.stream);
   if (const auto refuse = judge_all(rules, opened, ours, rules.own_ms())) {
     (void)co_await exchange.say(FrameType::refuse, encode_head(*refuse));
     (void)opened.channel.close();

@@ -36,8 +36,9 @@ struct OpeningRules {
   std::function<std::int64_t()> own_ms;    ///< our clock, without what others say
   /// Whether this peer may have a connection. A refusal is sent to it.
   std::function<std::optional<Refuse>(const PeerId&, const Hello&)> welcome;
-  /// Whether a connection to this peer works already. Asked by who dials, once it knows who answers; empty: never.
-  std::function<bool(const PeerId&)> connected = {};
+  /// Whether a connection to this peer works already that is as good as one over this stream. Asked by who dials, once
+  /// it knows who answers; empty: never.
+  std::function<bool(const PeerId&, const ByteStream&)> connected = {};
 };
 
 /// Dials no one: `stream` is open. `expected`: who must be there. `attempt`: of Hello. The caller sets the deadline.

@@ -47,7 +47,7 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
              [this] { return swarm_ms(); },
              [this] { return own_ms(); },
              [this](const PeerId& peer, const Hello& theirs) { return welcome(peer, theirs); },
-             [this](const PeerId& peer) { return links_.works(peer); }},
+             [this](const PeerId& peer, const ByteStream& stream) { return links_.works(peer, stream); }},
       credentials_(*this, needs_.executor, needs_.clock, needs_.log, needs_.access),
       server_(server_needs(needs_, *this, methods_), options_.calls),
       client_(needs_.executor, needs_.clock, *this, needs_.random.derive("calls"), options_.calls),
@@ -144,7 +144,8 @@ void PeerEndpoint::listen() {
 
 std::vector<Address> PeerEndpoint::listening() const {
   std::vector<Address> all;
-  for (const auto& listener : listeners_) all.push_back(listener->local());
+  for (const auto& listener : listeners_)
+    if (listener->local().leg != Leg::relay) all.push_back(listener->local());
   return all;
 }
 
@@ -236,7 +237,7 @@ void PeerEndpoint::look_at_all(TimePoint now) {
 /// An endpoint that nobody can dial keeps its connections: others have no other way to it.
 void PeerEndpoint::close_unused(TimePoint now) {
   const auto all = links_.all();
-  if (leaving_ || listeners_.empty() || all.size() <= options_.connections_kept) return;
+  if (leaving_ || listening().empty() || all.size() <= options_.connections_kept) return;
   std::vector<Connection*> unused;
   for (Connection* connection : all) {
     const Partner& with = partner(connection->peer());
@@ -264,6 +265,7 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
     on_violation(connection, "call_flood");
     connection.close("call_flood");
   }
+  if (connection.ends_soon() && !connection.superseded && !connection.ending()) links_.retire(connection);
   links_.settle(connection, now);
   if (connection.is_lively()) look_soon(connection);
 }
@@ -343,6 +345,7 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   learn(connection);
   observers_changed_ = true;
   if (!observed_host_) observe_self();
+  if (connection.is_circuit() && connection.side() == Side::accepted) dial_in_return(connection);
   return connection.streams().serial();
 }
 
@@ -352,12 +355,14 @@ void PeerEndpoint::detach(std::uint64_t serial) {
   detached_.notify();
 }
 
-/// Where the peer listens.
+/// Where the peer listens. Who comes through a relay was not dialled, or in vain: what it says of itself is no news.
 void PeerEndpoint::learn(const Connection& connection) {
+  if (connection.is_circuit()) return;
   std::vector<Address> addresses;
   for (const std::string& text : connection.theirs().listen) {
     auto address = parse_numeric_address(text);
     if (!address) continue;
+    if (address->leg == Leg::relay) continue;
     if (address->host == "::" || address->host == "0.0.0.0") address->host = connection.remote().host;
     addresses.push_back(std::move(*address));
   }
@@ -367,9 +372,11 @@ void PeerEndpoint::learn(const Connection& connection) {
 void PeerEndpoint::observe_self() {
   observers_changed_ = false;
   std::map<std::string, std::set<std::string>> named_by;  // hosts of the tellers, so that one machine is one voice
-  for (const Connection* connection : links_.all())
+  for (const Connection* connection : links_.all()) {
+    if (connection->is_circuit()) continue;
     if (const auto seen = parse_numeric_address(connection->theirs().observed))
       named_by[seen->host].insert(connection->remote().host);
+  }
   const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
   const auto most = std::max_element(named_by.begin(), named_by.end(), fewer);
   if (most != named_by.end() && (most->second.size() >= 2 || named_by.size() == 1)) observed_host_ = most->first;
@@ -455,11 +462,13 @@ Task<Reached> PeerEndpoint::reach(PeerId peer, TimePoint deadline) {
       if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
       const KnownPeer* known = peers_.find(peer);
       if (dialled && known != nullptr) co_return known->refused;
-      if (known == nullptr || known->addresses.empty())
+      if (known == nullptr || (known->addresses.empty() && known->relays.empty()))
         co_return Refusal(Errc::gone, "no address of this peer is known");
       if (!peers_.may_dial(peer, now)) co_return known->refused;
       with.dialling = true;
-      tasks_->spawn("dial", dial(peer, known->addresses, next_attempt_++));
+      std::vector<Address> addresses = known->addresses;
+      addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
+      tasks_->spawn("dial", dial(peer, std::move(addresses), next_attempt_++));
     }
     const WaitsFor waits(*this, peer);
     while (with.dialling && links_.current(peer) == nullptr) {
@@ -478,6 +487,8 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
     }
   };
   const Dialling dialling{partner(peer)};
+  const auto is_relay = [](const Address& address) { return address.leg == Leg::relay; };
+  const bool by_relay_only = std::all_of(addresses.begin(), addresses.end(), is_relay);
   auto opened =
       co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options_.dial);
   if (tasks_ == nullptr || leaving_) co_return;   // too late: leave() has said goodbye to all
@@ -489,7 +500,27 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   Refusal why = opened.error();
   if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
   needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
-  peers_.failed(peer, std::move(why), needs_.clock.now());
+  if (by_relay_only) {
+    peers_.no_circuit(peer, std::move(why), needs_.clock.now());
+  } else {
+    peers_.failed(peer, std::move(why), needs_.clock.now());
+  }
+}
+
+/// Who came through a relay and can be dialled, as the directory says, is dialled: then the relay is not needed any
+/// more. His own word would not do: a stranger could have everybody with a reservation knock where he likes.
+void PeerEndpoint::dial_in_return(const Connection& circuit) {
+  const KnownPeer* known = peers_.find(circuit.peer());
+  if (known == nullptr || known->addresses.empty() || tasks_ == nullptr) return;
+  tasks_->spawn("dial", dial_without_relay(circuit.peer(), known->addresses, next_attempt_++));
+}
+
+/// In the background: what comes of it changes nothing for who waits.
+Task<> PeerEndpoint::dial_without_relay(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt) {
+  auto opened =
+      co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options_.dial);
+  if (!opened || (*opened)->redundant || tasks_ == nullptr || leaving_) co_return;
+  tasks_->spawn("connection", serve(attach(std::move(*opened))));
 }
 
 Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address address, TimePoint deadline) {
@@ -570,8 +601,12 @@ void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses)
   if (peer != self()) peers_.introduce(peer, std::move(addresses), needs_.clock.now());
 }
 
+void PeerEndpoint::introduce_relays(const PeerId& peer, std::vector<Address> relays) {
+  if (peer != self()) peers_.introduce_relays(peer, std::move(relays), needs_.clock.now());
+}
+
 bool PeerEndpoint::can_reach(const PeerId& peer) const {
-  if (links_.current(peer) != nullptr) return true;
+  if (const Connection* current = links_.current(peer); current != nullptr && !current->is_circuit()) return true;
   const KnownPeer* known = peers_.find(peer);
   return known != nullptr && !known->addresses.empty();
 }
@@ -588,7 +623,7 @@ std::optional<std::int64_t> PeerEndpoint::skew_ms(const PeerId& peer) const {
 std::string_view PeerEndpoint::way_out() const {
   std::string_view barest;
   for (const Connection* connection : links_.all()) {
-    if (connection->side() != Side::dialled) continue;
+    if (connection->side() != Side::dialled || connection->is_circuit()) continue;
     const std::string_view path = connection->path();
     if (barest.empty() || path.size() < barest.size()) barest = path;  // what is added to the way is added to its name
     if (path == "tcp") return path;
@@ -598,7 +633,8 @@ std::string_view PeerEndpoint::way_out() const {
 
 std::optional<Address> PeerEndpoint::remote_of(const PeerId& peer) const {
   const Connection* connection = links_.current(peer);
-  return connection == nullptr ? std::nullopt : std::optional(connection->remote());
+  if (connection == nullptr || connection->is_circuit()) return std::nullopt;
+  return connection->remote();
 }
 
 }  // namespace collab::net

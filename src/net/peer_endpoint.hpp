@@ -72,7 +72,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
 
   /// Opens the ports. Throws `Failure(machine)` when one cannot be had, `Failure(usage)` for a foreign address.
   void listen();
-  /// Where it listens, with the ports that the system chose.
+  /// Where it listens, with the ports that the system chose; not where circuits come in.
   std::vector<Address> listening() const;
   /// Accepts, dials, pings and answers until cancelled. Listens first, when nobody called `listen()`.
   Task<> run();
@@ -100,7 +100,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Signal& turned_away() noexcept { return turned_away_; }
   const MethodTable& methods() const noexcept { return methods_; }
   std::vector<PeerId> connected() const;
-  /// Where its connection comes from, or goes to; none while not connected.
+  /// Where its connection comes from, or goes to; none while not connected, or through a relay only.
   std::optional<Address> remote_of(const PeerId& peer) const;
   /// `ByteStream::path` of what this node has dialled and is connected to, the barest there is; empty: nothing.
   std::string_view way_out() const;
@@ -113,6 +113,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
                                          std::vector<PeerId> members) override;
   LinkState link(const PeerId& peer) const override;
   void introduce(const PeerId& peer, std::vector<Address> addresses) override;
+  void introduce_relays(const PeerId& peer, std::vector<Address> relays) override;
   bool can_reach(const PeerId& peer) const override;
 
  private:
@@ -153,6 +154,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Task<> accept_loop(Listener& listener);
   Task<> admit(std::unique_ptr<ByteStream> stream, Gate::Place place);
   Task<> dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt);
+  void dial_in_return(const Connection& circuit);
+  Task<> dial_without_relay(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt);
   Task<> serve(std::uint64_t serial);
   Task<> tick_loop();
   void tick(TimePoint now);

@@ -17,9 +17,10 @@ namespace collab::net {
 
 struct KnownPeer {
   std::vector<Address> addresses;
-  TimePoint lost_at{};    ///< when the last connection or dial failed
-  TimePoint retry_at{};   ///< no dial before this
-  unsigned failures = 0;  ///< dials that failed; forgotten when a connection lasts, not when one is made
+  std::vector<Address> relays;  ///< that lead to it
+  TimePoint lost_at{};          ///< when the last connection or dial failed
+  TimePoint retry_at{};         ///< no dial before this
+  unsigned failures = 0;        ///< dials that failed; forgotten when a connection lasts, not when one is made
   Refusal refused = Refusal(Errc::gone);  ///< why the last one failed: the answer until `retry_at`
   TimePoint used{};
   Duration rtt{};
@@ -50,12 +51,17 @@ class PeerTable {
 
   /// Replaces the addresses. Other ones than before may be dialled at once.
   void introduce(const PeerId& peer, std::vector<Address> addresses, TimePoint now);
+  void introduce_relays(const PeerId& peer, std::vector<Address> relays, TimePoint now);
   void failed(const PeerId& peer, Refusal why, TimePoint now);
+  /// No relay leads there now: tried again later as well, and no word of whether the peer lives.
+  void no_circuit(const PeerId& peer, Refusal why, TimePoint now);
   /// A connection that began at `since` is over.
   void lost(const PeerId& peer, TimePoint since, TimePoint now);
   bool may_dial(const PeerId& peer, TimePoint now) const;
 
  private:
+  void take(const PeerId& peer, std::vector<Address> KnownPeer::*known, std::vector<Address> fresh, TimePoint now);
+
   Random random_;
   Options options_;
   boost::container::flat_map<PeerId, std::unique_ptr<KnownPeer>> peers_;

@@ -55,6 +55,9 @@ class LyingEndpoint final : public net::Endpoint {
   void introduce(const PeerId& peer, std::vector<net::Address> addresses) override {
     honest_.introduce(peer, std::move(addresses));
   }
+  void introduce_relays(const PeerId& peer, std::vector<net::Address> relays) override {
+    honest_.introduce_relays(peer, std::move(relays));
+  }
   bool can_reach(const PeerId& peer) const override { return honest_.can_reach(peer); }
 
  private:

@@ -4,6 +4,7 @@
 #include "base/frame.hpp"
 #include "base/text.hpp"
 #include "crypto/fields.hpp"
+#include "crypto/identity.hpp"
 #include "data/ledger.hpp"
 #include "data/prepared_file.hpp"
 #include "directory/lease_record.hpp"
@@ -274,6 +275,8 @@ void write_node() {
 void write_ways_out() {
   write("address", "bare", bytes_of("host.example:4600"));
   write("address", "v6", bytes_of("[2001:db8::1]:4600"));
+  const std::string relay = Identity::generate(Identity::Seed{9}).id().text();
+  write("address", "relay", bytes_of("relay://192.0.2.1:4600/" + relay));
   write("address", "web", bytes_of("wss://host.example:8443/collab/v1"));
   write("address", "web-v6", bytes_of("wss://[fe80::1%eth0]/collab/v1"));
   write("proxy_answer", "leads",

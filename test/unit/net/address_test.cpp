@@ -1,5 +1,7 @@
 #include "net/address.hpp"
 
+#include "crypto/identity.hpp"
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +51,32 @@ TEST_CASE("address: of one host and port the bare one is another than the WebSoc
   CHECK(bare < web);
   CHECK(parse_numeric_address(to_string(web)).value() == web);
   CHECK_FALSE(parse_numeric_address("wss://host:443/collab/v1"));
+}
+
+TEST_CASE(
+    "address: of a relay the text has place and id, the host is numeric where others' must be, and no id is made up") {
+  const PeerId id = Identity::generate(Identity::Seed{9}).id();
+  for (const char* place : {"10.0.0.1:4600", "[2001:db8::1]:1", "host.example:65535"}) {
+    CAPTURE(place);
+    const std::string text = std::string("relay://") + place + "/" + id.text();
+    const auto address = parse_address(text);
+    REQUIRE(address);
+    CHECK(address->leg == Leg::relay);
+    CHECK(address->relay == id);
+    CHECK(to_string(*address) == text);
+    CHECK(host_and_port(*address) == place);
+    CHECK(parse_numeric_address(text).has_value() == (place[0] != 'h'));
+  }
+  const std::string text = id.text();
+  for (const std::string& wrong :
+       {"relay://10.0.0.1:4600", "relay://10.0.0.1:4600/", "relay://10.0.0.1/" + text, "relay:///" + text,
+        "relay://:1/" + text, "relay://10.0.0.1:0/" + text, "relay://10.0.0.1:4600/" + text + "/",
+        "relay://10.0.0.1:4600/" + text.substr(1), "relay://10.0.0.1:4600//" + text, "RELAY://10.0.0.1:4600/" + text,
+        "relay://wss://10.0.0.1:4600/" + text, "relay://10.0.0.1:4600/A" + text.substr(1), "10.0.0.1:4600/" + text}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(parse_address(wrong));
+  }
+  CHECK_FALSE(parse_address("relay://10.0.0.1:4600/collab/v1"));
 }
 
 }  // namespace collab::net

@@ -1,0 +1,24 @@
+// Words about circuits, and a circuit's frames, come from strangers: any bytes decode or are refused.
+#include "base/frame.hpp"
+#include "nat/relay_wire.hpp"
+#include "support.hpp"
+
+namespace collab::fuzz::relay_wire_target {
+
+template <class Header>
+void read_and_write(std::span<const std::byte> bytes) {
+  const auto message = frame::decode<Header>(bytes);
+  if (!message) return;
+  const Frame again = frame::encode(message->header, message->payload);
+  const auto back = frame::decode<Header>(*again);
+  require(back && back->header.index() == message->header.index() && back->payload.size() == message->payload.size());
+}
+
+COLLAB_FUZZ_TARGET(relay_wire) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  read_and_write<nat::wire::RelayHeader>(bytes);
+  read_and_write<nat::wire::CircuitHeader>(bytes);
+  return 0;
+}
+
+}  // namespace collab::fuzz::relay_wire_target

@@ -29,12 +29,16 @@ std::vector<net::Address> best_of(std::vector<net::Address> all, std::size_t add
 }  // namespace
 
 std::string_view name(State state) noexcept {
-  constexpr std::array<std::string_view, 4> kNames = {"unknown", "open", "mapped", "outbound only"};
+  constexpr std::array<std::string_view, 5> kNames = {"unknown", "open", "mapped", "outbound only", "relayed"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
 bool can_be_dialled(State state) noexcept {
   return state == State::open || state == State::mapped;
+}
+
+bool only_dials(State state) noexcept {
+  return state == State::outbound_only || state == State::relayed;
 }
 
 Judgement judge(const Judgement& before, const Verdicts& verdicts) noexcept {
@@ -90,6 +94,10 @@ Reachability::Reachability(net::Endpoint& endpoint, Clock& clock, Random random,
 void Reachability::doubt() {
   doubt_ = true;
   doubted_.notify();
+}
+
+void Reachability::led_to_by_relay(bool is) {
+  if (std::exchange(relayed_, is) != is) changed_.notify();
 }
 
 void Reachability::offer(std::optional<std::uint16_t> mapped_port) {

@@ -25,10 +25,13 @@ enum class State : std::uint8_t {
   open,           ///< others dial us at our own port
   mapped,         ///< others dial us at a port that the router maps to ours
   outbound_only,  ///< we can only dial: by wish, or because dial-backs fail
+  relayed,        ///< the same, but relays lead others to us: for signals, so it is planned with as with the former
 };
 std::string_view name(State) noexcept;
 /// Whether others may plan with a peer that has to be dialled: it owns segments and serves the directory.
 bool can_be_dialled(State) noexcept;
+/// It has been judged, and nobody dials it but through a relay.
+bool only_dials(State) noexcept;
 
 /// What others found out, all at one time.
 struct Verdicts {
@@ -77,7 +80,11 @@ class Reachability {
   /// once, and believed when others got through.
   void offer(std::optional<std::uint16_t> mapped_port);
 
-  State state() const noexcept { return judgement_.state; }
+  State state() const noexcept {
+    return judgement_.state == State::outbound_only && relayed_ ? State::relayed : judgement_.state;
+  }
+  /// Whether a relay leads others here.
+  void led_to_by_relay(bool is);
   bool weak() const noexcept { return judgement_.weak; }
   /// Where others have dialled us, bare TCP first, and of WebSockets at least one if there is one; empty unless
   /// `can_be_dialled`. At most `addresses_max`.
@@ -114,6 +121,7 @@ class Reachability {
   Signal doubted_;
   bool doubt_ = false;
   bool checking_ = false;
+  bool relayed_ = false;
   Signal progress_;  ///< of a check
 };
 

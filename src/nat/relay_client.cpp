@@ -24,12 +24,16 @@ std::string_view provider_of(std::string_view host) {
 }  // namespace
 
 RelayClient::RelayClient(Needs needs, const Options& options)
-    : needs_(std::move(needs)), options_(options), changed_(needs_.executor) {}
+    : needs_(std::move(needs)), options_(options), changed_(needs_.executor), again_(needs_.executor) {}
 
 Task<> RelayClient::run() {
   for (;;) {
-    co_await needs_.clock.sleep_until(needs_.clock.now() + options_.look);
+    if (held_.empty() && !needs_.wanted()) {
+      (void)co_await again_.wait();  // cancelled or not, it looks again
+      continue;
+    }
     co_await look();
+    co_await needs_.clock.sleep_until(needs_.clock.now() + options_.look);
   }
 }
 

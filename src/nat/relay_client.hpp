@@ -45,8 +45,10 @@ class RelayClient {
   RelayClient(const RelayClient&) = delete;
   RelayClient& operator=(const RelayClient&) = delete;
 
-  /// Until cancelled.
+  /// Until cancelled. Does nothing while they are not wanted, until `look_again`.
   Task<> run();
+  /// Whether they are wanted may have changed.
+  void look_again() { again_.notify(); }
   /// Where others dial this node: one for each reservation, the nearest relay first.
   std::vector<net::Address> addresses() const;
   bool has(const PeerId& relay) const { return held_.contains(relay); }
@@ -72,6 +74,7 @@ class RelayClient {
   std::map<PeerId, Held> held_;
   std::map<PeerId, TimePoint> refused_;  ///< until when
   Signal changed_;
+  Signal again_;
 };
 
 }  // namespace collab::nat

@@ -42,6 +42,20 @@ net::TokenBucket rate_of_all(const RelayServer::Quota& quota, TimePoint now) {
   return net::TokenBucket(quota.bytes_per_s_of_all, std::max(double(kBurstBytes), quota.bytes_per_s_of_all / 20), now);
 }
 
+/// When what comes may go, in the order in which it comes: of two directions that ask for the same rate neither
+/// starves.
+struct Pace {
+  double bytes_per_s;
+  TimePoint free{};
+
+  TimePoint turn(std::size_t bytes, TimePoint now) {
+    const Duration burst = from_seconds(double(kBurstBytes) / bytes_per_s);
+    const TimePoint begins = std::max(free, now - burst);
+    free = begins + from_seconds(static_cast<double>(bytes) / bytes_per_s);
+    return free;
+  }
+};
+
 }  // namespace
 
 std::string_view name(RelayMode mode) noexcept {
@@ -58,7 +72,7 @@ struct RelayServer::Circuit {
   Circuit(RelayServer& server, const PeerId& from, const wire::Connect& ask, wire::CircuitClass its_class)
       : which(its_class),
         quota(server.quota(its_class)),
-        rate(quota.bytes_per_s, kBurstBytes, server.needs_.clock.now()),
+        pace{quota.bytes_per_s},
         asker(server.needs_.endpoint, server.needs_.topics,
               wire::circuit_topic(ask.id, from.key, wire::CircuitEnd::asker), from, its_class),
         asked(server.needs_.endpoint, server.needs_.topics,
@@ -74,7 +88,7 @@ struct RelayServer::Circuit {
 
   wire::CircuitClass which;
   Quota quota;
-  net::TokenBucket rate;
+  Pace pace;
   CircuitLine asker;
   CircuitLine asked;
   std::uint64_t from_asker = 0;  ///< bytes
@@ -87,7 +101,8 @@ RelayServer::RelayServer(Needs needs, const Options& options)
     : needs_(std::move(needs)),
       options_(options),
       signal_rate_(rate_of_all(options.signal, needs_.clock.now())),
-      bulk_rate_(rate_of_all(options.bulk, needs_.clock.now())) {
+      bulk_rate_(rate_of_all(options.bulk, needs_.clock.now())),
+      reserved_(needs_.executor) {
   const auto reserve = [this](PeerId from, Frame request, TimePoint) -> Task<net::Answer> {
     co_return on_reserve(from, request);
   };
@@ -113,6 +128,7 @@ Task<> RelayServer::run() {
   const auto body = [this](TaskGroup& tasks) -> Task<> {
     const Working working(*this, tasks);
     for (;;) {
+      while (reservations_.empty()) (void)co_await reserved_.wait();
       co_await needs_.clock.sleep_until(needs_.clock.now() + options_.sweep);
       sweep();
     }
@@ -172,6 +188,7 @@ net::Answer RelayServer::on_reserve(const PeerId& from, const Frame& request) {
   const Duration wished = ask->ttl_s == 0 ? options_.ttl : Duration(std::chrono::seconds(ask->ttl_s));
   const Duration ttl = std::min(options_.ttl, wished);
   reservations_[from] = Reservation{needs_.clock.now() + ttl, network};
+  reserved_.notify();
   count();
   wire::Reserved granted;
   granted.ttl_s = whole_seconds(ttl);
@@ -314,12 +331,12 @@ Task<> RelayServer::watch(Circuit& circuit) {
 
 /// Until both the circuit's rate and that of all allow them.
 Task<> RelayServer::pay(Circuit& circuit, std::size_t bytes) {
+  const TimePoint turn = circuit.pace.turn(bytes, needs_.clock.now());
+  if (turn > needs_.clock.now()) co_await needs_.clock.sleep_until(turn);
   net::TokenBucket& all = circuit.which == wire::CircuitClass::bulk ? bulk_rate_ : signal_rate_;
-  for (net::TokenBucket* rate : {&circuit.rate, &all}) {
-    while (!rate->take(needs_.clock.now(), static_cast<double>(bytes))) {
-      const Duration wait = std::max(kPayAtLeast, rate->wait(static_cast<double>(bytes)));
-      co_await needs_.clock.sleep_until(needs_.clock.now() + wait);
-    }
+  while (!all.take(needs_.clock.now(), static_cast<double>(bytes))) {
+    const Duration wait = std::max(kPayAtLeast, all.wait(static_cast<double>(bytes)));
+    co_await needs_.clock.sleep_until(needs_.clock.now() + wait);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/log.hpp"
 #include "base/metrics.hpp"
+#include "base/signal.hpp"
 #include "nat/circuit.hpp"
 #include "net/limits.hpp"
 
@@ -105,6 +106,7 @@ class RelayServer {
   std::set<std::shared_ptr<Circuit>> circuits_;
   net::TokenBucket signal_rate_;
   net::TokenBucket bulk_rate_;
+  Signal reserved_;  ///< by the first one
 };
 
 }  // namespace collab::nat

@@ -108,7 +108,10 @@ std::optional<Result<>> Conversations::Talk::try_send(Lane& lane, const Frame& f
 
 Task<Result<>> Conversations::Talk::open_stream(PeerId to, TrafficClass traffic, Lane& lane, Frame frame,
                                                 TimePoint deadline) {
-  const auto way = co_await hub_.needs_.paths.reach(to, deadline);
+  const bool bulk = hub_.needs_.methods.find(key.protocol)->method.traffic == TrafficClass::bulk;
+  Paths& paths = hub_.needs_.paths;
+  auto reaching = bulk ? paths.reach_directly(to, deadline) : paths.reach(to, deadline);
+  const auto way = co_await std::move(reaching);
   if (!way) co_return make_error_code(way.error().code);
   OpenTopic head;
   head.protocol = key.protocol;

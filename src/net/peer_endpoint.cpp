@@ -406,10 +406,19 @@ void PeerEndpoint::on_heard(Connection& connection) {
   links_.heard(connection);
 }
 
+/// A relay carries no tensors: who asks for them, or brings them, has to come without one.
+bool PeerEndpoint::is_for_relays(TrafficClass traffic, const OpenHead& head) const {
+  const auto* topic = std::get_if<OpenTopic>(&head);
+  const MethodRow* row = methods_.find(topic != nullptr ? topic->protocol : std::get<OpenCall>(head).method);
+  return traffic != TrafficClass::bulk && (row == nullptr || row->method.traffic != TrafficClass::bulk);
+}
+
 Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, TrafficClass traffic, OpenHead head,
                                std::size_t message_bytes) {
   const auto* topic = std::get_if<OpenTopic>(&head);
-  Accepted accepted = topic != nullptr
+  const bool in_vain = connection.is_circuit() && !is_for_relays(traffic, head);
+  Accepted accepted = in_vain ? Accepted(Refusal(Errc::denied, "not through a relay"))
+                      : topic != nullptr
                           ? conversations_.on_open(connection.streams(), stream, traffic, *topic, message_bytes)
                           : server_.on_open(connection.streams(), stream, traffic, std::get<OpenCall>(head),
                                             message_bytes, connection.rtt());
@@ -450,30 +459,36 @@ void PeerEndpoint::on_refused(Connection& connection, const Refusal& why) {
 
 // --- dialling
 
-Task<Reached> PeerEndpoint::reach(PeerId peer, TimePoint deadline) {
+Task<Reached> PeerEndpoint::find_way(PeerId peer, TimePoint deadline, bool by_relay) {
+  const auto usable = [&] {
+    Connection* current = links_.current(peer);
+    return current != nullptr && (by_relay || !current->is_circuit()) ? current : nullptr;
+  };
   for (bool dialled = false;; dialled = true) {
     const Decision may = needs_.access.may(peer, Claim::join);
     if (may.why == Denial::banned) co_return Refusal(Errc::denied, may.reason);  // it may also not answer for long
     Partner& with = partner(peer);
-    if (Connection* current = links_.current(peer)) co_return &current->streams();
+    if (Connection* current = usable()) co_return &current->streams();
     const TimePoint now = needs_.clock.now();
     if (now >= deadline) co_return Refusal(Errc::late);
+    const KnownPeer* known = peers_.find(peer);
+    const bool no_way = known == nullptr || (known->addresses.empty() && (!by_relay || known->relays.empty()));
     if (!with.dialling) {
       if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
-      const KnownPeer* known = peers_.find(peer);
       if (dialled && known != nullptr) co_return known->refused;
-      if (known == nullptr || (known->addresses.empty() && known->relays.empty()))
-        co_return Refusal(Errc::gone, "no address of this peer is known");
+      if (no_way) co_return Refusal(Errc::gone, "no address of this peer is known");
       if (!peers_.may_dial(peer, now)) co_return known->refused;
       with.dialling = true;
       std::vector<Address> addresses = known->addresses;
-      addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
+      if (by_relay) addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
       tasks_->spawn("dial", dial(peer, std::move(addresses), next_attempt_++));
+    } else if (no_way && !by_relay && known != nullptr) {
+      co_return Refusal(Errc::gone, "only a relay leads to this peer");
     }
     const WaitsFor waits(*this, peer);
-    while (with.dialling && links_.current(peer) == nullptr) {
+    while (with.dialling && usable() == nullptr) {
       const bool in_time = co_await with.changed.wait_until(needs_.clock, deadline);
-      if (!in_time && links_.current(peer) == nullptr) co_return Refusal(Errc::late);
+      if (!in_time && usable() == nullptr) co_return Refusal(Errc::late);
     }
   }
 }

@@ -140,7 +140,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void on_superseded(Connection&) override;
   void on_change(const PeerId&) override;
   // of Paths
-  Task<Reached> reach(PeerId peer, TimePoint deadline) override;
+  Task<Reached> reach(PeerId peer, TimePoint deadline) override { return find_way(peer, deadline, true); }
+  Task<Reached> reach_directly(PeerId peer, TimePoint deadline) override { return find_way(peer, deadline, false); }
   Multiplexer* find(std::uint64_t serial) override;
   void waits(const PeerId& peer, int change) override;
   void converses(const PeerId& peer, int change) override;
@@ -150,6 +151,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Hello hello() const;
   std::optional<Refuse> welcome(const PeerId& peer, const Hello& theirs) const;
   Partner& partner(const PeerId& peer);
+  Task<Reached> find_way(PeerId peer, TimePoint deadline, bool by_relay);
+  bool is_for_relays(TrafficClass traffic, const OpenHead& head) const;
 
   Task<> accept_loop(Listener& listener);
   Task<> admit(std::unique_ptr<ByteStream> stream, Gate::Place place);

@@ -186,6 +186,10 @@ Task<> Fetch::open_shelf(Index index) {
 
 /// The way of one donor: its index, then as many chunks as it likes to give.
 Task<> Fetch::talk(TaskGroup& tasks, std::size_t donor) {
+  if (!context_.net.can_reach(donors_[donor].peer)) {  // a relay would lead there, with an index and no chunk
+    leave(donor, Refusal(Errc::gone));
+    co_return;
+  }
   auto index = co_await ask_index(donors_[donor].peer);
   if (!index) {
     leave(donor, index.error());

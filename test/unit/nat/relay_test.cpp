@@ -51,10 +51,16 @@ class RelayNode {
           wishes.relay);
     net::Method echo;
     echo.name = "test.echo";
-    endpoint.handle(echo, [this](PeerId, Frame request, TimePoint) -> Task<net::Answer> {
+    const auto answer = [this](PeerId, Frame request, TimePoint) -> Task<net::Answer> {
       ++echoes;
       co_return request;
-    });
+    };
+    endpoint.handle(echo, answer);
+    echo.name = "test.bulk";
+    echo.traffic = net::TrafficClass::bulk;
+    endpoint.handle(echo, answer);
+    echo.name = "test.bulk_talk";
+    endpoint.allow_conversation(echo);
   }
 
   void start() {
@@ -221,6 +227,41 @@ TEST_CASE("relay: a circuit that was there first loses to a connection without o
       CHECK(from->endpoint.link(to->id()).connected);
       CHECK_FALSE(from->endpoint.link(to->id()).circuit);
     }
+    co_await open.stop();
+  });
+}
+
+TEST_CASE("relay: nothing of a bulk method or protocol goes through it, and what leads there without it does") {
+  Town town;
+  RelayNode open(town.world, town.network, 5);
+  town.run([&]() -> Task<> {
+    open.start();
+    REQUIRE(co_await town.b.reserves_at(town.relay));
+    const Frame frame = test::filled_frame(100);
+    for (const bool joined : {false, true}) {
+      CAPTURE(joined);
+      town.a.knows_by(town.relay, town.b);
+      if (joined) CHECK(co_await town.a.calls(town.b));
+      const TimePoint began = town.a.clock().now();
+      const auto answer = co_await town.a.endpoint.call(town.b.id(), "test.bulk", frame, town.a.in(5s));
+      CHECK(answer.error().code == Errc::gone);
+      const std::vector<PeerId> members(1, town.b.id());
+      const auto talk = town.a.endpoint.converse("test.bulk_talk", net::Topic(Digest{9}), members);
+      for (const auto traffic : {net::TrafficClass::control, net::TrafficClass::bulk}) {
+        const auto sent = co_await talk->send(town.b.id(), traffic, frame, town.a.in(5s));
+        CHECK(sent.error() == Errc::gone);
+      }
+      CHECK(town.a.clock().now() - began < 100ms);  // as for somebody without any address
+      CHECK(town.relay.relay->circuits() == (joined ? 1 : 0));
+    }
+    CHECK(co_await town.a.calls(town.b));  // and the circuit still stands
+    town.b.knows(open);
+    open.knows_by(town.relay, town.b);
+    CHECK(co_await open.calls(town.b));
+    const auto direct = [&] { return town.b.endpoint.link(open.id()).dialled; };
+    CHECK(co_await town.until(direct, 5s) < 2s);
+    co_await town.sleep(1s);
+    CHECK(co_await open.endpoint.call(town.b.id(), "test.bulk", frame, open.in(5s)));
     co_await open.stop();
   });
 }
@@ -459,7 +500,7 @@ TEST_CASE("relay: who does not read holds back who writes, and nobody else") {
     CHECK(heard > 1'000'000);
     std::size_t read = 0;
     town.b.tasks().spawn("read", read_for_ever(*ends.taker, read, ended));
-    co_await town.sleep(10s);
+    co_await town.sleep(30s);
     CHECK(read > 1'000'000);
     CHECK(written > before);
     CHECK(town.relay.metrics.value("collab_relayed_bytes_total", {{"class", "bulk"}}) >= double(read + heard));
@@ -525,7 +566,12 @@ TEST_CASE("relay: reservations are kept at two relays of different networks, and
     needs.wanted = [&] { return wanted; };
     RelayClient client(std::move(needs), {});
     TaskGroup tasks(town.world.executor(), rethrow);
+    wanted = false;
     tasks.spawn("client", client.run());
+    co_await town.sleep(2s);
+    CHECK(client.size() == 0);
+    wanted = true;
+    client.look_again();
     const auto seen3 = [&] { return client.size() == 2; };
     CHECK(co_await town.until(seen3, 10s) < 3s);
     co_await town.sleep(5s);

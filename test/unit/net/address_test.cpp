@@ -68,11 +68,12 @@ TEST_CASE(
     CHECK(parse_numeric_address(text).has_value() == (place[0] != 'h'));
   }
   const std::string text = id.text();
-  for (const std::string& wrong :
-       {"relay://10.0.0.1:4600", "relay://10.0.0.1:4600/", "relay://10.0.0.1/" + text, "relay:///" + text,
-        "relay://:1/" + text, "relay://10.0.0.1:0/" + text, "relay://10.0.0.1:4600/" + text + "/",
-        "relay://10.0.0.1:4600/" + text.substr(1), "relay://10.0.0.1:4600//" + text, "RELAY://10.0.0.1:4600/" + text,
-        "relay://wss://10.0.0.1:4600/" + text, "relay://10.0.0.1:4600/A" + text.substr(1), "10.0.0.1:4600/" + text}) {
+  for (const std::string& wrong : std::vector<std::string>{
+           "relay://10.0.0.1:4600", "relay://10.0.0.1:4600/", "relay://10.0.0.1/" + text, "relay:///" + text,
+           "relay://:1/" + text, "relay://10.0.0.1:0/" + text, "relay://10.0.0.1:4600/" + text + "/",
+           "relay://10.0.0.1:4600/" + text.substr(1), "relay://10.0.0.1:4600//" + text, "RELAY://10.0.0.1:4600/" + text,
+           "relay://wss://10.0.0.1:4600/" + text, "relay://10.0.0.1:4600/A" + text.substr(1),
+           "10.0.0.1:4600/" + text}) {
     CAPTURE(wrong);
     CHECK_FALSE(parse_address(wrong));
   }

@@ -127,4 +127,18 @@ TEST_CASE("dialling: what a proxy says replaces nothing that somebody who is the
   CHECK(why.reason == "the other side closed the connection");
 }
 
+TEST_CASE("dialling: circuits are asked for at once, beside silent addresses, and WebSockets do not wait for them") {
+  const std::string circuit = "relay://10.0.0.9:4600/" + Identity::generate(Identity::Seed{7}).id().text();
+  Lines lines;
+  lines.network.answers = {{"10.0.0.1:4600", Errc::gone}};
+  CHECK(lines.dial({circuit, "10.0.0.1:4600", "10.0.0.2:4600", kWeb}).code == Errc::gone);
+  CHECK(lines.when(circuit) == Duration());
+  CHECK(lines.when("10.0.0.1:4600") == Duration());
+  CHECK(lines.when(kWeb) == 5s);
+  Lines refused;
+  refused.network.answers = {{circuit, Errc::busy}, {"10.0.0.1:4600", Errc::gone}};
+  CHECK(refused.dial({circuit, "10.0.0.1:4600", kWeb}).code == Errc::gone);
+  CHECK(refused.when(kWeb) < 1s);
+}
+
 }  // namespace collab::net

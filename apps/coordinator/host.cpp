@@ -42,6 +42,7 @@ node::NodeOptions node_options(const HostOptions& options) {
   out.serve_directory = true;
   out.allow_list = options.allow_list;
   out.token_file = options.token_file;
+  out.relay = node::parse_relay_mode(options.relay);
   out.role = "coordinator";
   out.name = options.name;
   out.software = "collab-coordinator 0.1.0";

@@ -44,6 +44,7 @@ struct HostOptions {
   std::string dashboard;               ///< address; "off": none
   bool answer_lan = true;
   bool port_map = true;
+  std::string relay = "bulk";  ///< as node::parse_relay_mode reads it
   std::filesystem::path allow_list;
   std::filesystem::path token_file;
   std::uint64_t checkpoint_every = 50;

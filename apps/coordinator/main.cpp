@@ -196,6 +196,7 @@ int run(node::Config& config) {
   options.dashboard = config.text("dashboard");
   options.answer_lan = config.toggle("lan");
   options.port_map = config.toggle("port-map");
+  options.relay = config.text("relay");
   options.allow_list = config.text("allow");
   options.token_file = token_of(config, home);
   options.checkpoint_every = static_cast<std::uint64_t>(config.number("checkpoint-every"));

@@ -54,6 +54,8 @@ node::OptionTable coordinator_options() {
       {"lan", OptionKind::toggle, net, "", "on", "answer peers that look for the run on the local network"},
       {"port-map", OptionKind::toggle, net, "", "on",
        "without --announce, ask the router to let others in (NAT-PMP, UPnP); --no-port-map: never"},
+      {"relay", OptionKind::text, net, "WHAT", "bulk",
+       "for peers that nobody can dial: off, signal (words only), bulk"},
       {"dashboard", OptionKind::text, net, "ADDR", "127.0.0.1:4680", "HTTP: /metrics, /api/v1/state; off: none"},
       {"log-level", OptionKind::text, output, "LEVEL", "warn", "debug, info, warn, error, off: on stderr"},
       {"log-file", OptionKind::text, output, "FILE", "", "JSON lines; HOME/logs/coordinator.jsonl"},

@@ -16,6 +16,7 @@ char letter(std::size_t kind) {
 /// One who can only dial and is not dialled is a client; two of them take part in one round by way of a third.
 const char* means(const NatPair& pair) {
   if (pair.a_dials) return "first dials second";
+  if (pair.relayed) return "relayed";
   return pair.b_dials ? "second dials first" : "not reachable: both are clients";
 }
 
@@ -29,12 +30,15 @@ std::string text_of(const NatFacts& facts) {
                        fmt::format("{}{}", name(facts.states[a]), facts.sure[a] ? "" : "?"));
     for (std::size_t b = 0; b < a; ++b) out += "  ";
     for (const NatPair& pair : facts.pairs)
-      if (pair.a == a) out += pair.a_dials ? " >" : pair.b_dials ? " <" : " .";
+      if (pair.a == a) out += pair.a_dials ? " >" : pair.b_dials ? " <" : pair.relayed ? " r" : " .";
     out += "\n";
   }
   return out +
-         "> the first dials the second, < the second dials the first, . neither: both are clients, and own no\n"
-         "segment; a round takes them in by those whom both dial. ? judged by fewer than three\n";
+         "> the first dials the second, < the second dials the first, r a relay leads from one to the other, . "
+         "nothing\n"
+         "does. In r and . both are clients, and own no segment; a round takes them in by those whom both dial. ? "
+         "judged\n"
+         "by fewer than three\n";
 }
 
 nlohmann::json to_json(const NatFacts& facts) {
@@ -43,8 +47,10 @@ nlohmann::json to_json(const NatFacts& facts) {
     out["kinds"].push_back(
         {{"kind", facts.kinds[kind].name}, {"state", name(facts.states[kind])}, {"sure", bool(facts.sure[kind])}});
   for (const NatPair& pair : facts.pairs)
-    out["pairs"].push_back(
-        {{"first", facts.kinds[pair.a].name}, {"second", facts.kinds[pair.b].name}, {"means", means(pair)}});
+    out["pairs"].push_back({{"first", facts.kinds[pair.a].name},
+                            {"second", facts.kinds[pair.b].name},
+                            {"means", means(pair)},
+                            {"took_s", to_seconds(pair.took)}});
   out["hidden_dials"] = facts.hidden_dials;
   out["virtual_s"] = to_seconds(facts.length);
   out["fingerprint"] = fmt::format("{:016x}", facts.fingerprint);

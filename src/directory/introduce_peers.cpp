@@ -27,6 +27,7 @@ Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
   struct Introduced {
     std::uint64_t sequence = 0;  ///< of the record that was read last: most are as they were when one has changed
     std::vector<net::Address> addresses;
+    std::vector<net::Address> relays;
   };
   std::map<PeerId, Introduced> introduced;
   bool only_proven = false;
@@ -49,7 +50,9 @@ Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
       }
       if (only_proven && !peer->reachable) peer->listen.clear();
       if (!is_known || known->second.addresses != peer->listen) net.introduce(record.owner, peer->listen);
-      Introduced now{record.sequence, std::move(peer->listen)};
+      if (is_known ? known->second.relays != peer->relays : !peer->relays.empty())
+        net.introduce_relays(record.owner, peer->relays);
+      Introduced now{record.sequence, std::move(peer->listen), std::move(peer->relays)};
       if (is_known) {
         known++->second = std::move(now);
       } else {

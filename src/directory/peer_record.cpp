@@ -10,14 +10,34 @@ namespace collab::directory {
 namespace {
 
 bool within_sizes(const PeerRecord& peer) {
-  return peer.listen.size() <= kListenAddressesMax && peer.role.size() <= kNameBytesMax &&
-         peer.name.size() <= kNameBytesMax && peer.software.size() <= kNameBytesMax;
+  return peer.listen.size() <= kListenAddressesMax && peer.relays.size() <= kRelaysMax &&
+         peer.role.size() <= kNameBytesMax && peer.name.size() <= kNameBytesMax &&
+         peer.software.size() <= kNameBytesMax;
+}
+
+bool is_relay(const net::Address& address) {
+  return address.leg == net::Leg::relay;
+}
+
+/// Errors: `bad_request` for one that is none, or not of a relay when it should be, or for too many.
+Result<std::vector<net::Address>> addresses_of(const std::vector<std::string>& texts, std::size_t count_max,
+                                               bool relays) {
+  std::vector<net::Address> all;
+  for (const std::string& text : texts) {
+    auto address = net::parse_numeric_address(text);
+    if (!address || is_relay(*address) != relays || all.size() == count_max) return Errc::bad_request;
+    all.push_back(std::move(*address));
+  }
+  return all;
 }
 
 }  // namespace
 
 Result<Bytes> encode(const PeerRecord& peer) {
-  if (!within_sizes(peer) || !std::all_of(peer.listen.begin(), peer.listen.end(), net::is_numeric))
+  if (!within_sizes(peer) || !std::all_of(peer.listen.begin(), peer.listen.end(), net::is_numeric) ||
+      std::any_of(peer.listen.begin(), peer.listen.end(), is_relay) ||
+      !std::all_of(peer.relays.begin(), peer.relays.end(), net::is_numeric) ||
+      !std::all_of(peer.relays.begin(), peer.relays.end(), is_relay))
     return Errc::bad_request;
   wire::PeerV1 message;
   for (const net::Address& address : peer.listen) message.listen.push_back(net::to_string(address));
@@ -27,6 +47,7 @@ Result<Bytes> encode(const PeerRecord& peer) {
   message.name = peer.name;
   message.software = peer.software;
   message.incarnation = peer.incarnation;
+  for (const net::Address& address : peer.relays) message.relays.push_back(net::to_string(address));
   const Frame frame = frame::encode(wire::PeerHeader(std::move(message)));
   if (frame->size() > kValueBytesMax) return Errc::bad_request;
   return *frame;
@@ -38,11 +59,11 @@ Result<PeerRecord> decode_peer_record(std::span<const std::byte> value) {
   if (!message->payload.empty()) return Errc::bad_request;
   auto& fields = std::get<wire::PeerV1>(message->header);
   PeerRecord peer;
-  for (const std::string& text : fields.listen) {
-    auto address = net::parse_numeric_address(text);
-    if (!address || peer.listen.size() == kListenAddressesMax) return Errc::bad_request;
-    peer.listen.push_back(std::move(*address));
-  }
+  auto listen = addresses_of(fields.listen, kListenAddressesMax, false);
+  auto relays = addresses_of(fields.relays, kRelaysMax, true);
+  if (!listen || !relays) return Errc::bad_request;
+  peer.listen = std::move(*listen);
+  peer.relays = std::move(*relays);
   peer.reachable = fields.reachable;
   peer.directory = fields.directory;
   peer.role = printable(fields.role);

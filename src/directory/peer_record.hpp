@@ -20,6 +20,7 @@ namespace collab::directory {
 inline constexpr std::string_view kPeerKey = "peer";
 inline constexpr Duration kMembersPace = std::chrono::milliseconds(500);  ///< who only follows who is there
 inline constexpr std::size_t kListenAddressesMax = 8;
+inline constexpr std::size_t kRelaysMax = 3;
 inline constexpr std::size_t kNameBytesMax = 64;
 
 struct PeerRecord {
@@ -30,6 +31,7 @@ struct PeerRecord {
   std::string name;                  ///< the user's, for the dashboard
   std::string software;              ///< program and version
   std::uint64_t incarnation = 0;     ///< new at each start
+  std::vector<net::Address> relays;  ///< that lead to it, of a peer that nobody dials; at most `kRelaysMax`
 };
 
 /// The value of its record. Errors: `bad_request` when a text or the whole is too long for a record, or a host is a
@@ -50,7 +52,8 @@ struct PeerV1 {
   std::string name;
   std::string software;
   std::uint64_t incarnation = 0;
-  MESSAGE_MAP(listen, reachable, directory, role, name, software, incarnation)
+  std::vector<std::string> relays;  ///< `relay://host:port/ID`; apart from `listen`, which older readers read whole
+  MESSAGE_MAP(listen, reachable, directory, role, name, software, incarnation, relays)
 };
 using PeerHeader = std::variant<PeerV1>;
 

@@ -1,6 +1,8 @@
+#include "base/frame.hpp"
 #include "base/task_group.hpp"
 #include "doctor/run.hpp"
 #include "nat/dial_back.hpp"
+#include "nat/relay_client.hpp"
 
 #include <algorithm>
 #include <map>
@@ -11,6 +13,7 @@ namespace collab::doctor {
 namespace {
 
 constexpr std::size_t kNamesMax = 16;
+constexpr Duration kRelayTime = std::chrono::seconds(3);
 constexpr Duration kRouterTime = std::chrono::milliseconds(8500);  // both protocols have given up by then
 
 /// Null: no router is asked. Without a note: a mapping for good is not made for a look.
@@ -169,6 +172,17 @@ void compare_clocks(Visit& visit) {
   visit.look.skew_ms = *middle;
 }
 
+/// Who was asked for dial-backs may relay as well. What is granted ends with the connection.
+Task<> ask_for_relays(Visit& visit, Reach& reach) {
+  const Frame question = frame::encode(nat::wire::RelayHeader(nat::wire::Reserve()));
+  for (const PeerId& peer : visit.endpoint->connected()) {
+    const TimePoint deadline = visit.needs.clock.now() + kRelayTime;
+    const auto answer = co_await visit.endpoint->call(peer, "relay.reserve", question, deadline);
+    if (answer) reach.relays.push_back(peer);
+    if (reach.relays.size() == nat::RelayClient::Options().reservations) co_return;
+  }
+}
+
 Task<> ask_for_dial_backs(Visit& visit) {
   Reach reach;
   reach.port = visit.port;
@@ -194,6 +208,7 @@ Task<> ask_for_dial_backs(Visit& visit) {
   reach.state = reachability.state();
   reach.servers = std::min(endpoint.connected().size(), options.servers_max);
   reach.addresses = reachability.addresses();
+  if (nat::only_dials(reach.state)) co_await ask_for_relays(visit, reach);
   visit.look.reach = std::move(reach);
 }
 

@@ -180,6 +180,13 @@ std::string remedy_of(const RunLook& look) {
   return told.remedy + "; or say --client";
 }
 
+std::string by_relays(const Reach& reach) {
+  if (reach.relays.empty()) return {};
+  std::string names;
+  for (const PeerId& relay : reach.relays) names += (names.empty() ? "" : ", ") + relay.short_text();
+  return fmt::format(", reached by relay {}", names);
+}
+
 std::optional<Finding> judge_reach(const RunLook& look) {
   if (!look.reach) return std::nullopt;
   const Reach& reach = *look.reach;
@@ -190,7 +197,8 @@ std::optional<Finding> judge_reach(const RunLook& look) {
   if (nat::can_be_dialled(reach.state) && !reach.addresses.empty())
     return ok("dial-back", fmt::format("others dial {}; {}", net::to_string(reach.addresses.front()), asked));
   if (reach.state == nat::State::outbound_only)
-    return warn("dial-back", fmt::format("nobody can dial this machine; {}. It takes part as a client", asked),
+    return warn("dial-back",
+                fmt::format("nobody can dial this machine; {}. It takes part as a client{}", asked, by_relays(reach)),
                 remedy_of(look));
   return warn("dial-back", fmt::format("nobody knows whether others can dial this machine; {}", asked),
               "ask again when more peers are there");

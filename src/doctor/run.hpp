@@ -40,6 +40,7 @@ struct Reach {
   nat::State state = nat::State::unknown;
   std::size_t servers = 0;              ///< who could be asked
   std::vector<net::Address> addresses;  ///< where they dialled us
+  std::vector<PeerId> relays = {};      ///< of them, when nobody could: who would lead others to us
 };
 
 /// What the router said when it was asked to let others in.

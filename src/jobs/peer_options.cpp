@@ -40,6 +40,8 @@ node::OptionTable peer_options() {
       {"lan", OptionKind::toggle, net, "", "on", "ask the local network for the run; --no-lan: never"},
       {"port-map", OptionKind::toggle, net, "", "on",
        "ask the router to let others in (NAT-PMP, UPnP); --no-port-map: never"},
+      {"relay", OptionKind::text, net, "WHAT", "signal",
+       "for peers that nobody can dial: off, signal (words only), bulk"},
       {"patience", OptionKind::number, net, "SECONDS", "300", "for finding the run, then exit 3", 1, 1e9},
       {"authority", OptionKind::text, keys, "FILE", "", "the run's key, for who may give tokens"},
       {"claims", OptionKind::list, keys, "CLAIM", "", "of a token: join contribute reduce directory relay; coordinate"},

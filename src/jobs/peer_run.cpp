@@ -271,6 +271,7 @@ optim::RunOptions run_options_of(const node::Config& config, const std::string& 
   options.client = config.toggle("client");
   options.discover_lan = config.toggle("lan");
   options.port_map = config.toggle("port-map");
+  options.relay = config.text("relay");
   options.join_patience = std::chrono::seconds(config.number("patience"));
   options.log.stderr_level = config.toggle("quiet")
                                  ? std::max(LogLevel::warn, cli::parse_log_level(config.text("log-level")))

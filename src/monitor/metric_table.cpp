@@ -12,7 +12,7 @@
 namespace collab::monitor {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kTable = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 27> kTable = {{
     {"collab_epoch", "Optimizer steps the run has made."},
     {"collab_epoch_samples", "Samples gathered towards the target batch, by all peers."},
     {"collab_target_batch_samples", "Samples of one epoch."},
@@ -27,6 +27,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kTable =
     {"collab_link_bytes_per_second", "Measured rate of this machine's link."},
     {"collab_rtt_seconds", "Round trips to other peers."},
     {"collab_calls_total", "Calls, by method and how they ended."},
+    {"collab_relay_circuits", "Circuits between others that this node carries."},
+    {"collab_relay_reservations", "Peers that nobody can dial, to whom this node leads."},
+    {"collab_relayed_bytes_total", "Carried for others, by class."},
     {"collab_refused_total", "What was refused, by reason."},
     {"collab_state_download_seconds", "Of state downloads."},
     {"collab_checkpoint_age_seconds", "Since the last checkpoint was saved."},
@@ -40,7 +43,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kTable =
 }};
 
 constexpr std::array<std::string_view, 6> kRoles = {"full", "client", "auxiliary", "monitor", "coordinator", "other"};
-constexpr std::array<std::string_view, 4> kReachabilities = {"open", "outbound_only", "unknown", "other"};
+constexpr std::array<std::string_view, 5> kReachabilities = {"open", "relayed", "outbound_only", "unknown", "other"};
 
 template <std::size_t N>
 std::size_t index_of(const std::array<std::string_view, N>& known, std::string_view word) {

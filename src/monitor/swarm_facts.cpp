@@ -13,7 +13,7 @@ MemberFacts member_facts(const PeerId& id, directory::PeerRecord record) {
   facts.id = id;
   facts.name = std::move(record.name);
   facts.role = std::move(record.role);
-  facts.reachability = record.reachable ? "open" : "outbound_only";
+  facts.reachability = record.reachable ? "open" : record.relays.empty() ? "outbound_only" : "relayed";
   facts.software = std::move(record.software);
   return facts;
 }

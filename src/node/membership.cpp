@@ -48,6 +48,12 @@ Access::Options access_rules(const NodeOptions& options, const PeerId& own, cons
 
 }  // namespace
 
+nat::RelayMode parse_relay_mode(const std::string& text) {
+  if (const auto mode = nat::relay_mode_named(text)) return *mode;
+  throw Failure(ExitCode::usage, fmt::format("\"{}\" is nothing that a relay does", text),
+                "--relay off, signal or bulk");
+}
+
 void ask_own_router(NodeOptions& options) {
   options.gateways = nat::real_gateways;
   options.router = nat::private_router;
@@ -80,6 +86,7 @@ Bytes publishable(directory::PeerRecord record, Log& log) {
   if (value) return std::move(*value);
   log.warn("node.addresses_not_published", {{"addresses", record.listen.size()}, {"why", value.error().message()}});
   record.listen.clear();
+  record.relays.clear();
   value = encode(record);
   assert(value && "names are checked when the node is made");
   return std::move(*value);
@@ -94,6 +101,7 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
       access_(access_rules(options, identity.id(), manifest, needs.log)),
       tls_(identity, net::tls_options(needs_.network)),
       contacts_(std::move(contacts)),
+      circuits_({needs_.loop, needs_.clock, needs_.random.derive("circuits"), needs_.log, needs_.network}, {}),
       life_(needs_.loop) {
   listen();
   (void)access_.refresh(needs_.clock.now(), endpoint_->swarm_ms());
@@ -127,6 +135,7 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
   dial_back_ = std::make_unique<nat::DialBackServer>(*endpoint_, needs_.network, needs_.clock, needs_.log, tls_,
                                                      host_of, judging);
   make_reachability();
+  make_relays();
 
   directory::ServerOptions serving;
   serving.storage.rules.run = first.run_id;
@@ -166,14 +175,15 @@ net::EndpointOptions Membership::endpoint_options(const std::optional<net::Addre
   if (listen) options.listen.push_back(*listen);
   if (listen && options_.wss_port != 0)
     options.listen.push_back(net::Address{listen->host, options_.wss_port, net::Leg::wss});
+  if (listen) options.listen.push_back(nat::circuits_come_in());
   return options;
 }
 
 /// Makes the endpoint. Without a port to listen at by wish, takes the first that is free. The one for WebSockets is by
 /// wish: when that cannot be had, another first one helps nobody.
 void Membership::listen() {
-  const net::PeerEndpoint::Needs needs{needs_.loop, needs_.clock,   needs_.network, needs_.random.derive("net"),
-                                       needs_.log,  needs_.metrics, identity_,      access_};
+  const net::PeerEndpoint::Needs needs{needs_.loop, needs_.clock,   circuits_, needs_.random.derive("net"),
+                                       needs_.log,  needs_.metrics, identity_, access_};
   const auto open = [&](const std::optional<net::Address>& at) {
     endpoint_ = std::make_unique<net::PeerEndpoint>(needs, endpoint_options(at));
     endpoint_->listen();
@@ -216,6 +226,46 @@ void Membership::make_reachability() {
       needs_.clock, needs_.random.derive("port_map"), needs_.log, needs_.loop, needs_.workers, {}, options_.router};
   if (mapping.port != 0) asking.gateways = options_.gateways(needs_.loop, needs_.clock);
   port_mapping_ = std::make_unique<nat::PortMapping>(std::move(asking), std::move(mapping));
+}
+
+/// Both halves: a node that others come to dial gives up its reservations, and grants some.
+void Membership::make_relays() {
+  circuits_.use(*endpoint_, [this](const PeerId& relay) { return relay_client_->has(relay); });
+  nat::RelayServer::Needs serving{needs_.loop,    *endpoint_,         needs_.clock, needs_.log,
+                                  needs_.metrics, circuits_.topics(), {},           {}};
+  serving.host_of = [this](const PeerId& peer) -> std::optional<std::string> {
+    const auto remote = endpoint_->remote_of(peer);
+    return remote ? std::optional(remote->host) : std::nullopt;
+  };
+  serving.can_be_dialled = [this] { return nat::can_be_dialled(reachability_->state()); };
+  nat::RelayServer::Options options;
+  options.mode = options_.relay;
+  relay_server_ = std::make_unique<nat::RelayServer>(std::move(serving), options);
+  nat::RelayClient::Needs asking{needs_.loop, *endpoint_, needs_.clock, needs_.random.derive("relays"), needs_.log,
+                                 {},          {}};
+  asking.candidates = [this] { return relay_candidates(); };
+  asking.wanted = [this] { return port() != 0 && nat::only_dials(reachability_->state()); };
+  relay_client_ = std::make_unique<nat::RelayClient>(std::move(asking), nat::RelayClient::Options());
+}
+
+/// Whoever others dial may lead to us.
+std::vector<nat::RelayClient::Candidate> Membership::relay_candidates() const {
+  std::vector<nat::RelayClient::Candidate> all;
+  for (const Member& member : members()) {
+    if (!member.record.reachable || member.peer == identity_.id()) continue;
+    const auto is_bare = [](const net::Address& at) { return at.leg == net::Leg::tcp; };
+    const auto at = std::find_if(member.record.listen.begin(), member.record.listen.end(), is_bare);
+    if (at != member.record.listen.end()) all.push_back({member.peer, *at});
+  }
+  return all;
+}
+
+Task<> Membership::follow_relays() {
+  for (;;) {
+    reachability_->led_to_by_relay(relay_client_->size() > 0);
+    reachability_->changed().notify();  // another relay is news as well
+    co_await relay_client_->changed().wait();
+  }
 }
 
 bool Membership::asks_router() const {
@@ -262,7 +312,11 @@ directory::PeerRecord Membership::own_record() const {
   record.name = options_.name;
   record.software = options_.software;
   record.incarnation = incarnation_;
-  if (reachability_->state() == nat::State::outbound_only && options_.announce.empty()) return record;
+  if (nat::only_dials(reachability_->state()) && options_.announce.empty()) {
+    record.relays = relay_client_->addresses();
+    if (record.relays.size() > directory::kRelaysMax) record.relays.resize(directory::kRelaysMax);
+    return record;
+  }
   record.listen = options_.announce.empty() ? reachability_->addresses() : options_.announce;
   // names go into the manifest, which the authority signs; of a stranger's record nobody would look them up
   std::erase_if(record.listen, [](const net::Address& at) { return !net::is_numeric(at); });
@@ -285,6 +339,7 @@ Task<> Membership::publish_self() {
       changed = co_await reachability_->changed().wait_until(needs_.clock, needs_.clock.now() + kOwnAddressPeriod);
       const std::string host = endpoint_->observed_host().value_or(std::string());
       if (!own_host.empty() && !host.empty() && host != own_host) reachability_->doubt();
+      relay_client_->look_again();
       if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
       explain_once();
       tell_way_out_once();
@@ -310,11 +365,12 @@ Task<> Membership::follow_port_mapping() {
 /// Tells the owner of a machine that nobody can dial, when everything has been tried that a program can try.
 void Membership::explain_once() {
   const bool tried = mapping_settled_ != TimePoint::max() && needs_.clock.now() >= mapping_settled_ + kVerdictTime;
-  if (explained_ || !asks_router() || !tried || reachability_->state() != nat::State::outbound_only) return;
+  if (explained_ || !asks_router() || !tried || !nat::only_dials(reachability_->state())) return;
   explained_ = true;
   const std::string observed = endpoint_->observed_host().value_or(std::string());
   const nat::Explanation told = nat::explain_unreachable(port_mapping_->status(), port(), observed);
-  needs_.log.warn("node.nobody_dials_us", {{"why", told.why}, {"advice", told.remedy}});
+  needs_.log.warn("node.nobody_dials_us",
+                  {{"why", told.why}, {"advice", told.remedy}, {"relays", relay_client_->size()}});
 }
 
 /// Where bare TCP leads nowhere: once something else does.
@@ -384,6 +440,12 @@ Task<> Membership::live(std::vector<Place> places) {
     tasks.spawn("directory", directory_->run());
     tasks.spawn("directory.introduce", directory::introduce_peers(*directory_, *endpoint_, needs_.log));
     tasks.spawn("nat", reachability_->run());
+    tasks.spawn("nat.circuits", circuits_.run());
+    tasks.spawn("nat.relay", relay_server_->run());
+    if (port() != 0) {
+      tasks.spawn("nat.relays", relay_client_->run());
+      tasks.spawn("nat.relays.follow", follow_relays());
+    }
     if (asks_router()) {
       tasks.spawn("nat.port_map", port_mapping_->run());
       tasks.spawn("nat.port_map.follow", follow_port_mapping());

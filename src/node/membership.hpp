@@ -7,9 +7,12 @@
 #include "directory/contacts.hpp"
 #include "directory/server.hpp"
 #include "directory/swarm_directory.hpp"
+#include "nat/circuit_network.hpp"
 #include "nat/dial_back.hpp"
 #include "nat/port_mapping.hpp"
 #include "nat/reachability.hpp"
+#include "nat/relay_client.hpp"
+#include "nat/relay_server.hpp"
 #include "net/peer_endpoint.hpp"
 #include "net/tls_context.hpp"
 #include "node/admission_keeper.hpp"
@@ -61,6 +64,8 @@ class Membership {
   ManifestKeeper& manifest() noexcept { return *keeper_; }
   const nat::Reachability& reachability() const noexcept { return *reachability_; }
   const nat::PortMapping& port_mapping() const noexcept { return *port_mapping_; }
+  /// Where relays lead others to this node; empty: nowhere.
+  std::vector<net::Address> relays() const { return relay_client_->addresses(); }
   const directory::Contacts& contacts() const noexcept { return contacts_; }
   Access& access() noexcept { return access_; }
   AdmissionKeeper& admission() noexcept { return *admission_; }
@@ -70,6 +75,9 @@ class Membership {
   net::EndpointOptions endpoint_options(const std::optional<net::Address>& listen) const;
   std::uint16_t port() const;
   void make_reachability();
+  void make_relays();
+  std::vector<nat::RelayClient::Candidate> relay_candidates() const;
+  Task<> follow_relays();
   bool asks_router() const;
   void obey(const Manifest& manifest);
   directory::PeerRecord own_record() const;
@@ -89,12 +97,15 @@ class Membership {
   Access access_;
   net::TlsContext tls_;
   directory::Contacts contacts_;
+  nat::CircuitNetwork circuits_;
   std::unique_ptr<net::PeerEndpoint> endpoint_;
   std::unique_ptr<AdmissionKeeper> admission_;
   std::unique_ptr<ManifestKeeper> keeper_;
   std::unique_ptr<nat::DialBackServer> dial_back_;
   std::unique_ptr<nat::Reachability> reachability_;
   std::unique_ptr<nat::PortMapping> port_mapping_;
+  std::unique_ptr<nat::RelayServer> relay_server_;
+  std::unique_ptr<nat::RelayClient> relay_client_;
   TimePoint mapping_settled_ = TimePoint::max();
   bool explained_ = false;
   bool told_way_out_ = false;

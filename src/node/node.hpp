@@ -77,6 +77,7 @@ class Node {
   ManifestKeeper& manifest_keeper() noexcept { return membership_->manifest(); }
   const Access& access() const noexcept { return membership_->access(); }
   const nat::Reachability& reachability() const noexcept { return membership_->reachability(); }
+  std::vector<net::Address> relays() const { return membership_->relays(); }
   const nat::PortMapping& port_mapping() const noexcept { return membership_->port_mapping(); }
   /// Who is in the run as the directory tells, sorted by id, this node too.
   std::vector<Member> members() const { return membership_->members(); }

@@ -9,6 +9,7 @@
 #include "directory/swarm_directory.hpp"
 #include "nat/port_mapping.hpp"
 #include "nat/reachability.hpp"
+#include "nat/relay_server.hpp"
 #include "net/network.hpp"
 #include "node/join.hpp"
 #include "node/lan_discovery.hpp"
@@ -51,9 +52,10 @@ struct NodeOptions {
   bool serve_directory = false;      ///< a bootstrap node: a server whatever its hash
   std::filesystem::path allow_list;  ///< enforced where the manifest asks for one; empty: others do it
   std::filesystem::path token_file;  ///< shown to others, and read again when it changes; empty: `home`/token
-  std::string role = "full";         ///< "full", "client", "auxiliary", "monitor", "coordinator"; for people
-  std::string name;                  ///< shown to others, at most 64 bytes
-  std::string software = "collab";   ///< program and version, at most 64 bytes
+  nat::RelayMode relay = nat::RelayMode::signal;  ///< what it does for peers that nobody can dial, once others dial it
+  std::string role = "full";        ///< "full", "client", "auxiliary", "monitor", "coordinator"; for people
+  std::string name;                 ///< shown to others, at most 64 bytes
+  std::string software = "collab";  ///< program and version, at most 64 bytes
 
   std::uint16_t loopback_port = kDefaultPort;  ///< where a coordinator on this machine may be; 0: do not look
   std::optional<LanOptions> lan;               ///< real network only; none: neither ask nor answer there
@@ -76,6 +78,8 @@ struct NodeOptions {
   directory::SwarmDirectoryOptions directory;        ///< its contacts file is filled in
 };
 
+/// "off", "signal" or "bulk". Throws `Failure(usage)` for anything else.
+nat::RelayMode parse_relay_mode(const std::string& text);
 /// The routers of this machine's own network may be asked to map a port.
 void ask_own_router(NodeOptions& options);
 /// Which port a router is asked to lead others to, of a node that listens at these addresses; 0: none is asked.

@@ -27,7 +27,7 @@ Auxiliary::Auxiliary(Collaboration& run, const Schema& schema) : inner_(std::mak
   Collaboration::Parts& parts = inner_->parts;
   epoch::MemberOptions options = member_options(parts, schema);
   parts.runtime.on_loop([&] {
-    if (parts.options.client || parts.node->reachability().state() == nat::State::outbound_only) {
+    if (parts.options.client || nat::only_dials(parts.node->reachability().state())) {
       throw Failure(ExitCode::machine, "nobody can dial this machine, so it cannot average for others",
                     "a machine or a port that others reach: collab-peer doctor says more");
     }

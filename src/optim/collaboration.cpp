@@ -104,6 +104,7 @@ node::NodeOptions node_options_of(const RunOptions& options) {
   out.wss_port = options.wss_port;
   // nobody dials in through a proxy, but who says where to listen may know another way
   out.client = options.client || (out.behind_proxy && options.listen.empty() && options.wss_port == 0);
+  out.relay = node::parse_relay_mode(options.relay);
   out.token_file = options.token;
   out.allow_list = options.allow_list;
   out.role = !options.role.empty() ? options.role : out.client ? "client" : "full";

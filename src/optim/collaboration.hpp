@@ -40,8 +40,10 @@ struct RunOptions {
   std::string role = {};                 ///< as others are told: "auxiliary", "monitor"; empty: "full", or "client"
   std::optional<PeerId> authority = {};  ///< pins the run's key; empty: the first key seen is pinned
   bool discover_lan = true;              ///< ask the local network when nothing else is known
-  bool port_map = true;                  ///< ask the home router to let others in, unless `listen` is loopback
-  unsigned workers = 1;                  ///< threads beside loop and trainer
+  /// Done for peers that nobody can dial, once others can dial this one: "off", "signal" or "bulk".
+  std::string relay = "signal";
+  bool port_map = true;  ///< ask the home router to let others in, unless `listen` is loopback
+  unsigned workers = 1;  ///< threads beside loop and trainer
   Duration join_patience = std::chrono::minutes(5);  ///< then start() gives up
   Duration leave_wait = std::chrono::seconds(10);    ///< a planned leave takes no longer, a last round included
   Log::Options log = {LogLevel::warn, {}, 5'000'000, 10, {}};

@@ -145,7 +145,7 @@ void Optimizer::Inner::start_member() {
   }
   parts.runtime.on_loop([&] {
     member_options.role_now = [this] {
-      const bool dials_only = parts.options.client || parts.node->reachability().state() == nat::State::outbound_only;
+      const bool dials_only = parts.options.client || nat::only_dials(parts.node->reachability().state());
       return dials_only ? matchmaking::Role::client : matchmaking::Role::node;
     };
     member_options.role = member_options.role_now();

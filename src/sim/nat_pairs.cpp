@@ -22,7 +22,9 @@ using std::chrono::seconds;
 constexpr const char* kNatRun = "nat";
 constexpr std::uint16_t kNatPort = 443;  // where even those get out to whom nothing else is open
 constexpr Duration kMeetTime = seconds(20);
-constexpr Duration kStartsApart = milliseconds(50);  // between two that start
+constexpr Duration kReturnTime = seconds(3);  // for one who came by a relay to be dialled in return
+constexpr Duration kRelayedMax = seconds(2) + 4 * milliseconds(160);  // 2 s and four round trips by way of a relay
+constexpr Duration kStartsApart = milliseconds(50);                   // between two that start
 constexpr std::size_t kPeersOfKind = 2;
 
 node::Manifest manifest_of(const PeerId& authority) {
@@ -72,7 +74,7 @@ class Street {
   node::NodeOptions node_options(const Host& host, bool coordinator) const;
   Resident& settle(const std::string& name, NatBox* box);
   Task<> scenario();
-  Task<bool> reaches(Resident& from, Resident& to);
+  Task<net::LinkState> call(Resident& from, Resident& to);
   Task<> meet(std::size_t a, std::size_t b);
   Identity next_identity() { return Peer::identity_of(options_.seed, residents_.size(), scheme()); }
   const SignatureScheme& scheme() const { return options_.crypto == Crypto::fake ? signatures_ : ed25519(); }
@@ -121,23 +123,36 @@ Resident& Street::settle(const std::string& name, NatBox* box) {
   return resident;
 }
 
-/// Whether a call comes through, over a connection that `from` dialled now or before.
-Task<bool> Street::reaches(Resident& from, Resident& to) {
+/// How a call came through; not connected: it did not.
+Task<net::LinkState> Street::call(Resident& from, Resident& to) {
   nat::wire::DialBack question;
   question.port = kNatPort;
   const Frame request = frame::encode(nat::wire::Header(question));
   net::PeerEndpoint& endpoint = from.node->endpoint();
   (void)co_await endpoint.call(to.node->self(), "nat.dial_back", request, from.host.clock().now() + kMeetTime);
-  const net::LinkState link = endpoint.link(to.node->self());  // whatever the answer was
-  co_return link.connected&& link.dialled;
+  co_return endpoint.link(to.node->self());  // whatever the answer was
 }
 
 Task<> Street::meet(std::size_t a, std::size_t b) {
   NatPair pair;
   pair.a = a;
   pair.b = b;
-  pair.a_dials = co_await reaches(*of_kind_[a][0], *of_kind_[b][1]);
-  if (!pair.a_dials) pair.b_dials = co_await reaches(*of_kind_[b][1], *of_kind_[a][0]);
+  Resident& first = *of_kind_[a][0];
+  Resident& second = *of_kind_[b][1];
+  const TimePoint began = world_.clock().now();
+  const net::LinkState there = co_await call(first, second);
+  pair.took = world_.clock().now() - began;
+  pair.a_dials = there.dialled;
+  if (there.circuit) {
+    co_await world_.clock().sleep_until(world_.clock().now() + kReturnTime);
+    const net::LinkState back = second.node->endpoint().link(first.node->self());
+    pair.b_dials = back.dialled;
+    pair.relayed = back.circuit;
+  } else if (!pair.a_dials) {
+    const net::LinkState back = co_await call(second, first);
+    pair.b_dials = back.dialled;
+    pair.relayed = back.circuit;
+  }
   facts_.pairs.push_back(pair);
 }
 
@@ -225,6 +240,11 @@ std::vector<std::string> nat_lies(const NatFacts& facts) {
     const std::string who = fmt::format("{} and {}", facts.kinds[pair.a].name, facts.kinds[pair.b].name);
     const bool may = open(pair.a) || open(pair.b);
     if (may && !pair.a_dials && !pair.b_dials) lies.push_back(who + ": one is open, and they do not meet");
+    const auto relayed = [&](std::size_t kind) { return facts.states[kind] == nat::State::relayed; };
+    if (relayed(pair.a) && relayed(pair.b) && !pair.a_dials && !pair.b_dials && !pair.relayed)
+      lies.push_back(who + ": relays lead to both, and they do not meet");
+    if (pair.relayed && pair.took > kRelayedMax)
+      lies.push_back(fmt::format("{}: relayed after {:.1f} s", who, to_seconds(pair.took)));
     const bool met_before = open(pair.a) && pair.b_dials;  // by the directory: whoever was first has dialled
     if (open(pair.b) && !pair.a_dials && !met_before)
       lies.push_back(who + ": the second is open, and the first cannot dial it");

@@ -34,7 +34,9 @@ struct NatPair {
   std::size_t a = 0;  ///< index of its kind
   std::size_t b = 0;
   bool a_dials = false;  ///< a's call came through, over a connection that a dialled
-  bool b_dials = false;  ///< the same of b, when a could not
+  bool b_dials = false;  ///< the same of b, when a could not, or in return for a circuit of a's
+  bool relayed = false;  ///< neither: it came through a relay, and still does
+  Duration took{};       ///< until a's call, or else b's, was answered
 };
 
 struct NatFacts {

@@ -1,9 +1,11 @@
 // reach_probe RUN@AT LISTEN HOME [--lease SECONDS] [--look SECONDS] [--no-port-map]: joins a run without training and
-// tells, a JSON line each, how others reach it. Reads "dial ADDR" and "leave" from stdin; its end means leave. For
-// lab_test.py.
+// tells, a JSON line each, how others reach it. Reads "dial ADDR", "call ID" and "leave" from stdin; its end means
+// leave. For lab_test.py.
 
+#include "base/frame.hpp"
 #include "cli/program.hpp"
 #include "nat/explain.hpp"
+#include "nat/wire.hpp"
 #include "net/tcp.hpp"
 #include "node/node.hpp"
 #include "node/runtime.hpp"
@@ -119,19 +121,24 @@ class Probe {
       now["phase"] = kPhases.at(static_cast<std::size_t>(status.phase));
       now["addresses"] = nlohmann::json::array();
       for (const net::Address& address : reach.addresses()) now["addresses"].push_back(net::to_string(address));
+      now["relays"] = nlohmann::json::array();
+      for (const net::Address& address : node_->relays()) now["relays"].push_back(net::to_string(address));
       if (status.mapping) {
         now["by"] = nat::name(status.mapping->by);
         now["outside"] = fmt::format("{}:{}", status.mapping->outside_host, status.mapping->outside_port);
         now["lease_s"] = status.mapping->lease_s;
       }
       if (status.phase == Phase::refused) now["trials"] = nat::describe(status.trials);
-      if (reach.state() == nat::State::outbound_only) {
+      if (nat::only_dials(reach.state())) {
         const std::string seen = node_->endpoint().observed_host().value_or(std::string());
         const auto listening = node_->endpoint().listening();
         const nat::Explanation why = nat::explain_unreachable(status, listening.front().port, seen);
         now["why"] = why.why;
         now["remedy"] = why.remedy;
       }
+      now["published_relays"] = nlohmann::json::object();
+      for (const node::Member& member : node_->members())
+        now["published_relays"][member.peer.text()] = member.record.relays.size();
       now["published"] = nlohmann::json::object();
       for (const node::Member& member : node_->members()) {
         auto& listen = now["published"][member.peer.text()] = nlohmann::json::array();
@@ -152,8 +159,23 @@ class Probe {
   Task<boost::system::result<PeerId, Refusal>> dial(net::Address at) {
     return node_->endpoint().connect(std::move(at), runtime_.clock().now() + 5s);
   }
+  /// Any question will do.
+  Task<net::LinkState> call(PeerId peer, bool& answered) {
+    net::PeerEndpoint& endpoint = node_->endpoint();
+    const Frame question = frame::encode(nat::wire::Header(nat::wire::DialBack()));
+    const auto answer = co_await endpoint.call(peer, "nat.dial_back", question, runtime_.clock().now() + 5s);
+    answered = answer || answer.error().code == Errc::busy;  // it is of the peer itself
+    co_return endpoint.link(peer);
+  }
+  void call(const std::string& peer) {
+    const TimePoint began = runtime_.clock().now();
+    bool answered = false;
+    const net::LinkState link = runtime_.call(call(PeerId::parse(peer).value(), answered));
+    tell({{"event", "called"}, {"peer", peer}, {"answered", answered}, {"path", link.path}, {"ms", ms_since(began)}});
+  }
   void read() {
     for (std::string line; std::getline(std::cin, line) && line != "leave";) {
+      if (line.starts_with("call ")) call(line.substr(5));
       if (!line.starts_with("dial ")) continue;
       const auto met = runtime_.call(dial(net::parse_address(line.substr(5)).value()));
       tell({{"event", "dialled"}, {"at", line.substr(5)}, {"peer", met ? met->text() : met.error().reason}});

@@ -124,7 +124,8 @@ TEST_CASE("workload idle: a swarm that does not train has no epoch, and is looke
   }
 }
 
-TEST_CASE("workload nat: who is behind a box only dials, whatever the box, and meets whoever is public") {
+TEST_CASE(
+    "workload nat: who is behind a box only dials, whatever the box, meets whoever is public, and by a relay anybody") {
   for (const std::uint64_t seed : test::seeds(2)) {
     CAPTURE(seed);
     NatPairsOptions options;
@@ -138,7 +139,10 @@ TEST_CASE("workload nat: who is behind a box only dials, whatever the box, and m
       CAPTURE(facts.kinds[pair.b].name);
       const bool is_public = !facts.kinds[pair.a].box || !facts.kinds[pair.b].box;
       CHECK((pair.a_dials || pair.b_dials) == is_public);
+      CHECK(pair.relayed != is_public);
     }
+    for (std::size_t kind = 0; kind < facts.kinds.size(); ++kind)
+      CHECK(facts.states[kind] == (facts.kinds[kind].box ? nat::State::relayed : nat::State::open));
     for (const bool sure : facts.sure) CHECK(sure);
     CHECK(run_nat_pairs(options).fingerprint == facts.fingerprint);
   }
@@ -166,6 +170,13 @@ TEST_CASE("workload nat: facts that cannot be are told") {
   NatFacts unknown = facts;
   unknown.states[1] = nat::State::unknown;
   CHECK(nat_lies(unknown).size() == 1);
+  NatFacts apart = facts;
+  apart.states[1] = nat::State::relayed;
+  CHECK(nat_lies(apart).size() == 1);
+  apart.pairs[2].relayed = true;
+  CHECK(nat_lies(apart).empty());
+  apart.pairs[2].took = 5s;
+  CHECK(nat_lies(apart).size() == 1);
   facts.hidden_dials = 1;
   CHECK(nat_lies(facts).size() == 1);
 }

@@ -169,6 +169,39 @@ TEST_CASE("peer record: it survives the trip, and bounds hold") {
   CHECK_FALSE(decode_peer_record(*frame::encode(wire::PeerHeader(raw))));
 }
 
+TEST_CASE("peer record: relays stand apart from where it is dialled, so that a reader who knows none reads the rest") {
+  const net::Address relay{"203.0.113.9", 4600, net::Leg::relay, Identity::generate(Identity::Seed{4}).id()};
+  const net::Address relay_v6{"2001:db8:1111:2222:3333:4444:5555:6666", 65535, net::Leg::relay, relay.relay};
+  PeerRecord peer;
+  peer.role = peer.name = peer.software = std::string(kNameBytesMax, 'n');
+  peer.relays = {relay, relay_v6, relay_v6};
+  const auto value = encode(peer);
+  REQUIRE(value);
+  CHECK(decode_peer_record(*value)->relays == peer.relays);
+  CHECK(decode_peer_record(*value)->listen.empty());
+  PeerRecord wrong = peer;
+  wrong.relays.push_back(relay);
+  CHECK_FALSE(encode(wrong));
+  wrong = peer;
+  wrong.relays[0].host = "a-name.example";
+  CHECK_FALSE(encode(wrong));
+  wrong = peer;
+  wrong.relays[0] = {"203.0.113.9", 4600};
+  CHECK_FALSE(encode(wrong));
+  wrong = PeerRecord();
+  wrong.listen = {relay};
+  CHECK_FALSE(encode(wrong));
+  wire::PeerV1 raw;
+  raw.listen = {net::to_string(relay)};
+  CHECK_FALSE(decode_peer_record(*frame::encode(wire::PeerHeader(raw))));
+  raw.listen = {"203.0.113.9:4600"};
+  CHECK(decode_peer_record(*frame::encode(wire::PeerHeader(raw))));
+  raw.relays = {"203.0.113.9:4600"};
+  CHECK_FALSE(decode_peer_record(*frame::encode(wire::PeerHeader(raw))));
+  raw.relays.assign(kRelaysMax + 1, net::to_string(relay));
+  CHECK_FALSE(decode_peer_record(*frame::encode(wire::PeerHeader(raw))));
+}
+
 TEST_CASE("wire: lists of records, versions and slots survive the trip and refuse every other length") {
   const Identity owner = Identity::generate(Identity::Seed{});
   std::vector<SignedRecord> records;

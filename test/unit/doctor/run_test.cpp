@@ -187,6 +187,17 @@ TEST_CASE("doctor: whether others can dial us is known, feared or unknown") {
   CHECK(reach_of(nat::State::outbound_only, 1).result == Grade::warn);
   CHECK(reach_of(nat::State::outbound_only, 1).measured.find("1 peer asked") != std::string::npos);
   CHECK(reach_of(nat::State::unknown, 0).result == Grade::warn);
+  RunLook look = found_look();
+  Reach reach;
+  reach.port = 4600;
+  reach.state = nat::State::outbound_only;
+  reach.servers = 2;
+  reach.relays.resize(2);
+  look.reach = reach;
+  const std::string relay = PeerId().short_text();
+  CHECK(finding_of(look, "dial-back").measured ==
+        "nobody can dial this machine; 2 peers asked. It takes part as a client, reached by relay " + relay + ", " +
+            relay);
 }
 
 namespace {

@@ -65,6 +65,10 @@ TEST_CASE("swarm facts: records, standings and links become one view, also of a 
   CHECK(view.peers[0].rtt_s == 0.02);
   CHECK(view.peers[0].hash_ok == true);
   CHECK(view.peers[1].reachability == "outbound_only");
+  directory::PeerRecord led = directory::decode_peer_record(members[1].value).value();
+  led.relays = {net::Address{"203.0.113.9", 4600, net::Leg::relay, peer(1)}};
+  members[1].value = encode(led).value();
+  CHECK(view_swarm(gather_facts(known, sources)).peers[1].reachability == "relayed");
   CHECK_FALSE(view.peers[1].rtt_s == view.peers[1].rtt_s);  // not connected: not a number
   CHECK(view.peers[2].name == peer(3).short_text());
   CHECK(view.peers[2].hash_ok == false);

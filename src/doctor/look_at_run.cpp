@@ -1,6 +1,7 @@
 #include "base/frame.hpp"
 #include "base/task_group.hpp"
 #include "doctor/run.hpp"
+#include "nat/circuit_network.hpp"
 #include "nat/dial_back.hpp"
 #include "nat/relay_client.hpp"
 
@@ -58,6 +59,7 @@ struct Visit {
       co_return Refusal(Errc::gone, "this is a look from outside, no member");
     };
     endpoint->handle(nat::dial_back_method(), no_answer);
+    endpoint->handle(nat::relay_method("relay.reserve"), no_answer);
     const auto listening = endpoint->listening();
     if (!listening.empty()) port = listening.front().port;
     if (options.ask_router && port != 0) mapping = mapping_for(needs, peer.options(), listening.front());

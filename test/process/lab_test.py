@@ -510,7 +510,7 @@ def trains_behind_routers(place):
     for program in FAR_PROGRAMS:
         program.process.kill()
         program.process.wait()
-    _, FAR_TRAINER = start_run(place.running, HIDDEN, HIDDEN_HOST, 'open-hidden', '--target-batch', '384')
+    _, FAR_TRAINER = start_run(place.running, HIDDEN, HIDDEN_HOST, 'open-hidden', '--target-batch', '256')
     kinds = {'a': ('masquerade', []), 'b': ('masquerade', []), 'c': ('random', []), 'd': ('masquerade', ['--client'])}
     places = {site: Place(site, place.running) for site in kinds}
     for site, (kind, _) in kinds.items():

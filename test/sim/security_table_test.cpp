@@ -135,7 +135,7 @@ struct World {
 /// One cell of the table.
 class Cell {
  public:
-  Cell(World& world, const net::Method& method, Defect defect, unsigned char number, TokenSerial serial)
+  Cell(World& world, const net::Method& method, Defect defect, unsigned number, TokenSerial serial)
       : world_(world),
         method_(method),
         defect_(defect),
@@ -360,13 +360,13 @@ TEST_CASE("security table: every method of a node refuses every defect, and an h
     tasks.spawn("store", world.store->run());
     tasks.spawn("honest", call_on());
     TokenSerial serial = 1000;
-    unsigned char stranger = 100;
+    unsigned stranger = 100;  // each cell has one of its own: some are banned for good
     for (const auto& [method_name, row] : world.victim->node->endpoint().methods().rows()) {
       for (const Defect defect : kDefects) {
         CAPTURE(method_name);
         CAPTURE(name(defect));
         ++serial;
-        Cell cell(world, row.method, defect, ++stranger == 0 ? (stranger = 10) : stranger, serial);
+        Cell cell(world, row.method, defect, ++stranger, serial);
         const Heard heard = co_await cell.make();
         CAPTURE(heard.reason);
         effects += heard.answered ? 1 : 0;

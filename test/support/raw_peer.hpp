@@ -49,7 +49,7 @@ class MisplacedStream final : public net::ByteStream {
 /// Dials as TLS client and says `hello`, which the test may have spoilt. Outlives its streams.
 class RawPeer {
  public:
-  RawPeer(unsigned char number, net::Network& network, Clock& clock)
+  RawPeer(unsigned number, net::Network& network, Clock& clock)
       : identity_(make(number)), tls_(identity_), network_(network), clock_(clock), rules_(make_rules()) {
     hello.run = "test";
   }
@@ -92,9 +92,10 @@ class RawPeer {
   std::optional<net::Address> sees;  ///< what the hello says of the other's address, instead of the truth
 
  private:
-  static Identity make(unsigned char number) {
+  static Identity make(unsigned number) {
     Identity::Seed seed{};
-    seed[0] = number;
+    seed[0] = static_cast<unsigned char>(number);
+    seed[1] = static_cast<unsigned char>(number >> 8U);
     return Identity::generate(seed);
   }
   net::OpeningRules make_rules() {

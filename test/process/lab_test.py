@@ -19,7 +19,6 @@ LAB = pathlib.Path(__file__).resolve().parent.parent / 'lab'
 RUN, HOST = 'lab', '11.99.0.1:4600'
 FAR, FAR_HOST, FAR_WEB, OPEN_SITE = 'far', '11.99.0.2:4700', 'wss://host.far:443/collab/v1', 'h'
 NUMERIC_WEB = 'wss://11.99.0.2:443/collab/v1'
-HIDDEN, HIDDEN_HOST = 'hidden', '11.99.0.2:4800'
 TOOLS = {'ip': 'iproute2', 'nft': 'nftables', 'conntrack': 'conntrack', 'miniupnpd': 'miniupnpd-nftables', 'sysctl': 'procps',
          'ss': 'iproute2'}
 
@@ -76,10 +75,10 @@ class Place:
         peer = self.start('peer', where or self.site, [PROBE, f'{RUN}@{HOST}', listen, folder, *words])
         return Probe(peer, folder, began)
 
-    def trainer(self, name, *words, environment=(), run=FAR):
-        """A peer that trains."""
+    def trainer(self, name, *words, environment=()):
+        """A peer that trains in the run `far`."""
         return self.start(name, self.site, [
-            'env', *environment, *PEER, '--run-id', run, '--home', self.home(name), '--no-lan', '--no-port-map', '--threads', '1', '--device', 'cpu',
+            'env', *environment, *PEER, '--run-id', FAR, '--home', self.home(name), '--no-lan', '--no-port-map', '--threads', '1', '--device', 'cpu',
             '--no-evaluate', '--json', *words])
 
     def home(self, name):
@@ -503,42 +502,6 @@ def by_relay(place):
     other.clear()
 
 
-def trains_behind_routers(place):
-    """Who can be dialled owns everything; the others take part by it, whatever they are behind, and no relay carries a part.
-    The batch is large enough for all five to have a share in it."""
-    global FAR_TRAINER
-    for program in FAR_PROGRAMS:
-        program.process.kill()
-        program.process.wait()
-    _, FAR_TRAINER = start_run(place.running, HIDDEN, HIDDEN_HOST, 'open-hidden', '--target-batch', '256')
-    kinds = {'a': ('masquerade', []), 'b': ('masquerade', []), 'c': ('random', []), 'd': ('masquerade', ['--client'])}
-    places = {site: Place(site, place.running) for site in kinds}
-    for site, (kind, _) in kinds.items():
-        lab('nat_lab.sh', 'nat', site, kind)
-    hidden = [places[site].trainer('swarm', '--bootstrap', HIDDEN_HOST, *words, run=HIDDEN)
-              for site, (_, words) in kinds.items()]
-    for trainer in hidden:
-        trains(trainer, 2, 40)
-    ids = {trainer.events('started')[0]['id'] for trainer in hidden}
-    told = lambda: {peer['id']: peer['reachability'] for peer in status_of(HIDDEN, Place(OPEN_SITE, place.running).home('open-hidden'))
-                    if peer['id'] in ids}
-    wait('relays lead to all but the client', 15, lambda: sorted(told().values()) == ['outbound_only'] + 3 * ['relayed'])
-    logs = [place.running.folder / f'{HIDDEN}-host/logs/coordinator.jsonl', Place(OPEN_SITE, place.running).home('open-hidden') / 'logs/peer.jsonl']
-    carried = [json.loads(line) for log in logs for line in log.read_text().splitlines() if '"relay.circuit_ended"' in line]
-    assert all(circuit['bytes'] < 1 << 17 for circuit in carried), carried
-    for trainer in hidden:
-        trainer.leave()
-    for each in places.values():
-        lab('nat_lab.sh', 'nat', each.site, 'masquerade')
-        each.clear()
-
-
-def status_of(run, home):
-    asked = subprocess.run([*PEER, 'status', '--json', '--run-id', run, '--home', home], capture_output=True, text=True, timeout=10)
-    assert asked.returncode == 0, asked
-    return json.loads(asked.stdout)['peers']
-
-
 CASES = [[natpmp], [upnp], [both_and_taken], [silent, no_protocol], [leads_nowhere, stops_in_time], [second_nat, taken_by_upnp],
          [for_good, restart], [nonsense]]
 if PEER:
@@ -546,7 +509,6 @@ if PEER:
     CASES[5].append(doctor_sees_second_nat)
 WEB_CASES = [[by_proxy], [web_only, doctor_sees_web_only], [wrong_login, leads_to_nothing]] if PEER else []
 LAST_CASES = [[by_relay]]  # of the run `lab`, at more than one site
-SWARM_CASES = [[trains_behind_routers]] if PEER else []
 SITES = 'abcdefgh'[:len(CASES)]
 PREFIX = f'lab{os.getpid() % 1000000}'
 ENVIRONMENT = dict(os.environ, LAB_PREFIX=PREFIX, LAB_SITES=' '.join(SITES))
@@ -580,28 +542,27 @@ def carry_out_all(all_cases, running):
         return sum(pool.map(lambda each: carry_out(*each, running), zip(SITES, wanted)), [])
 
 
-def start_run(running, run, at, name, *words):
-    """Its coordinator, and one trainer at a site that is open to all, which has committed an epoch."""
+def start_far(running):
+    """A run whose members can be dialled on port 443 as well."""
     lab('nat_lab.sh', 'nat', OPEN_SITE, 'open')
     place = Place(OPEN_SITE, running)
-    text = programs.write_text(running.folder / f'{run}-text')
-    host = place.start(run, 'wan', [
-        COORDINATOR, '--new-run', '--run-id', run, '--preset', 'demo', '--data', text, '--admission', 'open',
-        '--checkpoint-every', '0', '--home', running.folder / f'{run}-host', '--listen', at, '--dashboard', 'off', '--no-lan',
-        '--no-port-map', '--json', *words])
+    text = programs.write_text(running.folder / 'text')
+    host = place.start('far', 'wan', [
+        COORDINATOR, '--new-run', '--run-id', FAR, '--preset', 'demo', '--data', text, '--target-batch', '96', '--admission',
+        'open', '--checkpoint-every', '0', '--home', running.folder / 'far-host', '--listen', FAR_HOST, '--wss-port', '443',
+        '--dashboard', 'off', '--no-lan', '--no-port-map', '--json'])
     host.wait_for('ready', 20)
-    trainer = place.trainer(name, '--bootstrap', at, *(['--wss-port', '443'] if run == FAR else []), run=run)
-    return host, trainer.wait_for('epoch', 30)
+    return place.trainer('open', '--bootstrap', FAR_HOST, '--wss-port', '443').wait_for('epoch', 30)
 
 
 def main():
-    global PUBLIC, FAR_TRAINER, FAR_PROGRAMS
+    global PUBLIC, FAR_TRAINER
     reason = why_not()
     if reason:
-        print(f'skipped: {reason}\n0 passed, 0 failed, {sum(map(len, CASES + LAST_CASES + WEB_CASES + SWARM_CASES))} skipped')
+        print(f'skipped: {reason}\n0 passed, 0 failed, {sum(map(len, CASES + LAST_CASES + WEB_CASES))} skipped')
         return 77
     chosen = set(os.environ.get('CASE', '').split())
-    far = any(not chosen or case.__name__ in chosen for case in sum(WEB_CASES + SWARM_CASES, []))
+    far = any(not chosen or case.__name__ in chosen for case in sum(WEB_CASES, []))
     went = []
     try:
         with tempfile.TemporaryDirectory() as place, programs.Programs(place) as running:
@@ -618,10 +579,8 @@ def main():
             went += carry_out_all(CASES, running)
             went += carry_out_all(LAST_CASES, running)
             if far:
-                FAR_PROGRAMS = start_run(running, FAR, FAR_HOST, 'open', '--target-batch', '96', '--wss-port', '443')
-                FAR_TRAINER = FAR_PROGRAMS[1]
+                FAR_TRAINER = start_far(running)
                 went += carry_out_all(WEB_CASES, running)
-                went += carry_out_all(SWARM_CASES, running)
     finally:
         lab('nat_lab.sh', 'down')
     failed = sum(bool(problem) for _, problem in went)

@@ -53,7 +53,19 @@ struct PeerV1 {
   std::string software;
   std::uint64_t incarnation = 0;
   std::vector<std::string> relays;  ///< `relay://host:port/ID`; apart from `listen`, which older readers read whole
-  MESSAGE_MAP(listen, reachable, directory, role, name, software, incarnation, relays)
+  using FieldsByName = void;        // as MESSAGE_MAP; relays are not written when there are none, as of most
+  template <class Visitor>
+  void visit_fields(const Visitor& visit) {
+    visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays);
+  }
+  template <class Visitor>
+  void visit_fields(const Visitor& visit) const {
+    if (relays.empty()) {
+      visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation);
+    } else {
+      visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays);
+    }
+  }
 };
 using PeerHeader = std::variant<PeerV1>;
 

@@ -121,8 +121,10 @@ Task<Result<>> CircuitStream::write(std::span<const std::byte> bytes) {
     for (bool sent = false; !sent;) {
       const auto line = line_;
       if (!line || ended_ || !line->stands()) co_return Errc::gone;
-      const auto said = co_await line->send(frame, clock_.now() + kLook);
-      if (!said && said.error() != Errc::late) co_return Errc::gone;
+      const TimePoint until = clock_.now() + kLook;
+      const auto said = co_await line->send(frame, until);
+      const bool waited = clock_.now() >= until;  // else that `late` is the relay's word
+      if (!said && (said.error() != Errc::late || !waited)) co_return Errc::gone;
       sent = said.has_value();  // else the other end does not read: nothing of it has left
     }
     bytes = bytes.subspan(piece.size());

@@ -130,12 +130,7 @@ Task<Dialled> CircuitNetwork::dial_peer(net::Address to, std::optional<PeerId> e
 
 Task<Dialled> CircuitNetwork::open_circuit(net::Address by, PeerId to, TimePoint deadline) {
   const Opening opening(opening_, by.relay);
-  if (!endpoint_->can_reach(by.relay)) {  // of a relay that is known a stranger's word changes nothing
-    net::Address at;
-    at.host = by.host;
-    at.port = by.port;
-    endpoint_->introduce(by.relay, std::vector<net::Address>(1, std::move(at)));
-  }
+  if (!endpoint_->can_reach(by.relay)) co_return Errc::gone;  // where it is tells its own record, and no stranger's
   wire::Connect ask;
   ask.peer = to.key;
   ask.id = draw_circuit_id(needs_.random);

@@ -350,18 +350,21 @@ Task<> RelayServer::pump(Circuit& circuit, bool from_asker) {
     if (!frame) co_return circuit.end("closed");
     const auto message = frame::decode<wire::CircuitHeader>(**frame);
     if (!message || message->payload.size() > wire::kCarryBytesMax) co_return circuit.end("closed");
-    if (std::holds_alternative<wire::End>(message->header)) co_return circuit.end("closed");
-    if (!std::holds_alternative<wire::Carry>(message->header)) continue;  // only a relay gives notice
-    const std::size_t bytes = message->payload.size();
+    if (!std::holds_alternative<wire::Carry>(message->header))
+      co_return circuit.end("closed");           // an End; notice we give
+    const std::size_t bytes = (*frame)->size();  // also what is around the payload goes on as it is
     if (carried + bytes > circuit.quota.bytes_max) co_return circuit.end("quota");
     carried += bytes;
     co_await pay(circuit, bytes);
     for (bool sent = false; !sent;) {
-      const auto said = co_await to.send(*frame, needs_.clock.now() + kSayTime);
-      if (!said && said.error() != Errc::late) co_return circuit.end("gone");
+      const TimePoint until = needs_.clock.now() + kSayTime;
+      const auto said = co_await to.send(*frame, until);
+      const bool waited = needs_.clock.now() >= until;  // else that `late` is the other end's word
+      if (!said && (said.error() != Errc::late || !waited)) co_return circuit.end("gone");
       sent = said.has_value();  // else the other end does not read: neither do we
     }
-    needs_.metrics.add("collab_relayed_bytes_total", static_cast<double>(bytes), {{"class", std::string(label)}});
+    needs_.metrics.add("collab_relayed_bytes_total", static_cast<double>(message->payload.size()),
+                       {{"class", std::string(label)}});
   }
 }
 

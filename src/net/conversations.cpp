@@ -418,7 +418,7 @@ void Conversations::on_closed(Multiplexer& streams, StreamHandle stream, StreamE
     Lane& lane = *out->second.lane;
     lane.stream = StreamKey();
     lane.ending = false;
-    if (end == StreamEnd::refused) lane.refused = why;
+    if (end == StreamEnd::refused) lane.refused = why.code == Errc::late ? Refusal(Errc::gone, why.reason) : why;
     lane.changed.notify();
     outgoing_.erase(out);
     return;

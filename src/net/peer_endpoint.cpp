@@ -515,27 +515,23 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   Refusal why = opened.error();
   if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
   needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
-  if (by_relay_only) {
+  if (by_relay_only || links_.current(peer) != nullptr) {  // no word of whether it lives
     peers_.no_circuit(peer, std::move(why), needs_.clock.now());
   } else {
     peers_.failed(peer, std::move(why), needs_.clock.now());
   }
 }
 
-/// Who came through a relay and can be dialled, as the directory says, is dialled: then the relay is not needed any
-/// more. His own word would not do: a stranger could have everybody with a reservation knock where he likes.
+/// Who came through a relay and can be dialled, by what is known of it, is dialled: then the relay is not needed any
+/// more. With the pauses of any dial, for a stranger says himself where he is.
 void PeerEndpoint::dial_in_return(const Connection& circuit) {
-  const KnownPeer* known = peers_.find(circuit.peer());
-  if (known == nullptr || known->addresses.empty() || tasks_ == nullptr) return;
-  tasks_->spawn("dial", dial_without_relay(circuit.peer(), known->addresses, next_attempt_++));
-}
-
-/// In the background: what comes of it changes nothing for who waits.
-Task<> PeerEndpoint::dial_without_relay(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt) {
-  auto opened =
-      co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options_.dial);
-  if (!opened || (*opened)->redundant || tasks_ == nullptr || leaving_) co_return;
-  tasks_->spawn("connection", serve(attach(std::move(*opened))));
+  const PeerId peer = circuit.peer();
+  const KnownPeer* known = peers_.find(peer);
+  Partner& with = partner(peer);
+  const bool may = known != nullptr && !known->addresses.empty() && peers_.may_dial(peer, needs_.clock.now());
+  if (!may || with.dialling || tasks_ == nullptr) return;
+  with.dialling = true;
+  tasks_->spawn("dial", dial(peer, known->addresses, next_attempt_++));
 }
 
 Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address address, TimePoint deadline) {
@@ -613,6 +609,8 @@ LinkState PeerEndpoint::link(const PeerId& peer) const {
 }
 
 void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses) {
+  const auto is_relay = [](const Address& address) { return address.leg == Leg::relay; };
+  std::erase_if(addresses, is_relay);  // not the peer's own place
   if (peer != self()) peers_.introduce(peer, std::move(addresses), needs_.clock.now());
 }
 

@@ -158,7 +158,6 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Task<> admit(std::unique_ptr<ByteStream> stream, Gate::Place place);
   Task<> dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt);
   void dial_in_return(const Connection& circuit);
-  Task<> dial_without_relay(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt);
   Task<> serve(std::uint64_t serial);
   Task<> tick_loop();
   void tick(TimePoint now);
@@ -193,10 +192,10 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Gate gate_;
   SwarmTime time_;
 
-  std::vector<std::unique_ptr<Listener>> listeners_;
   TaskGroup* tasks_ = nullptr;  ///< while run() runs
   bool leaving_ = false;
   boost::container::flat_map<PeerId, std::unique_ptr<Partner>> partners_;
+  std::vector<std::unique_ptr<Listener>> listeners_;  ///< what has come and nobody took ends while partners are there
   std::uint64_t next_attempt_ = 1;
   std::uint64_t incarnation_;
   TimePoint ticked_;

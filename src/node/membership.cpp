@@ -253,6 +253,7 @@ std::vector<nat::RelayClient::Candidate> Membership::relay_candidates() const {
   std::vector<nat::RelayClient::Candidate> all;
   for (const Member& member : members()) {
     if (!member.record.reachable || member.peer == identity_.id()) continue;
+    if (!access_.may(member.peer, Claim::relay)) continue;
     const auto is_bare = [](const net::Address& at) { return at.leg == net::Leg::tcp; };
     const auto at = std::find_if(member.record.listen.begin(), member.record.listen.end(), is_bare);
     if (at != member.record.listen.end()) all.push_back({member.peer, *at});

@@ -81,6 +81,7 @@ class RelayNode {
   net::Address relay_address() const { return net::Address{host_.address(), kPort, net::Leg::relay, id()}; }
   void knows(const RelayNode& other) { endpoint.introduce(other.id(), std::vector<net::Address>(1, other.address())); }
   void knows_by(const RelayNode& relay_node, const RelayNode& other) {
+    knows(relay_node);
     endpoint.introduce_relays(other.id(), std::vector<net::Address>(1, relay_node.relay_address()));
   }
 
@@ -189,6 +190,21 @@ TEST_CASE("relay: two whom nobody can dial call each other through one whom both
     CHECK(co_await town.b.calls(town.a));  // back, over the same one
     CHECK(town.relay.relay->circuits() == 1);
     CHECK(town.relay.metrics.value("collab_relay_circuits") == 1);
+  });
+}
+
+TEST_CASE("relay: nobody is dialled for a stranger's word of where a relay is") {
+  Town town;
+  town.run([&]() -> Task<> {
+    REQUIRE(co_await town.b.reserves_at(town.relay));
+    town.a.endpoint.introduce_relays(town.b.id(), std::vector<net::Address>(1, town.relay.relay_address()));
+    const auto answer = co_await town.a.calls(town.b, 3s);
+    REQUIRE_FALSE(answer);
+    CHECK(answer.error().code == Errc::gone);
+    CHECK_FALSE(town.a.endpoint.can_reach(town.relay.id()));
+    CHECK_FALSE(town.a.endpoint.link(town.relay.id()).connected);
+    town.a.endpoint.introduce(town.b.id(), std::vector<net::Address>(1, town.relay.relay_address()));
+    CHECK_FALSE(town.a.endpoint.can_reach(town.b.id()));  // a relay is no place of its own
   });
 }
 

@@ -16,8 +16,15 @@ char letter(std::size_t kind) {
 /// One who can only dial and is not dialled is a client; two of them take part in one round by way of a third.
 const char* means(const NatPair& pair) {
   if (pair.a_dials) return "first dials second";
+  if (pair.punched) return "punched";
   if (pair.relayed) return "relayed";
   return pair.b_dials ? "second dials first" : "not reachable: both are clients";
+}
+
+/// As a member's record says it.
+std::string_view state_of(const NatFacts& facts, std::size_t kind) {
+  const bool kept = facts.states[kind] == nat::State::relayed && nat::can_be_punched(facts.mappings[kind]);
+  return kept ? "punchable" : name(facts.states[kind]);
 }
 
 std::string text_of(const NatFacts& facts) {
@@ -27,30 +34,34 @@ std::string text_of(const NatFacts& facts) {
   out += "\n";
   for (std::size_t a = 0; a < facts.kinds.size(); ++a) {
     out += fmt::format("{} {:<50} {:<16} ", letter(a), facts.kinds[a].name,
-                       fmt::format("{}{}", name(facts.states[a]), facts.sure[a] ? "" : "?"));
+                       fmt::format("{}{}", state_of(facts, a), facts.sure[a] ? "" : "?"));
     for (std::size_t b = 0; b < a; ++b) out += "  ";
     for (const NatPair& pair : facts.pairs)
-      if (pair.a == a) out += pair.a_dials ? " >" : pair.b_dials ? " <" : pair.relayed ? " r" : " .";
+      if (pair.a == a)
+        out += pair.a_dials ? " >" : pair.b_dials ? " <" : pair.punched ? " p" : pair.relayed ? " r" : " .";
     out += "\n";
   }
   return out +
-         "> the first dials the second, < the second dials the first, r a relay leads from one to the other, . "
-         "nothing\n"
-         "does. In r and . both are clients, and own no segment; a round takes them in by those whom both dial. ? "
-         "judged\n"
+         "> the first dials the second, < the second dials the first, p a relay led from one to the other, until they\n"
+         "dialled each other at once, r a relay leads there, . nothing does. In p, r and . both are clients, and own "
+         "no\n"
+         "segment; a round takes them in by those whom both dial. ? judged\n"
          "by fewer than three\n";
 }
 
 nlohmann::json to_json(const NatFacts& facts) {
   nlohmann::json out;
   for (std::size_t kind = 0; kind < facts.kinds.size(); ++kind)
-    out["kinds"].push_back(
-        {{"kind", facts.kinds[kind].name}, {"state", name(facts.states[kind])}, {"sure", bool(facts.sure[kind])}});
+    out["kinds"].push_back({{"kind", facts.kinds[kind].name},
+                            {"state", name(facts.states[kind])},
+                            {"mapping", name(facts.mappings[kind])},
+                            {"sure", bool(facts.sure[kind])}});
   for (const NatPair& pair : facts.pairs)
     out["pairs"].push_back({{"first", facts.kinds[pair.a].name},
                             {"second", facts.kinds[pair.b].name},
                             {"means", means(pair)},
-                            {"took_s", to_seconds(pair.took)}});
+                            {"took_s", to_seconds(pair.took)},
+                            {"punched_in_s", pair.punched ? nlohmann::json(to_seconds(pair.punched_in)) : nullptr}});
   out["hidden_dials"] = facts.hidden_dials;
   out["virtual_s"] = to_seconds(facts.length);
   out["fingerprint"] = fmt::format("{:016x}", facts.fingerprint);

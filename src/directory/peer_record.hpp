@@ -32,6 +32,7 @@ struct PeerRecord {
   std::string software;              ///< program and version
   std::uint64_t incarnation = 0;     ///< new at each start
   std::vector<net::Address> relays;  ///< that lead to it, of a peer that nobody dials; at most `kRelaysMax`
+  bool punchable = false;            ///< of such a peer: another one such may get through to it without a relay
 };
 
 /// The value of its record. Errors: `bad_request` when a text or the whole is too long for a record, or a host is a
@@ -53,17 +54,21 @@ struct PeerV1 {
   std::string software;
   std::uint64_t incarnation = 0;
   std::vector<std::string> relays;  ///< `relay://host:port/ID`; apart from `listen`, which older readers read whole
-  using FieldsByName = void;        // as MESSAGE_MAP; relays are not written when there are none, as of most
+  bool punchable = false;
+  using FieldsByName =
+      void;  // as MESSAGE_MAP; what follows `incarnation` is not written when it says nothing, as of most
   template <class Visitor>
   void visit_fields(const Visitor& visit) {
-    visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays);
+    visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays, punchable);
   }
   template <class Visitor>
   void visit_fields(const Visitor& visit) const {
     if (relays.empty()) {
       visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation);
-    } else {
+    } else if (!punchable) {
       visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays);
+    } else {
+      visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays, punchable);
     }
   }
 };

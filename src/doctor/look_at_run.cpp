@@ -185,6 +185,24 @@ Task<> ask_for_relays(Visit& visit, Reach& reach) {
   }
 }
 
+/// By those who were dialled, so can be.
+Task<nat::MappingFinding> measure_mapping(Visit& visit) {
+  const auto observers = [&visit] {
+    std::vector<nat::Observer> all;
+    for (const PeerId& peer : visit.endpoint->connected())
+      if (auto at = visit.endpoint->remote_of(peer); at && at->leg == net::Leg::tcp)
+        all.push_back(nat::Observer{peer, std::move(*at)});
+    return all;
+  };
+  nat::MappingProbe::Needs needs{
+      visit.needs.loop, *visit.endpoint, visit.needs.network, visit.needs.clock, visit.random.derive("mapping"),
+      visit.needs.log,  observers,       [] { return true; }};
+  nat::MappingProbe::Options options;
+  options.dial_time = kRelayTime;
+  nat::MappingProbe probe(std::move(needs), options);
+  co_return co_await probe.measure();
+}
+
 Task<> ask_for_dial_backs(Visit& visit) {
   Reach reach;
   reach.port = visit.port;
@@ -210,7 +228,10 @@ Task<> ask_for_dial_backs(Visit& visit) {
   reach.state = reachability.state();
   reach.servers = std::min(endpoint.connected().size(), options.servers_max);
   reach.addresses = reachability.addresses();
-  if (nat::only_dials(reach.state)) co_await ask_for_relays(visit, reach);
+  if (nat::only_dials(reach.state)) {
+    co_await ask_for_relays(visit, reach);
+    reach.mapping = co_await measure_mapping(visit);
+  }
   visit.look.reach = std::move(reach);
 }
 

@@ -204,6 +204,26 @@ std::optional<Finding> judge_reach(const RunLook& look) {
               "ask again when more peers are there");
 }
 
+std::optional<Finding> judge_translation(const RunLook& look) {
+  if (!look.reach) return std::nullopt;
+  const nat::MappingFinding& found = look.reach->mapping;
+  const std::string sure = found.weak ? "; both who told are at one address, so that is not sure" : "";
+  switch (found.kind) {
+    case nat::MappingKind::none:
+      return ok("translation", "none: a filter keeps others out, and two such peers get through to each other" + sure);
+    case nat::MappingKind::independent:
+      return ok(
+          "translation",
+          "independent: one outside port whoever is dialled, and two such peers get through to each other" + sure);
+    case nat::MappingKind::dependent:
+      return warn(
+          "translation", "dependent: another outside port for each destination, so relays carry all words" + sure,
+          fmt::format("forward TCP port {} at the router to this machine; nothing else helps", look.reach->port));
+    case nat::MappingKind::unknown: break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Finding judge_router(const RouterLook& router, const std::optional<Reach>& reach) {
@@ -247,6 +267,7 @@ std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options) {
   add(judge_clock(look));
   if (look.router) add(judge_router(*look.router, look.reach));
   add(judge_reach(look));
+  add(judge_translation(look));
   return findings;
 }
 

@@ -3,6 +3,7 @@
 // dial us. Looking and judging are apart, so that every answer can be judged.
 
 #include "doctor/finding.hpp"
+#include "nat/mapping_kind.hpp"
 #include "nat/port_mapping.hpp"
 #include "nat/reachability.hpp"
 #include "net/proxy.hpp"
@@ -41,6 +42,7 @@ struct Reach {
   std::size_t servers = 0;              ///< who could be asked
   std::vector<net::Address> addresses;  ///< where they dialled us
   std::vector<PeerId> relays = {};      ///< of them, when nobody could: who would lead others to us
+  nat::MappingFinding mapping = {};     ///< the same: how a router translates what we dial, if two told
 };
 
 /// What the router said when it was asked to let others in.
@@ -82,8 +84,8 @@ struct JudgeOptions {
 inline constexpr std::int64_t kSkewWarnMs = 5'000;
 
 /// names, one "bootstrap ADDR" for each place that somebody named, contacts, way out, run, protocol, clock, port
-/// mapping, dial-back; what could not be looked at is left out. "way out" is there when a proxy is set, or when only
-/// WebSockets led to somebody.
+/// mapping, dial-back, translation; what could not be looked at is left out. "way out" is there when a proxy is set, or
+/// when only WebSockets led to somebody.
 std::vector<Finding> judge(const RunLook& look, const JudgeOptions& options);
 
 }  // namespace collab::doctor

@@ -8,12 +8,18 @@
 namespace collab::monitor {
 namespace {
 
+std::string_view reachability_of(const directory::PeerRecord& record) {
+  if (record.reachable) return "open";
+  if (record.relays.empty()) return "outbound_only";
+  return record.punchable ? "punchable" : "relayed";
+}
+
 MemberFacts member_facts(const PeerId& id, directory::PeerRecord record) {
   MemberFacts facts;
   facts.id = id;
   facts.name = std::move(record.name);
   facts.role = std::move(record.role);
-  facts.reachability = record.reachable ? "open" : record.relays.empty() ? "outbound_only" : "relayed";
+  facts.reachability = reachability_of(record);
   facts.software = std::move(record.software);
   return facts;
 }

@@ -23,7 +23,7 @@ struct MemberFacts {
   PeerId id;
   std::string name;          ///< empty: shown by his id
   std::string role;          ///< full, client, auxiliary, monitor, coordinator
-  std::string reachability;  ///< open, relayed, outbound_only, unknown
+  std::string reachability;  ///< open, punchable, relayed, outbound_only, unknown
   std::string software;
 };
 

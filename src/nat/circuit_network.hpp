@@ -50,6 +50,7 @@ class CircuitNetwork final : public net::Network {
   Task<Result<std::unique_ptr<net::ByteStream>>> dial_peer(net::Address to, std::optional<PeerId> expected,
                                                            TimePoint deadline) override;
   Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override;
+  Result<std::unique_ptr<net::LocalPort>> local_port() override { return needs_.network.local_port(); }
   const net::ChannelEngines* channel_engines() const noexcept override { return needs_.network.channel_engines(); }
 
   /// What is open here, of the node's own circuits and of those that it relays.
@@ -73,7 +74,7 @@ class CircuitNetwork final : public net::Network {
 
 /// Where an endpoint listens to take circuits.
 net::Address circuits_come_in();
-/// The row of relay.connect, relay.incoming, relay.reserve or relay.release: who asks needs it as well.
+/// The row of relay.connect, relay.incoming, relay.reserve, relay.release or relay.whence: who asks needs it as well.
 net::Method relay_method(std::string_view name);
 
 }  // namespace collab::nat

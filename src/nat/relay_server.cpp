@@ -112,6 +112,10 @@ RelayServer::RelayServer(Needs needs, const Options& options)
   const auto connect = [this](PeerId from, Frame request, TimePoint deadline) {
     return on_connect(from, std::move(request), deadline);
   };
+  const auto whence = [this](PeerId from, Frame request, TimePoint) -> Task<net::Answer> {
+    co_return on_whence(from, request);
+  };
+  needs_.endpoint.handle(relay_method("relay.whence"), whence);
   needs_.endpoint.handle(relay_method("relay.reserve"), reserve);
   needs_.endpoint.handle(relay_method("relay.release"), release);
   needs_.endpoint.handle(relay_method("relay.connect"), connect);
@@ -206,6 +210,20 @@ net::Answer RelayServer::on_release(const PeerId& from, const Frame& request) {
 }
 
 // --- circuits
+
+/// Only to the other end of a circuit: where somebody is, is nobody else's business.
+net::Answer RelayServer::on_whence(const PeerId& from, const Frame& request) const {
+  const auto ask = asked_in<wire::Whence>(request);
+  if (!ask) return Refusal(Errc::bad_request);
+  const PeerId other{ask->peer};
+  const auto joins = [&](const auto& circuit) { return circuit->has(from) && circuit->has(other); };
+  if (other == from || std::none_of(circuits_.begin(), circuits_.end(), joins))
+    return Refusal(Errc::denied, "no circuit of these two is carried here");
+  wire::Comes comes;
+  comes.host = needs_.host_of(other).value_or(std::string());
+  if (comes.host.empty()) return Refusal(Errc::gone);
+  return frame::encode(wire::RelayHeader(std::move(comes)));
+}
 
 bool RelayServer::has_room(wire::CircuitClass which, const PeerId& asker, const PeerId& asked) const {
   std::size_t all = 0;

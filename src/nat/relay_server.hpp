@@ -22,8 +22,8 @@ enum class RelayMode : std::uint8_t { off, signal, bulk };
 std::string_view name(RelayMode) noexcept;
 std::optional<RelayMode> relay_mode_named(std::string_view name) noexcept;
 
-/// Registers relay.reserve, relay.release and relay.connect. What it carries it does not look at: of a frame it reads
-/// only what is around the circuit's bytes.
+/// Registers relay.reserve, relay.release, relay.connect and relay.whence. What it carries it does not look at: of a
+/// frame it reads only what is around the circuit's bytes.
 ///
 /// Memory: a reservation is some hundred bytes. Of a circuit's direction what the sender may have unread here (half a
 /// mebibyte for all its circuits of one class) and what the other end has not taken, a mebibyte at most; a pump reads
@@ -85,6 +85,7 @@ class RelayServer {
   net::Answer on_reserve(const PeerId& from, const Frame& request);
   net::Answer on_release(const PeerId& from, const Frame& request);
   Task<net::Answer> on_connect(PeerId from, Frame request, TimePoint deadline);
+  net::Answer on_whence(const PeerId& from, const Frame& request) const;
   bool is_reserved(const PeerId& peer) const;
   std::optional<wire::CircuitClass> choose(std::uint8_t wanted, const PeerId& asker, const PeerId& asked) const;
   bool has_room(wire::CircuitClass which, const PeerId& asker, const PeerId& asked) const;

@@ -7,6 +7,7 @@
 //   relay.release    join    the same                Release    Released
 //   relay.connect    join    the same                Connect    Joined
 //   relay.incoming   relay   who has a reservation   Incoming   Joined
+//   relay.whence     join    who carries a circuit   Whence     Comes
 //
 // A circuit is two conversations of protocol relay.circuit, each between the relay and one end, about
 // `circuit_topic(id, asker, end)`. What an end says in `Carry` the relay says to the other end, as it is: inside runs
@@ -84,7 +85,18 @@ struct Incoming {
   MESSAGE_MAP(from, id, circuit_class)
 };
 
-using RelayHeader = std::variant<Reserve, Reserved, Release, Released, Connect, Joined, Incoming>;
+/// One end of a circuit to who carries it: "From where does the other end come?" So whoever is about to dial what the
+/// other end names can tell whether it is its own. Refused as `denied` when no circuit of these two is carried here.
+struct Whence {
+  PeerKey peer{};
+  MESSAGE_MAP(peer)
+};
+struct Comes {
+  std::string host;  ///< numeric, as the relay sees it; at most 64 bytes
+  MESSAGE_MAP(host)
+};
+
+using RelayHeader = std::variant<Reserve, Reserved, Release, Released, Connect, Joined, Incoming, Whence, Comes>;
 
 /// Bytes of the circuit: the payload, at most `kCarryBytesMax`.
 struct Carry {

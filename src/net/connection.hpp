@@ -99,8 +99,9 @@ class Connection final : private MultiplexerOwner {
   Side side() const noexcept { return opened_->side; }
   const Hello& theirs() const noexcept { return opened_->theirs; }
   Address remote() const { return opened_->stream->remote(); }
-  std::string_view path() const { return opened_->stream->path(); }
+  std::string_view path() const { return is_punched() ? "tcp, punched" : opened_->stream->path(); }
   bool is_circuit() const { return opened_->stream->is_circuit(); }
+  bool is_punched() const { return opened_->punched; }
   bool ends_soon() const { return opened_->stream->ends_soon(); }
 
   bool over() const noexcept { return over_; }

@@ -82,7 +82,7 @@ class Conversation {
 /// What is known about the way to one peer.
 struct LinkState {
   bool connected = false;
-  bool dialled = false;       ///< by this node, and not through a relay: others can dial it too
+  bool dialled = false;       ///< by this node alone, and not through a relay: others can dial it too
   bool circuit = false;       ///< it leads through a relay
   TimePoint lost_at{};        ///< when the last connection or dial failed; meaningful while not connected
   TimePoint last_received{};  ///< any byte, pongs too

@@ -272,7 +272,7 @@ LinkState Links::state(const PeerId& peer) const {
   const Connection* connection = current(peer);
   if (connection == nullptr) return state;
   state.connected = true;
-  state.dialled = connection->side() == Side::dialled && !connection->is_circuit();
+  state.dialled = connection->side() == Side::dialled && !connection->is_circuit() && !connection->is_punched();
   state.circuit = connection->is_circuit();
   state.last_received = connection->last_received();
   state.line_bytes_received = connection->received_bytes();

@@ -8,6 +8,7 @@
 #include "net/address.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,6 +35,8 @@ class ByteStream {
   virtual void queue_at_most(std::size_t /*bytes*/) {}
   /// The other side's address as seen from here: for limits and logs, never for identity.
   virtual Address remote() const = 0;
+  /// The own end's address as this machine has it; without a host: unknown.
+  virtual Address local() const { return {}; }
   /// What its bytes travel in and through, for people: "tcp", "wss", "tcp through a proxy", "wss through a proxy". Of a
   /// text that lives as long as the program.
   virtual std::string_view path() const { return "tcp"; }
@@ -53,6 +56,18 @@ class Listener {
   virtual void close() = 0;
 };
 
+/// A port of this machine from which several places are dialled. A translator of addresses on the way makes one outside
+/// port of it, whoever is dialled, or shows that it does not. Held while this lives; nobody is accepted there.
+class LocalPort {
+ public:
+  virtual ~LocalPort() = default;
+  virtual std::uint16_t number() const = 0;
+  /// By bare TCP over IPv4, to a numeric address. When `to` dials this port at the same time the two become one
+  /// connection, of which neither side is the one that accepted (RFC 9293 3.5, simultaneous open). Errors: `gone`
+  /// (refused, unreachable, or connected there already), `late`, `bad_request` for another kind of address.
+  virtual Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) = 0;
+};
+
 class Network {
  public:
   virtual ~Network() = default;
@@ -66,6 +81,9 @@ class Network {
   }
   /// Errors: `busy` when the port is taken, `denied` when it is not allowed, `bad_request` for a foreign address.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& at) = 0;
+  /// A free port to dial from. It may outlive no network. Errors: `denied` where all dials begin elsewhere, as behind a
+  /// proxy; `busy` when no port is free.
+  virtual Result<std::unique_ptr<LocalPort>> local_port() { return Errc::denied; }
   /// What secures its streams in place of TLS: null, but for a simulated network, where nobody else listens.
   virtual const ChannelEngines* channel_engines() const noexcept { return nullptr; }
 };

@@ -22,6 +22,7 @@ struct Opened {
   Hello theirs;
   std::uint64_t attempt = 0;  ///< of who dialled
   std::int64_t skew_ms = 0;   ///< their swarm time minus our own clock
+  bool punched = false;       ///< both ends dialled at once, so others than this node cannot dial there
   bool redundant = false;     ///< dialled, and `rules.connected`: closed before our hello, so only the peer is known
 };
 

@@ -242,7 +242,8 @@ void PeerEndpoint::close_unused(TimePoint now) {
   for (Connection* connection : all) {
     const Partner& with = partner(connection->peer());
     const bool used = with.waiting > 0 || with.conversing > 0 || connection->streams().open_streams() > 0;
-    const bool ours = connection->side() == Side::dialled && !connection->superseded && !connection->ending();
+    const bool ours = connection->side() == Side::dialled && !connection->is_punched() && !connection->superseded &&
+                      !connection->ending();
     if (ours && !used && now - connection->last_received() >= options_.unused_after) unused.push_back(connection);
   }
   const auto longer = [](const Connection* a, const Connection* b) { return a->last_received() < b->last_received(); };
@@ -355,9 +356,10 @@ void PeerEndpoint::detach(std::uint64_t serial) {
   detached_.notify();
 }
 
-/// Where the peer listens. Who comes through a relay was not dialled, or in vain: what it says of itself is no news.
+/// Where the peer listens. Who comes through a relay, or was punched, was not dialled, or in vain: what it says of
+/// itself is no news.
 void PeerEndpoint::learn(const Connection& connection) {
-  if (connection.is_circuit()) return;
+  if (connection.is_circuit() || connection.is_punched()) return;
   std::vector<Address> addresses;
   for (const std::string& text : connection.theirs().listen) {
     auto address = parse_numeric_address(text);
@@ -548,6 +550,26 @@ Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address addre
   co_return peer;
 }
 
+Task<OpenResult> PeerEndpoint::greet(std::unique_ptr<ByteStream> stream, Side side, PeerId expected,
+                                     TimePoint deadline) {
+  OpeningRules rules = rules_;
+  rules.connected = {};  // who does this has his reasons, connected or not
+  auto opening = side == Side::dialled ? open_dialled(rules, std::move(stream), expected, next_attempt_++)
+                                       : open_accepted(rules, std::move(stream));
+  auto opened = co_await with_deadline(needs_.clock, deadline, std::move(opening));
+  if (opened && (*opened)->channel.peer() != expected) co_return Refusal(Errc::denied, "somebody else is there");
+  co_return opened;
+}
+
+bool PeerEndpoint::adopt(std::unique_ptr<Opened> opened) {
+  if (tasks_ == nullptr || leaving_) return false;
+  const bool dialled = opened->side == Side::dialled;
+  const std::uint64_t serial = attach(std::move(opened));
+  if (dialled) links_.find(serial)->probe(needs_.clock.now());  // the other end uses it once it has heard something
+  tasks_->spawn("connection", serve(serial));
+  return true;
+}
+
 Multiplexer* PeerEndpoint::find(std::uint64_t serial) {
   Connection* connection = links_.find(serial);
   return connection == nullptr || connection->over() ? nullptr : &connection->streams();
@@ -636,7 +658,7 @@ std::optional<std::int64_t> PeerEndpoint::skew_ms(const PeerId& peer) const {
 std::string_view PeerEndpoint::way_out() const {
   std::string_view barest;
   for (const Connection* connection : links_.all()) {
-    if (connection->side() != Side::dialled || connection->is_circuit()) continue;
+    if (connection->side() != Side::dialled || connection->is_circuit() || connection->is_punched()) continue;
     const std::string_view path = connection->path();
     if (barest.empty() || path.size() < barest.size()) barest = path;  // what is added to the way is added to its name
     if (path == "tcp") return path;
@@ -646,8 +668,14 @@ std::string_view PeerEndpoint::way_out() const {
 
 std::optional<Address> PeerEndpoint::remote_of(const PeerId& peer) const {
   const Connection* connection = links_.current(peer);
-  if (connection == nullptr || connection->is_circuit()) return std::nullopt;
+  if (connection == nullptr || connection->is_circuit() || connection->is_punched()) return std::nullopt;
   return connection->remote();
+}
+
+std::optional<PeerId> PeerEndpoint::relay_of(const PeerId& peer) const {
+  const Connection* connection = links_.current(peer);
+  if (connection == nullptr || !connection->is_circuit()) return std::nullopt;
+  return connection->remote().relay;
 }
 
 }  // namespace collab::net

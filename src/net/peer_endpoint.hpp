@@ -84,6 +84,13 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// `gone`, `late`; `denied`, `busy` with the peer's own words (another version or run, a clock that is off, banned).
   Task<boost::system::result<PeerId, Refusal>> connect(Address address, TimePoint deadline);
 
+  /// TLS and hellos on a stream that was opened elsewhere, with `expected` at its other end: `side` says who is its TLS
+  /// client. Not a connection until it is adopted; without that it closes when it is let go, and the other end, unless
+  /// it has heard something after the hellos, does not use it either. Errors: as of `open_dialled`; `late`.
+  Task<OpenResult> greet(std::unique_ptr<ByteStream> stream, Side side, PeerId expected, TimePoint deadline);
+  /// From now on a connection as any other. False: this node is not running, or leaving.
+  bool adopt(std::unique_ptr<Opened> opened);
+
   /// Milliseconds since 1970 as the swarm agrees: own steady clock plus the median skew of the connected peers.
   std::int64_t swarm_ms() const override { return time_.swarm_ms(); }
   /// The time this peer takes for the swarm's minus our clock, to half a round trip; none while not connected.
@@ -100,8 +107,11 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Signal& turned_away() noexcept { return turned_away_; }
   const MethodTable& methods() const noexcept { return methods_; }
   std::vector<PeerId> connected() const;
-  /// Where its connection comes from, or goes to; none while not connected, or through a relay only.
+  /// Where its connection comes from, or goes to; none while not connected, through a relay only, or punched: then a
+  /// hole in a router leads there, which says nothing about where others find it.
   std::optional<Address> remote_of(const PeerId& peer) const;
+  /// Who carries the circuit that leads to it; none while there is none, or something better.
+  std::optional<PeerId> relay_of(const PeerId& peer) const;
   /// `ByteStream::path` of what this node has dialled and is connected to, the barest there is; empty: nothing.
   std::string_view way_out() const;
 

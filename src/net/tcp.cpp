@@ -80,6 +80,11 @@ class TcpStream final : public ByteStream {
   }
 
   Address remote() const override { return remote_; }
+  Address local() const override {
+    boost::system::error_code error;
+    const tcp::endpoint own = socket_.local_endpoint(error);
+    return error ? Address() : address_of(own);
+  }
   std::string_view path() const override { return path_; }
 
  private:
@@ -129,6 +134,60 @@ class TcpListener final : public Listener {
   std::shared_ptr<Wss> wss_;
 };
 
+Errc errc_of(const boost::system::error_code& error) {
+  if (error == asio::error::address_in_use) return Errc::busy;
+  if (error == asio::error::access_denied) return Errc::denied;
+  return Errc::bad_request;
+}
+
+/// A socket at the own `port` that others of this process are at as well; 0: at any free one.
+Result<tcp::socket> socket_at(const asio::any_io_executor& executor, std::uint16_t port) {
+  tcp::socket socket(executor);
+  boost::system::error_code error;
+  socket.open(tcp::v4(), error);
+  if (error) return errc_of(error);
+  socket.set_option(tcp::socket::reuse_address(true), error);
+  if (error) return errc_of(error);
+  const int yes = 1;
+  if (::setsockopt(socket.native_handle(), SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes) != 0) return Errc::denied;
+  socket.bind(tcp::endpoint(asio::ip::address_v4::any(), port), error);
+  if (error) return errc_of(error);
+  return socket;
+}
+
+Task<Result<tcp::socket>> connect_from(tcp::socket socket, tcp::endpoint to) {
+  const auto [error] = co_await socket.async_connect(to, as_result);
+  if (error) co_return Errc::gone;
+  co_return std::move(socket);
+}
+
+class TcpLocalPort final : public LocalPort {
+ public:
+  /// `holder`: bound, so that the port is nobody else's.
+  TcpLocalPort(tcp::socket holder, std::uint16_t number, Clock& clock, const TcpNetwork::Options& options)
+      : holder_(std::move(holder)), number_(number), clock_(clock), options_(options) {}
+
+  std::uint16_t number() const override { return number_; }
+  Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) override {
+    boost::system::error_code error;
+    const auto host = asio::ip::make_address(to.host, error);
+    if (error || !host.is_v4() || to.leg != Leg::tcp) co_return Errc::bad_request;
+    auto own = socket_at(holder_.get_executor(), number_);
+    if (!own) co_return Errc::gone;
+    auto connecting = connect_from(std::move(*own), tcp::endpoint(host, to.port));
+    auto socket = co_await with_deadline(clock_, deadline, std::move(connecting));
+    if (!socket) co_return socket.error();
+    tune(*socket, options_);
+    co_return std::make_unique<TcpStream>(std::move(*socket));
+  }
+
+ private:
+  tcp::socket holder_;
+  std::uint16_t number_;
+  Clock& clock_;
+  TcpNetwork::Options options_;
+};
+
 Task<Result<tcp::socket>> connect_one(asio::any_io_executor executor, tcp::endpoint to) {
   tcp::socket socket(executor);
   const auto [error] = co_await socket.async_connect(to, as_result);
@@ -167,12 +226,6 @@ Task<Result<std::vector<tcp::endpoint>>> endpoints_of(asio::any_io_executor exec
   const auto is_v6 = [](const tcp::endpoint& endpoint) { return endpoint.address().is_v6(); };
   std::stable_partition(found.begin(), found.end(), is_v6);
   co_return found;
-}
-
-Errc errc_of(const boost::system::error_code& error) {
-  if (error == asio::error::address_in_use) return Errc::busy;
-  if (error == asio::error::access_denied) return Errc::denied;
-  return Errc::bad_request;
 }
 
 Result<tcp::acceptor> bind(const asio::any_io_executor& executor, const tcp::endpoint& at, int backlog) {
@@ -294,6 +347,16 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Address& at) {
   if (!acceptor) return acceptor.error();
   if (at.leg == Leg::wss) (void)wss();
   return std::make_unique<TcpListener>(std::move(*acceptor), clock_, options_, at.leg == Leg::wss ? wss_ : nullptr);
+}
+
+Result<std::unique_ptr<LocalPort>> TcpNetwork::local_port() {
+  if (options_.proxy) return Errc::denied;
+  auto holder = socket_at(executor_, 0);
+  if (!holder) return holder.error();
+  boost::system::error_code error;
+  const std::uint16_t number = holder->local_endpoint(error).port();
+  if (error) return Errc::gone;
+  return std::make_unique<TcpLocalPort>(std::move(*holder), number, clock_, options_);
 }
 
 }  // namespace collab::net

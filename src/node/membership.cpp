@@ -136,6 +136,7 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
                                                      host_of, judging);
   make_reachability();
   make_relays();
+  make_punching();
 
   directory::ServerOptions serving;
   serving.storage.rules.run = first.run_id;
@@ -248,6 +249,25 @@ void Membership::make_relays() {
   relay_client_ = std::make_unique<nat::RelayClient>(std::move(asking), nat::RelayClient::Options());
 }
 
+/// For pairs of which relays lead to both ends.
+void Membership::make_punching() {
+  const auto observers = [this] {
+    std::vector<nat::Observer> all;
+    for (nat::RelayClient::Candidate& candidate : relay_candidates())
+      all.push_back(nat::Observer{candidate.peer, std::move(candidate.at)});
+    return all;
+  };
+  const auto only_dials = [this] { return port() != 0 && nat::only_dials(reachability_->state()); };
+  nat::MappingProbe::Needs measuring{
+      needs_.loop, *endpoint_, needs_.network, needs_.clock, needs_.random.derive("mapping"),
+      needs_.log,  observers,  only_dials};
+  mapping_probe_ = std::make_unique<nat::MappingProbe>(std::move(measuring), nat::MappingProbe::Options());
+  const auto mapping = [this] { return mapping_probe_->finding().kind; };
+  nat::Puncher::Needs punching{needs_.loop, *endpoint_,     needs_.network, needs_.clock, needs_.random.derive("punch"),
+                               needs_.log,  needs_.metrics, observers,      mapping,      only_dials};
+  puncher_ = std::make_unique<nat::Puncher>(std::move(punching), nat::Puncher::Options());
+}
+
 /// Whoever others dial may lead to us.
 std::vector<nat::RelayClient::Candidate> Membership::relay_candidates() const {
   std::vector<nat::RelayClient::Candidate> all;
@@ -266,6 +286,14 @@ Task<> Membership::follow_relays() {
     reachability_->led_to_by_relay(relay_client_->size() > 0);
     reachability_->changed().notify();  // another relay is news as well
     co_await relay_client_->changed().wait();
+  }
+}
+
+Task<> Membership::follow_mapping() {
+  for (;;) {
+    co_await mapping_probe_->changed().wait();
+    puncher_->look_again();
+    reachability_->changed().notify();  // it is published
   }
 }
 
@@ -316,6 +344,7 @@ directory::PeerRecord Membership::own_record() const {
   if (nat::only_dials(reachability_->state()) && options_.announce.empty()) {
     record.relays = relay_client_->addresses();
     if (record.relays.size() > directory::kRelaysMax) record.relays.resize(directory::kRelaysMax);
+    record.punchable = !record.relays.empty() && nat::can_be_punched(mapping_probe_->finding().kind);
     return record;
   }
   record.listen = options_.announce.empty() ? reachability_->addresses() : options_.announce;
@@ -339,8 +368,11 @@ Task<> Membership::publish_self() {
     for (bool changed = false; !changed;) {
       changed = co_await reachability_->changed().wait_until(needs_.clock, needs_.clock.now() + kOwnAddressPeriod);
       const std::string host = endpoint_->observed_host().value_or(std::string());
-      if (!own_host.empty() && !host.empty() && host != own_host) reachability_->doubt();
+      const bool moved = !own_host.empty() && !host.empty() && host != own_host;
+      if (moved) reachability_->doubt();
+      if (moved) mapping_probe_->doubt();
       relay_client_->look_again();
+      mapping_probe_->look_again();
       if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
       explain_once();
       tell_way_out_once();
@@ -446,6 +478,9 @@ Task<> Membership::live(std::vector<Place> places) {
     if (port() != 0) {
       tasks.spawn("nat.relays", relay_client_->run());
       tasks.spawn("nat.relays.follow", follow_relays());
+      tasks.spawn("nat.mapping", mapping_probe_->run());
+      tasks.spawn("nat.mapping.follow", follow_mapping());
+      tasks.spawn("nat.punch", puncher_->run());
     }
     if (asks_router()) {
       tasks.spawn("nat.port_map", port_mapping_->run());

@@ -9,7 +9,9 @@
 #include "directory/swarm_directory.hpp"
 #include "nat/circuit_network.hpp"
 #include "nat/dial_back.hpp"
+#include "nat/mapping_kind.hpp"
 #include "nat/port_mapping.hpp"
+#include "nat/punch.hpp"
 #include "nat/reachability.hpp"
 #include "nat/relay_client.hpp"
 #include "nat/relay_server.hpp"
@@ -64,6 +66,8 @@ class Membership {
   ManifestKeeper& manifest() noexcept { return *keeper_; }
   const nat::Reachability& reachability() const noexcept { return *reachability_; }
   const nat::PortMapping& port_mapping() const noexcept { return *port_mapping_; }
+  /// How the router translates what this node dials; unknown while others can dial it.
+  const nat::MappingFinding& mapping() const noexcept { return mapping_probe_->finding(); }
   /// Where relays lead others to this node; empty: nowhere.
   std::vector<net::Address> relays() const { return relay_client_->addresses(); }
   const directory::Contacts& contacts() const noexcept { return contacts_; }
@@ -76,8 +80,10 @@ class Membership {
   std::uint16_t port() const;
   void make_reachability();
   void make_relays();
+  void make_punching();
   std::vector<nat::RelayClient::Candidate> relay_candidates() const;
   Task<> follow_relays();
+  Task<> follow_mapping();
   bool asks_router() const;
   void obey(const Manifest& manifest);
   directory::PeerRecord own_record() const;
@@ -106,6 +112,8 @@ class Membership {
   std::unique_ptr<nat::PortMapping> port_mapping_;
   std::unique_ptr<nat::RelayServer> relay_server_;
   std::unique_ptr<nat::RelayClient> relay_client_;
+  std::unique_ptr<nat::MappingProbe> mapping_probe_;
+  std::unique_ptr<nat::Puncher> puncher_;
   TimePoint mapping_settled_ = TimePoint::max();
   bool explained_ = false;
   bool told_way_out_ = false;

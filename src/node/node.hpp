@@ -78,6 +78,7 @@ class Node {
   const Access& access() const noexcept { return membership_->access(); }
   const nat::Reachability& reachability() const noexcept { return membership_->reachability(); }
   std::vector<net::Address> relays() const { return membership_->relays(); }
+  const nat::MappingFinding& mapping() const { return membership_->mapping(); }
   const nat::PortMapping& port_mapping() const noexcept { return membership_->port_mapping(); }
   /// Who is in the run as the directory tells, sorted by id, this node too.
   std::vector<Member> members() const { return membership_->members(); }

@@ -23,10 +23,16 @@ enum class NatFilter : std::uint8_t {
 };
 std::string_view name(NatMapping mapping) noexcept;
 std::string_view name(NatFilter filter) noexcept;
+/// What becomes of a SYN that may not come in.
+enum class NatClosed : std::uint8_t {
+  drops,   ///< silence
+  resets,  ///< a reset, of the filter's or of the router's own system
+};
 
 struct NatOptions {
   NatMapping mapping = NatMapping::endpoint_independent;
   NatFilter filter = NatFilter::address_and_port;
+  NatClosed closed = NatClosed::drops;
   bool hairpin = false;                           ///< machines inside reach each other by their outside addresses
   bool only_443 = false;                          ///< nothing leaves to another port
   Duration lifetime = std::chrono::seconds(120);  ///< of a mapping that nothing passes

@@ -23,6 +23,8 @@ constexpr const char* kNatRun = "nat";
 constexpr std::uint16_t kNatPort = 443;  // where even those get out to whom nothing else is open
 constexpr Duration kMeetTime = seconds(20);
 constexpr Duration kReturnTime = seconds(3);  // for one who came by a relay to be dialled in return
+constexpr Duration kPunchTime = seconds(10);  // for those that may get through; three tries fit
+constexpr Duration kPunchLook = milliseconds(50);
 constexpr Duration kRelayedMax = seconds(2) + 4 * milliseconds(160);  // 2 s and four round trips by way of a relay
 constexpr Duration kStartsApart = milliseconds(50);                   // between two that start
 constexpr std::size_t kPeersOfKind = 2;
@@ -76,6 +78,7 @@ class Street {
   Task<> scenario();
   Task<net::LinkState> call(Resident& from, Resident& to);
   Task<> meet(std::size_t a, std::size_t b);
+  Task<> improve(NatPair& pair, Resident& first, Resident& second);
   Identity next_identity() { return Peer::identity_of(options_.seed, residents_.size(), scheme()); }
   const SignatureScheme& scheme() const { return options_.crypto == Crypto::fake ? signatures_ : ed25519(); }
 
@@ -133,6 +136,21 @@ Task<net::LinkState> Street::call(Resident& from, Resident& to) {
   co_return endpoint.link(to.node->self());  // whatever the answer was
 }
 
+/// What becomes of a circuit.
+Task<> Street::improve(NatPair& pair, Resident& first, Resident& second) {
+  const auto may = [](const Resident& one) { return nat::can_be_punched(one.node->mapping().kind); };
+  const auto way = [&] { return second.node->endpoint().link(first.node->self()); };
+  const TimePoint began = world_.clock().now();
+  const Duration time = may(first) && may(second) ? kPunchTime : kReturnTime;
+  while (way().circuit && world_.clock().now() < began + time)
+    co_await world_.clock().sleep_until(world_.clock().now() + kPunchLook);
+  const net::LinkState back = way();
+  pair.b_dials = back.dialled;
+  pair.relayed = back.circuit;
+  pair.punched = back.connected && !back.circuit && !back.dialled;
+  if (pair.punched) pair.punched_in = world_.clock().now() - began;
+}
+
 Task<> Street::meet(std::size_t a, std::size_t b) {
   NatPair pair;
   pair.a = a;
@@ -144,10 +162,7 @@ Task<> Street::meet(std::size_t a, std::size_t b) {
   pair.took = world_.clock().now() - began;
   pair.a_dials = there.dialled;
   if (there.circuit) {
-    co_await world_.clock().sleep_until(world_.clock().now() + kReturnTime);
-    const net::LinkState back = second.node->endpoint().link(first.node->self());
-    pair.b_dials = back.dialled;
-    pair.relayed = back.circuit;
+    co_await improve(pair, first, second);
   } else if (!pair.a_dials) {
     const net::LinkState back = co_await call(second, first);
     pair.b_dials = back.dialled;
@@ -177,6 +192,7 @@ Task<> Street::scenario() {
   for (const auto& peers : of_kind_) {
     facts_.states.push_back(peers[0]->node->reachability().state());
     facts_.sure.push_back(!peers[0]->node->reachability().weak());
+    facts_.mappings.push_back(peers[0]->node->mapping().kind);
   }
   for (std::size_t a = 0; a < of_kind_.size(); ++a)
     for (std::size_t b = a; b < of_kind_.size(); ++b) co_await meet(a, b);
@@ -241,7 +257,14 @@ std::vector<std::string> nat_lies(const NatFacts& facts) {
     const bool may = open(pair.a) || open(pair.b);
     if (may && !pair.a_dials && !pair.b_dials) lies.push_back(who + ": one is open, and they do not meet");
     const auto relayed = [&](std::size_t kind) { return facts.states[kind] == nat::State::relayed; };
-    if (relayed(pair.a) && relayed(pair.b) && !pair.a_dials && !pair.b_dials && !pair.relayed)
+    const auto kept = [&](std::size_t kind) {
+      return kind < facts.mappings.size() && relayed(kind) && nat::can_be_punched(facts.mappings[kind]);
+    };
+    const bool at_home = pair.a == pair.b && facts.kinds[pair.a].shared;  // both have one outside address
+    const bool may_punch = kept(pair.a) && kept(pair.b) && !at_home;
+    if (may_punch && !pair.punched) lies.push_back(who + ": two holes would do, and they stay on a relay");
+    if (pair.punched && !may_punch) lies.push_back(who + ": punched, where nothing should lead through");
+    if (relayed(pair.a) && relayed(pair.b) && !pair.a_dials && !pair.b_dials && !pair.relayed && !pair.punched)
       lies.push_back(who + ": relays lead to both, and they do not meet");
     if (pair.relayed && pair.took > kRelayedMax)
       lies.push_back(fmt::format("{}: relayed after {:.1f} s", who, to_seconds(pair.took)));

@@ -1,6 +1,7 @@
 #pragma once
 // Who reaches whom from behind which kinds of box, as today's nodes find out and dial.
 
+#include "nat/mapping_kind.hpp"
 #include "nat/reachability.hpp"
 #include "sim/fake_crypto.hpp"
 #include "sim/nat_box.hpp"
@@ -33,18 +34,21 @@ struct NatPairsOptions {
 struct NatPair {
   std::size_t a = 0;  ///< index of its kind
   std::size_t b = 0;
-  bool a_dials = false;  ///< a's call came through, over a connection that a dialled
-  bool b_dials = false;  ///< the same of b, when a could not, or in return for a circuit of a's
-  bool relayed = false;  ///< neither: it came through a relay, and still does
-  Duration took{};       ///< until a's call, or else b's, was answered
+  bool a_dials = false;   ///< a's call came through, over a connection that a dialled
+  bool b_dials = false;   ///< the same of b, when a could not, or in return for a circuit of a's
+  bool relayed = false;   ///< neither: it came through a relay, and still does
+  Duration took{};        ///< until a's call, or else b's, was answered
+  bool punched = false;   ///< it came through a relay, and needs none any more, though nobody dials the other
+  Duration punched_in{};  ///< the same, after that
 };
 
 struct NatFacts {
   std::vector<NatKind> kinds;
-  std::vector<nat::State> states;  ///< of the first peer of each kind
-  std::vector<bool> sure;          ///< three judged
-  std::vector<NatPair> pairs;      ///< a <= b
-  std::uint64_t hidden_dials = 0;  ///< from one that is behind a box to one behind another: never any use
+  std::vector<nat::State> states;          ///< of the first peer of each kind
+  std::vector<bool> sure;                  ///< three judged
+  std::vector<nat::MappingKind> mappings;  ///< as it finds
+  std::vector<NatPair> pairs;              ///< a <= b
+  std::uint64_t hidden_dials = 0;          ///< from one that is behind a box to one behind another: never any use
   std::uint64_t fingerprint = 0;
   Duration length{};
 };
@@ -52,7 +56,8 @@ struct NatFacts {
 /// Every pair of kinds once, each peer a whole node that has joined one run.
 NatFacts run_nat_pairs(const NatPairsOptions& options);
 
-/// What is wrong with them, as sentences: who is open and not reached, or says that it is open and nobody dialled it.
+/// What is wrong with them, as sentences: who is open and not reached, or says that it is open and nobody dialled it;
+/// who might do without a relay and does not, or should not and does.
 std::vector<std::string> nat_lies(const NatFacts& facts);
 
 }  // namespace collab::sim

@@ -26,14 +26,10 @@ constexpr std::size_t kBacklogMax = 128;
 
 /// The boxes that a stream goes through, and its port at each.
 struct Host::Through {
-  struct Door {
-    NatBox* box;
-    std::uint16_t port;
-  };
-  std::vector<Door> doors;
+  Doors doors;
   bool cut = false;  // for good, once a mapping is gone: its bytes are in order or nowhere
   bool passes(TimePoint now) {
-    for (const Door& door : doors) cut = !door.box->passes(door.port, now) || cut;
+    for (const auto& [box, port] : doors) cut = !box->passes(port, now) || cut;
     return !cut;
   }
 };
@@ -43,6 +39,8 @@ struct Host::Route {
   Host* to = nullptr;  // null: nobody has that address
   std::uint16_t port = 0;
   bool dropped = false;                    // by a box
+  bool refused = false;                    // by a box that says so
+  Duration answered_in{};                  // the same
   std::optional<net::Address> seen;        // as whom; none: as itself
   std::shared_ptr<Host::Through> through;  // null: through nothing
 };
@@ -178,8 +176,8 @@ class Host::HostClock final : public Clock {
 
 class Host::Stream final : public net::ByteStream {
  public:
-  Stream(Host& host, std::shared_ptr<Pipe> out, std::shared_ptr<Pipe> in, net::Address remote)
-      : host_(host), out_(std::move(out)), in_(std::move(in)), remote_(std::move(remote)) {}
+  Stream(Host& host, std::shared_ptr<Pipe> out, std::shared_ptr<Pipe> in, net::Address local, net::Address remote)
+      : host_(host), out_(std::move(out)), in_(std::move(in)), local_(std::move(local)), remote_(std::move(remote)) {}
   ~Stream() override { Stream::close(); }
   Task<Result<std::size_t>> read(std::span<std::byte> into) override { return host_.read(in_, into); }
   Task<Result<>> write(std::span<const std::byte> bytes) override { return host_.write(out_, bytes); }
@@ -188,11 +186,13 @@ class Host::Stream final : public net::ByteStream {
     in_->stop_reading();
   }
   net::Address remote() const override { return remote_; }
+  net::Address local() const override { return local_; }
 
  private:
   Host& host_;
   std::shared_ptr<Pipe> out_;
   std::shared_ptr<Pipe> in_;
+  net::Address local_;
   net::Address remote_;
 };
 
@@ -218,7 +218,7 @@ class Host::Acceptor final : public net::Listener {
     arrived_.notify();
   }
 
-  bool offer(std::unique_ptr<net::ByteStream> stream) {
+  bool offer(std::unique_ptr<net::ByteStream>& stream) {
     if (waiting_.size() >= kBacklogMax) return false;
     waiting_.push_back(std::move(stream));
     arrived_.notify();
@@ -263,7 +263,8 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
     co_await clock().sleep_until(deadline);
     co_return Errc::late;
   }
-  if (!alive_ || route.to == nullptr) co_return Errc::gone;
+  if (alive_ && route.refused) co_await clock().sleep_until(std::min(deadline, clock().now() + route.answered_in));
+  if (!alive_ || route.refused || route.to == nullptr) co_return Errc::gone;
   Host& other = *route.to;
   const Duration one_way = network_.latency(*this, other);
   const TimePoint answered = network_.world_.clock().now() + 2 * one_way;
@@ -277,19 +278,31 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
     const bool opened = co_await network_.opened_.wait_until(clock(), deadline);
     if (!opened) co_return Errc::late;
   }
-  const auto listener = other.listening_.find(route.port);
-  if (!alive_ || !other.alive_ || listener == other.listening_.end()) co_return Errc::gone;
+  if (!alive_ || !other.alive_ || !other.listening_.contains(route.port)) co_return Errc::gone;
 
+  const net::Address mine{address_, next_port_++};
+  const net::Address theirs{route.through ? to.host : other.address_, to.port};
+  const Ends ends{mine, route.seen.value_or(mine), net::Address{other.address_, route.port}, theirs};
+  auto [near, far] = join(other, ends, route.through ? route.through->doors : Doors());
+  if (!other.offer(route.port, far)) co_return Errc::gone;
+  co_return Dialled(std::move(near));
+}
+
+Host::Joined Host::join(Host& other, const Ends& ends, const Doors& doors) {
   const std::uint64_t number = network_.next_stream_++;
   const auto there = network_.make_pipe(*this, other, number);
   const auto back = network_.make_pipe(other, *this, number);
-  there->through = back->through = route.through;
-  net::Address mine{address_, next_port_++};
-  if (route.seen) mine = *route.seen;
-  const net::Address theirs{route.through ? to.host : other.address_, to.port};
-  auto near = std::make_unique<Stream>(*this, there, back, theirs);
-  if (!listener->second->offer(std::make_unique<Stream>(other, back, there, mine))) co_return Errc::gone;
-  co_return Dialled(std::move(near));
+  if (!doors.empty()) {
+    there->through = back->through = std::make_shared<Through>();
+    there->through->doors = doors;
+  }
+  return {std::make_unique<Stream>(*this, there, back, ends.here, ends.there_seen),
+          std::make_unique<Stream>(other, back, there, ends.there, ends.here_seen)};
+}
+
+bool Host::offer(std::uint16_t port, std::unique_ptr<net::ByteStream>& stream) {
+  const auto listener = listening_.find(port);
+  return listener != listening_.end() && listener->second->offer(stream);
 }
 
 Result<std::unique_ptr<net::Listener>> Host::listen(const net::Address& at) {
@@ -386,6 +399,14 @@ std::string SimNetwork::next_outside() {
   return fmt::format("198.51.{}.{}", outsides_ / 250, outsides_ % 250 + 1);
 }
 
+Host* SimNetwork::end_at(const std::string& address) const {
+  if (const auto host = by_address_.find(address); host != by_address_.end()) return host->second;
+  const NatBox* const box = box_at(address);
+  const auto is_behind = [&](const auto& entry) { return box != nullptr && entry.second->box_ == box; };
+  const auto found = std::find_if(hosts_.begin(), hosts_.end(), is_behind);
+  return found == hosts_.end() ? nullptr : found->second.get();
+}
+
 NatBox& SimNetwork::add_box(const NatOptions& options) {
   boxes_.push_back(std::make_unique<NatBox>(next_outside(), options));
   return *boxes_.back();
@@ -432,16 +453,18 @@ void SimNetwork::route_through_boxes(Host& from, const net::Address& to, Host::R
     route.dropped = !out;
     if (!out) return;
     seen = *out;
-    route.through->doors.push_back({from.box_, seen.port});
+    route.through->doors.emplace_back(from.box_, seen.port);
   }
   route.seen = seen;
   if (far == nullptr) return;
   const auto inside = far->in(to.port, seen, now);
-  route.dropped = !inside;
+  route.refused = !inside && far->options().closed == NatClosed::resets;
+  route.dropped = !inside && !route.refused;
+  if (route.refused) route.answered_in = 2 * latency(from, *end_at(to.host));
   if (!inside) return;
   route.to = find(inside->host);
   route.port = inside->port;
-  route.through->doors.push_back({far, to.port});
+  route.through->doors.emplace_back(far, to.port);
 }
 
 void SimNetwork::kill(Host& host) {

@@ -62,19 +62,37 @@ class Host final : public net::Network {
 
   Task<Result<std::unique_ptr<net::ByteStream>>> dial(net::Address to, TimePoint deadline) override;
   Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override;
+  /// Dials from it know of SYNs: each leaves through the box here, opens its filter, and comes to the box there a way
+  /// later. Those that cross meet.
+  Result<std::unique_ptr<net::LocalPort>> local_port() override;
   const net::ChannelEngines* channel_engines() const noexcept override;
 
  private:
   friend class SimNetwork;
+  friend class HostPort;
   class Stream;
   class Acceptor;
   class HostClock;
   struct Pipe;
   struct Through;
   struct Route;
+  struct Crossing;
+  using Doors = std::vector<std::pair<NatBox*, std::uint16_t>>;
+  /// The ends of a stream as its two hosts name them.
+  struct Ends {
+    net::Address here;
+    net::Address here_seen;  ///< by the other host
+    net::Address there;
+    net::Address there_seen;  ///< from here
+  };
+  using Joined = std::pair<std::unique_ptr<net::ByteStream>, std::unique_ptr<net::ByteStream>>;
 
   asio::any_io_executor executor();
   Task<> thawed();
+  /// A stream to `other` through these doors: the end here, and the end there.
+  Joined join(Host& other, const Ends& ends, const Doors& doors);
+  /// False: nobody listens at `port`, or too many wait already.
+  bool offer(std::uint16_t port, std::unique_ptr<net::ByteStream>& stream);
   std::size_t room(const Pipe& pipe) const;
   Task<Result<>> write(std::shared_ptr<Pipe> pipe, std::span<const std::byte> bytes);
   Task<Result<std::size_t>> read(std::shared_ptr<Pipe> pipe, std::span<std::byte> into);
@@ -101,6 +119,7 @@ class Host final : public net::Network {
   Duration calendar_ahead_{};
   Signal thaw_;
   std::map<std::uint16_t, Acceptor*> listening_;
+  std::map<std::pair<std::uint16_t, net::Address>, Crossing*> crossing_;  // dials of held ports, by where they lead
   std::uint16_t next_port_ = 40000;
 };
 
@@ -166,6 +185,7 @@ class SimNetwork {
 
  private:
   friend class Host;
+  friend class HostPort;
   using Pipe = Host::Pipe;
   Host::Route route(Host& from, const net::Address& to);
   void route_through_boxes(Host& from, const net::Address& to, Host::Route& route);
@@ -180,6 +200,8 @@ class SimNetwork {
   void opened();
   NatBox* box_at(const std::string& address) const;
   Host* find(const std::string& name_or_address) const;
+  /// Who has this address, or is behind the box that has it: the first one, for the length of the way.
+  Host* end_at(const std::string& address) const;
   void mix(std::uint64_t value) noexcept { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3U; }
 
   Simulation& world_;

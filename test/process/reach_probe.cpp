@@ -118,6 +118,7 @@ class Probe {
       const nat::Reachability& reach = node_->reachability();
       const nat::MappingStatus& status = node_->port_mapping().status();
       now["state"] = nat::name(reach.state());
+      now["mapping"] = nat::name(node_->mapping().kind);
       now["phase"] = kPhases.at(static_cast<std::size_t>(status.phase));
       now["addresses"] = nlohmann::json::array();
       for (const net::Address& address : reach.addresses()) now["addresses"].push_back(net::to_string(address));

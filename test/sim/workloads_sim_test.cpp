@@ -139,7 +139,13 @@ TEST_CASE(
       CAPTURE(facts.kinds[pair.b].name);
       const bool is_public = !facts.kinds[pair.a].box || !facts.kinds[pair.b].box;
       CHECK((pair.a_dials || pair.b_dials) == is_public);
-      CHECK(pair.relayed != is_public);
+      const auto keeps_port = [&](std::size_t kind) {
+        return facts.kinds[kind].box && facts.kinds[kind].box->mapping == NatMapping::endpoint_independent;
+      };
+      const bool one_home = pair.a == pair.b && facts.kinds[pair.a].shared;
+      CHECK(pair.punched == (keeps_port(pair.a) && keeps_port(pair.b) && !one_home));
+      CHECK((pair.relayed || pair.punched) != is_public);
+      CHECK_FALSE((pair.relayed && pair.punched));
     }
     for (std::size_t kind = 0; kind < facts.kinds.size(); ++kind)
       CHECK(facts.states[kind] == (facts.kinds[kind].box ? nat::State::relayed : nat::State::open));
@@ -177,6 +183,15 @@ TEST_CASE("workload nat: facts that cannot be are told") {
   CHECK(nat_lies(apart).empty());
   apart.pairs[2].took = 5s;
   CHECK(nat_lies(apart).size() == 1);
+  NatFacts kept = apart;
+  kept.pairs[2].took = {};
+  kept.mappings = {nat::MappingKind::unknown, nat::MappingKind::independent};
+  CHECK(nat_lies(kept).size() == 1);
+  kept.pairs[2].relayed = false;
+  kept.pairs[2].punched = true;
+  CHECK(nat_lies(kept).empty());
+  kept.mappings[1] = nat::MappingKind::dependent;
+  CHECK(nat_lies(kept).size() == 1);
   facts.hidden_dials = 1;
   CHECK(nat_lies(facts).size() == 1);
 }

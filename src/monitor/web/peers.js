@@ -2,7 +2,7 @@
 import { DASH, byteRate, count, percent, rate, seconds, short } from './format.js';
 import { Component, html } from './markup.js';
 
-const WORDS = { open: 'open', outbound_only: 'outbound only', relayed: 'relayed', unknown: DASH };
+const WORDS = { open: 'open', outbound_only: 'outbound only', punchable: 'punchable', relayed: 'relayed', unknown: DASH };
 const equal = (peer) => (peer.hash_ok === null ? DASH : peer.hash_ok ? 'equal' : html`<span class="bad">differ</span>`);
 
 /** `by`: what a column sorts by; null comes last either way. `down`: the first click shows the largest first. */

@@ -200,6 +200,26 @@ TEST_CASE("doctor: whether others can dial us is known, feared or unknown") {
             relay);
 }
 
+TEST_CASE("doctor: how the router translates is a row when two have told, and only a dependent mapping is a warning") {
+  RunLook look = found_look();
+  look.reach.emplace();
+  look.reach->port = 4600;
+  look.reach->state = nat::State::outbound_only;
+  const auto is_row = [](const Finding& finding) { return finding.name == "translation"; };
+  const auto rows = judge(look, JudgeOptions());
+  CHECK(std::none_of(rows.begin(), rows.end(), is_row));
+  const auto say = [&](nat::MappingKind kind, bool weak) {
+    look.reach->mapping = nat::MappingFinding{kind, weak};
+    return finding_of(look, "translation");
+  };
+  CHECK(say(nat::MappingKind::independent, false).result == Grade::ok);
+  CHECK(say(nat::MappingKind::independent, true).measured.find("not sure") != std::string::npos);
+  CHECK(say(nat::MappingKind::none, false).measured.starts_with("none: "));
+  const Finding dependent = say(nat::MappingKind::dependent, false);
+  CHECK(dependent.result == Grade::warn);
+  CHECK(dependent.remedy == "forward TCP port 4600 at the router to this machine; nothing else helps");
+}
+
 namespace {
 
 RouterLook mapped_look() {

@@ -327,27 +327,29 @@ def examined(place, *words):
                                                   '--home', home, '--no-lan', '--device', 'cpu', '--json', *words]],
                           capture_output=True, text=True, timeout=45, cwd=place.running.folder)
     checks = {check['name']: check for check in json.loads(done.stdout)['checks']}
-    return checks['port mapping'], checks.get('dial-back')
+    return checks['port mapping'], checks.get('dial-back'), checks.get('translation')
 
 
 def doctor(place):
     place.router('on', 'natpmp')
-    mapping, dialled = examined(place, '--bootstrap', HOST)
+    mapping, dialled, _ = examined(place, '--bootstrap', HOST)
     assert mapping['result'] == 'ok', mapping
     assert mapping['measured'].startswith(f'mapped by NAT-PMP: {place.outside}:4600 leads to port 4600 here, for 3600 s'), mapping
     assert dialled['result'] == 'ok' and f'others dial {place.outside}:4600' in dialled['measured'], dialled
     assert not place.mapped()  # taken back
     place.router('off')
-    mapping, dialled = examined(place, '--bootstrap', HOST)
+    mapping, dialled, _ = examined(place, '--bootstrap', HOST)
     assert mapping['result'] == 'warn' and 'maps no port: NAT-PMP is not spoken by the router' in mapping['measured'], mapping
     assert 'forward TCP port 4600 to this machine' in mapping['remedy'], mapping
     assert dialled['result'] == 'warn' and 'nobody can dial this machine' in dialled['measured'], dialled
     assert 'reached by relay ' in dialled['measured'], dialled
+    translation = examined(place, '--bootstrap', HOST, '--bootstrap', '11.99.0.1:4601')[2]
+    assert translation['result'] == 'ok' and translation['measured'].startswith('independent: '), translation
 
 
 def doctor_sees_second_nat(place):
     place.scripted('natpmp', 'second-nat')
-    mapping, dialled = examined(place, '--bootstrap', HOST)
+    mapping, dialled, _ = examined(place, '--bootstrap', HOST)
     assert mapping['result'] == dialled['result'] == 'warn', (mapping, dialled)
     assert 'a second NAT is in front of your router' in mapping['measured'] and 'bridge mode' in mapping['remedy'], mapping
 
@@ -502,12 +504,86 @@ def by_relay(place):
     other.clear()
 
 
+def relayed_pair(place, other, kinds):
+    """Two probes whom nobody can dial, behind routers of these kinds, in a call by a relay. The first one has called."""
+    for site, kind in zip((place.site, other.site), kinds):
+        lab('nat_lab.sh', 'nat', site, *kind.split(':'))
+    pair = place.probe('--no-port-map', home='one'), other.probe('--no-port-map', home='two')
+    for peer in pair:
+        peer.until('relays, and how its router translates', 20,
+                   lambda now: now['state'] == 'relayed' and now['relays'] and now['mapping'] != 'unknown')
+        assert not peer.now()['addresses'], peer.now()
+    caller, called = pair
+    caller.until('it knows of them', 15, lambda now: now['published_relays'].get(called.id))
+    first = caller.call(called)
+    assert first['answered'], first
+    return pair
+
+
+def end_pair(place, other, pair):
+    for peer in pair:
+        peer.leave()
+    for site in (place.site, other.site):
+        lab('nat_lab.sh', 'nat', site, 'masquerade')
+    other.clear()
+
+
+def gets_through(place, other_site, kinds, mapping):
+    """What began on a relay goes on without one, both ways, and neither is taken for one who can be dialled."""
+    other = Place(other_site, place.running)
+    pair = relayed_pair(place, other, kinds)
+    for peer in pair:
+        assert peer.now()['mapping'] == mapping, peer.now()
+    caller, called = pair
+    try:
+        wait('a way without a relay', 40, lambda: caller.call(called)['path'] == 'tcp, punched')
+    except AssertionError as late:
+        raise AssertionError(f'{late}: {caller.program.log()} {called.program.log()}') from None
+    back = called.call(caller)
+    assert back['answered'] and back['path'] == 'tcp, punched', back
+    for peer in pair:
+        assert peer.now()['state'] == 'relayed' and not peer.now()['addresses'], peer.now()
+        assert 'nat.punched' in peer.program.log(), peer.program.log()
+    end_pair(place, other, pair)
+
+
+def through_silent_routers(place):
+    gets_through(place, 'b', ['masquerade:drop', 'masquerade:drop'], 'independent')
+
+
+def through_a_rejecting_router(place):
+    """The reset ends one's dial; the other's waits meanwhile, until the first one dials again."""
+    gets_through(place, 'd', ['masquerade:drop', 'masquerade:reject'], 'independent')
+
+
+def through_an_accepting_router(place):
+    gets_through(place, 'd', ['masquerade:accept', 'masquerade:drop'], 'independent')
+
+
+def through_firewalls(place):
+    gets_through(place, 'h', ['firewall:drop', 'firewall:reject'], 'none')
+
+
+def not_through_random(place):
+    """One router gives each connection another port: nobody tries, and the relay stays."""
+    other = Place('f', place.running)
+    pair = relayed_pair(place, other, ['masquerade:drop', 'random:drop'])
+    assert [peer.now()['mapping'] for peer in pair] == ['independent', 'dependent'], [peer.now() for peer in pair]
+    time.sleep(5)
+    for one, two in (pair, pair[::-1]):
+        went = one.call(two)
+        assert went['answered'] and went['path'] == 'relay', went
+        assert 'nat.punched' not in one.program.log(), one.program.log()
+    end_pair(place, other, pair)
+
+
 CASES = [[natpmp], [upnp], [both_and_taken], [silent, no_protocol], [leads_nowhere, stops_in_time], [second_nat, taken_by_upnp],
          [for_good, restart], [nonsense]]
 if PEER:
     CASES[0].append(doctor)
     CASES[5].append(doctor_sees_second_nat)
 WEB_CASES = [[by_proxy], [web_only, doctor_sees_web_only], [wrong_login, leads_to_nothing]] if PEER else []
+PUNCH_CASES = [[through_silent_routers], [], [through_a_rejecting_router, through_an_accepting_router], [], [not_through_random], [], [through_firewalls]]
 LAST_CASES = [[by_relay]]  # of the run `lab`, at more than one site
 SITES = 'abcdefgh'[:len(CASES)]
 PREFIX = f'lab{os.getpid() % 1000000}'
@@ -559,7 +635,7 @@ def main():
     global PUBLIC, FAR_TRAINER
     reason = why_not()
     if reason:
-        print(f'skipped: {reason}\n0 passed, 0 failed, {sum(map(len, CASES + LAST_CASES + WEB_CASES))} skipped')
+        print(f'skipped: {reason}\n0 passed, 0 failed, {sum(map(len, CASES + PUNCH_CASES + LAST_CASES + WEB_CASES))} skipped')
         return 77
     chosen = set(os.environ.get('CASE', '').split())
     far = any(not chosen or case.__name__ in chosen for case in sum(WEB_CASES, []))
@@ -577,6 +653,7 @@ def main():
             PUBLIC = wan.probe(where='wan', home='public', listen='0.0.0.0:4601')
             PUBLIC.becomes('open')
             went += carry_out_all(CASES, running)
+            went += carry_out_all(PUNCH_CASES, running)
             went += carry_out_all(LAST_CASES, running)
             if far:
                 FAR_TRAINER = start_far(running)

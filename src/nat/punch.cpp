@@ -13,8 +13,7 @@ namespace collab::nat {
 namespace {
 
 constexpr Duration kBusyMin = std::chrono::seconds(5);
-constexpr std::uint64_t kSoonMs = 10'000;              // what `busy` advises where it will be over soon,
-constexpr std::uint64_t kLaterMs = 60'000;             // and where it may last
+constexpr std::uint64_t kBusyMs = 10'000;              // what `busy` advises
 constexpr Duration kWayMax = std::chrono::seconds(2);  // of what a peer says about time, no more is believed
 
 MappingKind mapping_of(std::uint8_t number) {
@@ -249,8 +248,8 @@ std::optional<Refusal> Puncher::refuses(const PeerId& from, const wire::Ask& ask
   if (!(from < needs_.endpoint.self())) return Refusal(Errc::bad_request, "the lower id begins");
   if (!in_bounds(ask.addresses)) return Refusal(Errc::bad_request, "so many addresses cannot be");
   const MappingKind own = needs_.mapping();
-  if (tasks_ == nullptr || !needs_.only_dials()) return Refusal(Errc::busy, "others dial this peer, perhaps", kLaterMs);
-  if (own == MappingKind::unknown) return Refusal(Errc::busy, "nobody has told yet as what this peer is seen", kSoonMs);
+  if (tasks_ == nullptr || !needs_.only_dials()) return Refusal(Errc::busy, "others dial this peer, perhaps", kBusyMs);
+  if (own == MappingKind::unknown) return Refusal(Errc::busy, "nobody has told yet as what this peer is seen", kBusyMs);
   if (!can_be_punched(own) || !can_be_punched(mapping_of(ask.mapping)))
     return Refusal(Errc::denied, "an address that others see leads nowhere");
   if (!needs_.endpoint.link(from).circuit) return Refusal(Errc::denied, "there is no circuit to replace");
@@ -264,16 +263,16 @@ Task<net::Answer> Puncher::on_connect(PeerId from, Frame request) {
   if (!question) co_return Refusal(Errc::bad_request, "no Ask");
   if (auto why = refuses(from, *question)) co_return std::move(*why);
   auto place = enter(from);
-  if (!place) co_return Refusal(Errc::busy, "too many punches", kSoonMs);
+  if (!place) co_return Refusal(Errc::busy, "too many punches", kBusyMs);
   note_try(from);
   const auto host = co_await host_of(from);
   if (!host)
-    co_return Refusal(host.error() == Errc::late ? Errc::busy : Errc::denied, "nobody says where you are", kSoonMs);
+    co_return Refusal(host.error() == Errc::late ? Errc::busy : Errc::denied, "nobody says where you are", kBusyMs);
   auto waiting = std::make_shared<Waiting>(needs_.executor);
   waiting->theirs = punchable_addresses(question->addresses, *host);
   if (waiting->theirs.empty()) co_return Refusal(Errc::denied, "none of these addresses is yours");
   auto prepared = co_await prepare();
-  if (!prepared) co_return Refusal(Errc::busy, "nobody says as what this peer is seen", kSoonMs);
+  if (!prepared) co_return Refusal(Errc::busy, "nobody says as what this peer is seen", kBusyMs);
   if (*host == prepared->sighting.seen.host) co_return Refusal(Errc::denied, "both are behind one router");
   if (tasks_ == nullptr) co_return Refusal(Errc::gone);
   waiting->attempt = question->attempt;

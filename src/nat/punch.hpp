@@ -31,8 +31,8 @@ std::vector<net::Address> punchable_addresses(const std::vector<std::string>& na
 ///
 /// **Nobody can be made to dial a third one**: what is dialled is at the host from which the other end's connection to
 /// the relay comes, as the relay says, which is asked each time. A relay in league with that end could name another
-/// host: then up to `rounds` times `try_time` of SYNs go there, while they are refused some 25 a second, or 200 to a
-/// near host, in ten minutes and for each identity; no more than `per_min` tries in all.
+/// host: then up to `rounds` times `try_time` of SYNs go there, while they are refused some 25 a second, or hundreds
+/// to a near host, in ten minutes and for each identity; no more than `per_min` tries in all.
 ///
 /// Registers punch.connect and punch.sync. Thread safety: none; belongs to the node's loop. Outlives the endpoint's
 /// calls.

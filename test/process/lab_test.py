@@ -536,7 +536,7 @@ def gets_through(place, other_site, kinds, mapping):
         assert peer.now()['mapping'] == mapping, peer.now()
     caller, called = pair
     try:
-        wait('a way without a relay', 40, lambda: caller.call(called)['path'] == 'tcp, punched')
+        wait('a way without a relay', 60, lambda: caller.call(called)['path'] == 'tcp, punched')
     except AssertionError as late:
         raise AssertionError(f'{late}: {caller.program.log()} {called.program.log()}') from None
     back = called.call(caller)

@@ -69,10 +69,15 @@ Duration Suspicion::age(TimePoint since, TimePoint now) const {
 
 Ranks Suspicion::check(TimePoint now, std::span<const net::LinkState> links, Debts debts) {
   notice_blocking(now);
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank)
+    if (rank != self_) notice_moving(peers_[rank], links[rank], now);
+  const Duration in_long_round =
+      std::min(from_seconds(options_.silence_share * to_seconds(expected(now))), options_.silence_max);
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     if (rank == self_) continue;
     Peer& peer = peers_[rank];
-    const LeftOut verdict = judge(static_cast<Rank>(rank), links[rank], now, debts);
+    const Duration limit = std::max(silence(links[rank]), in_long_round);
+    const LeftOut verdict = judge(static_cast<Rank>(rank), links[rank], now, debts, limit);
     if (verdict == LeftOut::no) {
       suspected_ &= ~bit(rank);
       continue;
@@ -85,9 +90,9 @@ Ranks Suspicion::check(TimePoint now, std::span<const net::LinkState> links, Deb
   return suspected_;
 }
 
-LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts) {
+/// `limit`: so long it may be silent.
+LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts, Duration limit) {
   Peer& peer = peers_[rank];
-  notice_moving(peer, link, now);
   const bool owes_parts = contains(debts.parts, rank);
   const bool owes_results = contains(debts.results, rank);
   const bool owes_hold = contains(debts.holds, rank);
@@ -103,8 +108,6 @@ LeftOut Suspicion::judge(Rank rank, const net::LinkState& link, TimePoint now, c
     const TimePoint lost = std::max({link.lost_at, started_, peer.heard_at});
     return peer.refused || age(lost, now) >= options_.redial_max ? LeftOut::dead : LeftOut::no;
   }
-  const Duration limit = std::max(
-      silence(link), std::min(from_seconds(options_.silence_share * to_seconds(expected(now))), options_.silence_max));
   if (age(std::max({link.last_received, started_, peer.heard_at}), now) >= limit + options_.unasked)
     return LeftOut::frozen;
   if (owes) {

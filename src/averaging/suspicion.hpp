@@ -105,7 +105,7 @@ class Suspicion {
   Duration age(TimePoint since, TimePoint now) const;
   void notice_blocking(TimePoint now);
   void notice_moving(Peer& peer, const net::LinkState& link, TimePoint now);
-  LeftOut judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts);
+  LeftOut judge(Rank rank, const net::LinkState& link, TimePoint now, const Debts& debts, Duration limit);
   bool too_slow(Peer& peer, TimePoint now);
 
   SuspicionOptions options_;

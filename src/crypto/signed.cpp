@@ -20,12 +20,17 @@ std::string_view full_name(Domain domain) {
   return kNames.at(static_cast<std::size_t>(domain));
 }
 
-bool within_bounds(const Signed& statement, std::string_view run_id) {
+SignedView view_of(const Signed& statement) {
+  return {statement.domain,     statement.signer,  statement.sequence,
+          statement.expires_ms, statement.payload, statement.signature};
+}
+
+bool within_bounds(const SignedView& statement, std::string_view run_id) {
   return static_cast<std::size_t>(statement.domain) < kNames.size() && run_id.size() <= kRunIdBytesMax &&
          statement.payload.size() <= kSignedPayloadBytesMax;
 }
 
-Bytes signed_bytes(const Signed& statement, std::string_view run_id) {
+Bytes signed_bytes(const SignedView& statement, std::string_view run_id) {
   return FieldWriter(kAround + statement.payload.size())
       .add_text(full_name(statement.domain))
       .add_text(run_id)
@@ -38,13 +43,17 @@ Bytes signed_bytes(const Signed& statement, std::string_view run_id) {
 }  // namespace
 
 Signed sign(const Identity& signer, std::string_view run_id, Signed draft) {
-  assert(within_bounds(draft, run_id));
+  assert(within_bounds(view_of(draft), run_id));
   draft.signer = signer.id();
-  draft.signature = signer.sign(signed_bytes(draft, run_id));
+  draft.signature = signer.sign(signed_bytes(view_of(draft), run_id));
   return draft;
 }
 
 Result<> verify(const Signed& statement, std::string_view run_id, const SignatureScheme& scheme) {
+  return verify(view_of(statement), run_id, scheme);
+}
+
+Result<> verify(const SignedView& statement, std::string_view run_id, const SignatureScheme& scheme) {
   if (!within_bounds(statement, run_id)) return Errc::bad_request;
   if (!scheme.verify(statement.signer, signed_bytes(statement, run_id), statement.signature)) return Errc::denied;
   return {};

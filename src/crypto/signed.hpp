@@ -38,6 +38,17 @@ Signed sign(const Identity& signer, std::string_view run_id, Signed draft);
 /// time. Errors: `bad_request` for sizes out of bounds, `denied` for a signature that does not fit.
 Result<> verify(const Signed& statement, std::string_view run_id, const SignatureScheme& scheme = ed25519());
 
+/// A statement in the bytes that it was read from.
+struct SignedView {
+  Domain domain = Domain::record;
+  PeerId signer{};
+  std::uint64_t sequence = 0;
+  std::int64_t expires_ms = 0;
+  std::span<const std::byte> payload;
+  Signature signature{};
+};
+Result<> verify(const SignedView& statement, std::string_view run_id, const SignatureScheme& scheme = ed25519());
+
 /// For a file or another peer's hands: u8 n | domain | signer | u64 sequence | u64 expires_ms | u32 k | payload |
 /// signature. One statement has exactly one encoding.
 Bytes encode(const Signed& statement);
@@ -45,14 +56,6 @@ Bytes encode(const Signed& statement);
 Result<Signed> decode_signed(std::span<const std::byte> bytes);
 
 /// The same without a copy of the payload.
-struct SignedView {
-  Domain domain = Domain::record;
-  PeerId signer{};
-  std::uint64_t sequence = 0;
-  std::int64_t expires_ms = 0;
-  std::span<const std::byte> payload;  ///< of the bytes it was read from
-  Signature signature{};
-};
 Result<SignedView> view_signed(std::span<const std::byte> bytes);
 
 }  // namespace collab

@@ -16,7 +16,8 @@ namespace collab {
 /// loop.
 class VerifiedStatements {
  public:
-  /// Remembers at least the last `count` of them, and at most twice as many. `scheme` outlives it.
+  /// Remembers at least the last `count` of them, and at most twice as many. 0: none, for a scheme that verifies as
+  /// fast as anything is found again. `scheme` outlives it.
   explicit VerifiedStatements(std::size_t count = 50'000, const SignatureScheme& scheme = ed25519())
       : count_(count), scheme_(scheme) {}
 
@@ -24,6 +25,9 @@ class VerifiedStatements {
   Result<> verify(std::span<const std::byte> statement, std::string_view run_id);
 
  private:
+  Result<> look_at(std::span<const std::byte> statement, std::string_view run_id) const;
+  Result<> recall(std::span<const std::byte> statement, std::string_view run_id);
+
   std::size_t count_;
   const SignatureScheme& scheme_;
   struct Start {  ///< of a digest: as good as a hash of it

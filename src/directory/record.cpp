@@ -10,6 +10,8 @@
 namespace collab::directory {
 namespace {
 
+constexpr std::size_t kLengthsBytes = 3 + 4;  // of three texts and a blob
+
 bool within_sizes(const SignedRecord& signed_record) {
   const Record& record = signed_record.record;
   return signed_record.run.size() <= kRunIdBytesMax && record.key.size() <= kKeyBytesMax &&
@@ -28,7 +30,8 @@ Signed statement_of(const SignedRecord& signed_record) {
   statement.signer = record.owner;
   statement.sequence = record.sequence;
   statement.expires_ms = record.expires_ms;
-  FieldWriter fields;
+  FieldWriter fields(kLengthsBytes + signed_record.run.size() + record.key.size() + record.subkey.size() +
+                     record.value.size());
   fields.add_text(signed_record.run).add_text(record.key).add_text(record.subkey).add_blob(record.value);
   statement.payload = fields.finish();
   statement.signature = signed_record.signature;

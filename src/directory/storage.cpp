@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace collab::directory {
@@ -313,7 +314,8 @@ std::optional<Storage::Entries::iterator> Storage::entry_of(const RecordName& na
 
 bool Storage::holds(const RecordName& name, std::span<const std::byte> encoded) const {
   const auto entry = entry_of(name);
-  return entry && std::ranges::equal((*entry)->second.encoded, encoded);
+  if (!entry || (*entry)->second.encoded.size() != encoded.size()) return false;
+  return std::memcmp((*entry)->second.encoded.data(), encoded.data(), encoded.size()) == 0;
 }
 
 const SignedRecord* Storage::find(const SlotId& slot) const {

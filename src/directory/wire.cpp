@@ -27,7 +27,9 @@ Bytes pack_records(std::span<const SignedRecord* const> records) {
 }
 
 Bytes pack_records(std::span<const std::span<const std::byte>> encoded) {
-  FieldWriter fields;
+  std::size_t bytes = 0;
+  for (const auto record : encoded) bytes += kLengthBytes + record.size();
+  FieldWriter fields(bytes);
   for (const auto record : encoded) fields.add_blob(record);
   return fields.finish();
 }

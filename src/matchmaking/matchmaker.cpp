@@ -2,7 +2,7 @@
 
 #include "base/frame.hpp"
 #include "base/text.hpp"
-#include "matchmaking/declaration.hpp"
+#include "matchmaking/declarations.hpp"
 #include "matchmaking/search.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ Matchmaker::Matchmaker(Context context, MatchmakerOptions options)
     : context_(context),
       options_(std::move(options)),
       role_(options_.role),
-      watch_(context.directory.watch(options_.key)) {
+      declarations_(std::make_shared<Declarations>(context.directory.watch(options_.key))) {
   assert(options_.plan && options_.weight_max && options_.key.size() <= wire::kKeyBytesMax);
   assert(options_.group_size_max >= 2 && options_.group_size_max <= kGroupSizeMax);
 }
@@ -123,7 +123,7 @@ void Matchmaker::look_under(const std::string& key) {
   assert(key.size() <= wire::kKeyBytesMax);
   context_.directory.withdraw(options_.key, std::string(kDeclarationSubkey));
   options_.key = key;
-  watch_ = context_.directory.watch(options_.key);
+  declarations_ = std::make_shared<Declarations>(context_.directory.watch(options_.key));
   declared_at_.reset();
   last_.reset();
   retired_ = std::exchange(search_, nullptr);
@@ -148,7 +148,7 @@ void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executo
   start.direct = follows_directly(wanted);
   start.own_samples = samples_epoch_ == wanted.epoch ? samples_ : 0;
   start.samples_elsewhere = samples_elsewhere_;
-  start.candidates = candidates_in(watch_->records(), wanted);
+  start.candidates = declarations_->candidates(wanted);
   if (last_) {
     for (const Member& member : last_->members)
       start.last_group.push_back({member.id, member.role, member.incarnation});
@@ -157,7 +157,7 @@ void Matchmaker::open(const Wanted& wanted, const asio::any_io_executor& executo
   if (start.again) return search_->retry(terms_for(wanted), std::move(start));
   if (search_ && start.direct) start.late = to_await(search_->late(), wanted.epoch);
   if (search_) retired_ = std::exchange(search_, nullptr);
-  search_ = std::make_shared<Search>(context_, watch_, executor, terms_for(wanted), std::move(start));
+  search_ = std::make_shared<Search>(context_, declarations_, executor, terms_for(wanted), std::move(start));
 }
 
 Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {

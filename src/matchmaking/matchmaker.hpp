@@ -17,6 +17,7 @@ namespace collab::matchmaking {
 /// The row that guards "matchmaking.group"; given to Endpoint::allow_conversation before the node starts.
 net::Method row();
 
+class Declarations;
 class Search;
 
 /// The searches of one round of every epoch, one key at a time. Between two searches under a key it remembers who
@@ -103,7 +104,7 @@ class Matchmaker {
   std::optional<Last> last_;
   std::map<PeerId, std::uint64_t> awaited_;  // who came late, and the epoch that waited for it
   std::optional<TimePoint> declared_at_;
-  std::shared_ptr<directory::Watch> watch_;
+  std::shared_ptr<Declarations> declarations_;
   std::shared_ptr<Search> search_;
   std::shared_ptr<Search> retired_;  // of the round before, until its tasks have unwound
   bool stopped_ = false;

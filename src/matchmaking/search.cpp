@@ -17,24 +17,10 @@ Links links_of(net::Endpoint& net) {
 
 }  // namespace
 
-std::vector<Candidate> candidates_in(const std::vector<directory::Record>& records, const Wanted& wanted) {
-  std::vector<Candidate> candidates;
-  for (const directory::Record& record : records) {
-    if (record.subkey != kDeclarationSubkey) continue;
-    const auto declaration = decode_declaration(record.value);
-    if (!declaration) continue;  // whoever wrote it only hides itself
-    const bool this_round = declaration->epoch == wanted.epoch && declaration->round == wanted.round;
-    const bool ahead = declaration->epoch > wanted.epoch;
-    if (ahead) continue;  // it has what we look for behind it
-    candidates.push_back({record.owner, declaration->reachable, this_round ? Sureness::declared : Sureness::contact});
-  }
-  return candidates;
-}
-
-Search::Search(Context context, std::shared_ptr<directory::Watch> watch, asio::any_io_executor executor, Terms terms,
+Search::Search(Context context, std::shared_ptr<Declarations> declarations, asio::any_io_executor executor, Terms terms,
                Start start)
     : context_(context),
-      watch_(std::move(watch)),
+      declarations_(std::move(declarations)),
       wanted_(terms.wanted),
       declined_(terms.options.declined),
       links_(links_of(context.net)),
@@ -141,8 +127,8 @@ Task<> Search::receive_frames() {
 
 Task<> Search::watch_directory() {
   for (;;) {
-    (void)co_await watch_->changed_until(TimePoint::max());  // a spurious wake-up costs a look
-    gathering_->on_candidates(candidates_in(watch_->records(), wanted_), context_.clock.now());
+    (void)co_await declarations_->changed_until(TimePoint::max());  // a spurious wake-up costs a look
+    gathering_->on_candidates(declarations_->candidates(wanted_), context_.clock.now());
     flush();
   }
 }

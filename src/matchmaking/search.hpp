@@ -4,7 +4,7 @@
 #include "base/signal.hpp"
 #include "base/task_group.hpp"
 #include "matchmaking/context.hpp"
-#include "matchmaking/declaration.hpp"
+#include "matchmaking/declarations.hpp"
 #include "matchmaking/gathering.hpp"
 
 #include <deque>
@@ -14,9 +14,6 @@
 #include <vector>
 
 namespace collab::matchmaking {
-
-/// What the directory shows under the key, in the eyes of this round.
-std::vector<Candidate> candidates_in(const std::vector<directory::Record>&, const Wanted&);
 
 /// Lives from the first try of a round until the next round is searched for, so that tries share a conversation and
 /// late askers are answered while the round runs. `stop()` must have returned before it is destroyed.
@@ -28,7 +25,7 @@ class Search {
   static constexpr Duration kUnopened = std::chrono::seconds(4);
   static constexpr std::size_t kOutboxMax = 64;  ///< frames that wait for one peer
 
-  Search(Context context, std::shared_ptr<directory::Watch> watch, asio::any_io_executor executor, Terms terms,
+  Search(Context context, std::shared_ptr<Declarations> declarations, asio::any_io_executor executor, Terms terms,
          Start start);
 
   std::uint64_t epoch() const noexcept { return wanted_.epoch; }
@@ -61,7 +58,7 @@ class Search {
   void flush();
 
   Context context_;
-  std::shared_ptr<directory::Watch> watch_;
+  std::shared_ptr<Declarations> declarations_;
   Wanted wanted_;
   std::function<void(const Group&)> declined_;  // may be empty
   Links links_;

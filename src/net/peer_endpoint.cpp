@@ -236,8 +236,8 @@ void PeerEndpoint::look_at_all(TimePoint now) {
 
 /// An endpoint that nobody can dial keeps its connections: others have no other way to it.
 void PeerEndpoint::close_unused(TimePoint now) {
+  if (leaving_ || links_.size() <= options_.connections_kept || listening().empty()) return;
   const auto all = links_.all();
-  if (leaving_ || listening().empty() || all.size() <= options_.connections_kept) return;
   std::vector<Connection*> unused;
   for (Connection* connection : all) {
     const Partner& with = partner(connection->peer());

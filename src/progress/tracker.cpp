@@ -23,6 +23,12 @@ constexpr std::size_t kHoldersMin = 2;                           // of another s
 constexpr double kNearlyFull = 0.8;  // of the target batch: records are late, and a leader knows more
 constexpr double kFasterMax = 2;     // than what it is measured by, so much a newcomer is believed to be at once
 
+/// std::erase_if of maps in one piece.
+template <class Map, class Gone>
+void erase_from(Map& map, const Gone& gone) {
+  for (auto next = map.begin(); next != map.end();) next = gone(*next) ? map.erase(next) : std::next(next);
+}
+
 std::int64_t to_ms(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
@@ -233,10 +239,10 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
 /// `present`: sorted.
 void Tracker::forget_all_but(const std::vector<PeerId>& present) {
   const auto gone = [&](const PeerId& peer) { return !std::binary_search(present.begin(), present.end(), peer); };
-  std::erase_if(told_, [&](const auto& entry) { return gone(entry.first); });
+  erase_from(told_, [&](const auto& entry) { return gone(entry.first); });
   std::erase_if(odd_, gone);
   std::erase_if(handed_over_, [&](const auto& entry) { return gone(entry.first); });
-  std::erase_if(known_, [&](const auto& entry) {
+  erase_from(known_, [&](const auto& entry) {
     if (!gone(entry.first)) return false;
     // that of who falls silent goes stale long before it goes, so this one was withdrawn
     if (is_fresh(entry.second, needs_.clock.unix_ms())) gathered_at_.erase(entry.first);
@@ -285,7 +291,7 @@ void Tracker::note_who_gathers() {
       gathered = gathered_at_.insert_or_assign(gathered, peer, now);
     }
   }
-  std::erase_if(gathered_at_, [&](const auto& entry) {
+  erase_from(gathered_at_, [&](const auto& entry) {
     return now - entry.second > kSilentCounts || (needs_.expelled && needs_.expelled(entry.first));
   });
 }
@@ -493,7 +499,8 @@ double Tracker::eta_of_others_s() const {
 }
 
 double Tracker::eta_s() const {
-  const double rate = progress::samples_per_s(all(), epoch());
+  const double own = shown_ && own_.taking_part ? own_.samples_per_s : 0;
+  const double rate = progress::samples_per_s(others(), epoch()) + own;
   if (rate <= 0) return std::numeric_limits<double>::infinity();
   return std::max(0.0, static_cast<double>(options_.target_batch) - samples()) / rate;
 }
@@ -530,9 +537,11 @@ bool Tracker::is_lowest_of_epoch(std::uint64_t epoch) const {
 
 std::optional<std::uint64_t> Tracker::diverged_at() const {
   const auto& fresh = others();
-  std::set<std::uint64_t> epochs;  // asked whenever a record has come, of few epochs each time
-  for (const auto& [peer, record] : fresh)
-    if (history_.contains(record.epoch)) epochs.insert(record.epoch);
+  std::set<std::uint64_t> epochs;  // asked whenever a record has come, of whom hardly any holds something else
+  for (const auto& [peer, record] : fresh) {
+    const auto held = history_.find(record.epoch);
+    if (held != history_.end() && held->second.is_unlike(record)) epochs.insert(record.epoch);
+  }
   for (const std::uint64_t epoch : epochs) {
     const Held& own = history_.at(epoch);
     Record mine = own_;

@@ -12,6 +12,8 @@
 #include "progress/standing.hpp"
 #include "progress/yardsticks.hpp"
 
+#include <boost/container/flat_map.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -163,6 +165,9 @@ class Tracker {
   void tell_odd(const PeerId& peer);
   void note_who_gathers();
 
+  /// In one piece, for all of it is gone through with each reading.
+  template <class T>
+  using ByPeer = boost::container::flat_map<PeerId, T>;
   struct Told {
     std::uint64_t sequence = 0;
     Record record;
@@ -171,9 +176,9 @@ class Tracker {
   Needs needs_;
   TrackerOptions options_;
   std::unique_ptr<directory::Watch> watch_;
-  std::map<PeerId, Told> told_;  // what is there now, as it was written
+  ByPeer<Told> told_;            // what is there now, as it was written
   std::vector<PeerId> present_;  // whose that is
-  std::map<PeerId, Record> known_;
+  ByPeer<Record> known_;
   /// Of what fresh records show: it grows evenly for as long as these are the fresh ones.
   struct Sum {
     std::uint64_t epoch = 0;
@@ -193,8 +198,8 @@ class Tracker {
   };
   const Fresh& fresh() const;
   const Sum& sum_of(std::uint64_t epoch) const;
-  mutable Fresh fresh_;                      // keeps its memory: in a large swarm it is made anew with each record
-  std::map<PeerId, TimePoint> gathered_at_;  // when a fresh record last said that they take part
+  mutable Fresh fresh_;            // keeps its memory: in a large swarm it is made anew with each record
+  ByPeer<TimePoint> gathered_at_;  // when a fresh record last said that they take part
   /// Until then none of them is silent for too long, as long as `gathered_at_` does not change.
   struct Recent {
     std::size_t peers = 0;
@@ -210,6 +215,7 @@ class Tracker {
   struct Held {
     Digest parameters{};
     Digest ledger{};
+    bool is_unlike(const Record& other) const { return other.parameters != parameters || other.ledger != ledger; }
   };
   std::map<std::uint64_t, Held> history_;
   std::optional<Record> former_life_;

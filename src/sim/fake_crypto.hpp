@@ -12,7 +12,7 @@
 
 namespace collab::sim {
 
-/// A signature anybody could make: a hash of signer and message. One that does not fit is refused; what a real key has
+/// A signature anybody could make: a sum over signer and message. One that does not fit is refused; what a real key has
 /// signed is taken too, so a run's authority may have one.
 class FakeSignatures final : public SignatureScheme {
  public:

@@ -206,7 +206,7 @@ Swarm::World::World(SwarmOptions given)
       recorder(world.clock(), invariants),
       injector(*this, recorder, invariants, Random(options.seed).derive("sim.injector")),
       scheme(options.crypto == Crypto::fake ? signatures : ed25519()),
-      verified(options.crypto == Crypto::fake || !options.trains ? 1 : kVerified, scheme),
+      verified(options.crypto == Crypto::fake || !options.trains ? 0 : kVerified, scheme),
       needs{world.executor(),
             world.clock(),
             options.seed,

@@ -1,5 +1,6 @@
 #include "idle.hpp"
 
+#include "cli/program.hpp"
 #include "options.hpp"
 #include "sim/swarm.hpp"
 
@@ -8,6 +9,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <unistd.h>
 #include <vector>
 
 namespace collab::sim {
@@ -18,6 +21,48 @@ constexpr std::size_t kShown = 24;   // of them, in the table
 constexpr Duration kDay = std::chrono::hours(24);
 constexpr std::size_t kMemoryPerPeer = 64 * 1024;  // what buffers and records of one moment come to
 constexpr std::size_t kSlackPerPeer = 4;           // of anything that is counted
+constexpr int kStopped = 3;                        // the exit code of a run that was ended early
+
+/// How far a long run is, on stderr: in one line of a terminal, else every half minute.
+class Progress {
+ public:
+  explicit Progress(Duration length) : length_(length) {}
+  ~Progress() {
+    if (on_terminal_ && told_) fmt::print(stderr, "\n");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void tell(Duration at) {
+    const auto now = std::chrono::steady_clock::now();
+    const Duration pause = on_terminal_ ? std::chrono::seconds(1) : std::chrono::seconds(30);
+    if (at <= Duration::zero() || now - last_ < pause) return;
+    last_ = now;
+    told_ = true;
+    const double took = to_seconds(now - start_);
+    const double share = to_seconds(at) / to_seconds(length_);
+    fmt::print(stderr, "{}{:.2f} of {:.2f} virtual hours after {:.0f} s, about {:.0f} s more{}",
+               on_terminal_ ? "\r" : "", to_seconds(at) / 3600, to_seconds(length_) / 3600, took,
+               std::max(0.0, took / share - took), on_terminal_ ? "   " : "\n");
+  }
+
+ private:
+  Duration length_;
+  bool on_terminal_ = ::isatty(STDERR_FILENO) != 0;
+  bool told_ = false;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point last_ = start_;
+};
+
+void print_table(const std::vector<Holdings>& all) {
+  fmt::print("{:>8} {:>12} {:>8} {:>8} {:>12} {:>8}\n", "min", "memory, kB", "tasks", "timers", "connections",
+             "streams");
+  for (std::size_t i = kLooks / kShown - 1; i < all.size(); i += kLooks / kShown) {
+    const Holdings& at = all[i];
+    fmt::print("{:>8.1f} {:>12.1f} {:>8} {:>8} {:>12} {:>8}\n", to_seconds(at.at) / 60,
+               static_cast<double>(at.memory_bytes) / 1e3, at.tasks, at.timers, at.connections, at.streams);
+  }
+}
 
 nlohmann::json to_json(const Holdings& held) {
   return {{"at_s", to_seconds(held.at)}, {"memory_bytes", held.memory_bytes}, {"tasks", held.tasks},
@@ -69,20 +114,28 @@ int run_day(Day day, const node::Config& config, const std::string& command) {
   options.weigh_every = options.length / kLooks;
   const bool quiet = config.toggle("quiet") || (config.has("json") && config.text("json") == "-");
   const auto start = std::chrono::steady_clock::now();
+  const cli::Interrupt interrupt;
   Swarm swarm(options);
-  const Outcome outcome = swarm.run();
+  const Outcome outcome = [&] {
+    Progress progress(options.length);
+    swarm.stop_when([&](Duration at) {
+      if (!quiet) progress.tell(at);
+      return interrupt.asked();
+    });
+    return swarm.run();
+  }();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (outcome.interrupted) {
+    if (!quiet) print_table(outcome.holdings);
+    fmt::print(stderr, "stopped: of {:.2f} hours {:.2f} were run; what grew is told of whole runs only\n",
+               to_seconds(options.length) / 3600, to_seconds(outcome.length) / 3600);
+    return kStopped;
+  }
   const std::vector<std::string> grown = growth(outcome.holdings, options.peers);
   const std::vector<double> memory = memory_growth(outcome.holdings);
   const bool held = grown.empty() && outcome.violations.empty();
   if (!quiet) {
-    fmt::print("{:>8} {:>12} {:>8} {:>8} {:>12} {:>8}\n", "min", "memory, kB", "tasks", "timers", "connections",
-               "streams");
-    for (std::size_t i = kLooks / kShown - 1; i < outcome.holdings.size(); i += kLooks / kShown) {
-      const Holdings& at = outcome.holdings[i];
-      fmt::print("{:>8.1f} {:>12.1f} {:>8} {:>8} {:>12} {:>8}\n", to_seconds(at.at) / 60,
-                 static_cast<double>(at.memory_bytes) / 1e3, at.tasks, at.timers, at.connections, at.streams);
-    }
+    print_table(outcome.holdings);
     fmt::print(
         "crypto {}, {} peers, {:.1f} h, {} epochs, {:.2f} MB on the links: {}, memory {:+.1f} and {:+.1f} % after the "
         "second quarter; {:.1f} s, {:.0f} simulated peer-seconds per second\n",

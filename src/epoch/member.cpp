@@ -26,7 +26,8 @@ constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without 
 constexpr unsigned kDoubledMax = 6;           // times, by seatings of the epoch that were in vain
 constexpr unsigned kStuckRounds = 4;          // so many times as long as a round of the own pass, others may take
 constexpr unsigned kHopelessRounds = 16;
-constexpr unsigned kTellFailures = 5;  // in a row; then the user reads why
+constexpr Duration kTurnPasses = seconds(4);  // of who seats a stuck epoch anew, to the next one
+constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
 
 Digest hash_of(const data::Ledger& ledger) {
   return state::content_hash(ledger.canonical());
@@ -283,8 +284,16 @@ void Member::look_at_seats() {
   look.last_epoch = last_epoch_;
   look.batch_full_in = full ? Duration() : from_seconds(std::min(context_.tracker.eta_s(), kEtaMax));
   for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
-  look.my_turn = in_step_ && context_.tracker.is_lowest_of_epoch(epoch_);
+  look.my_turn = in_step_ && tracker.turn_in_epoch(epoch_) <= turns_passed(look.stuck);
   seats_.look_at(look);
+}
+
+/// Whose turn it is may have died in it, or not know that the others are stuck.
+std::size_t Member::turns_passed(bool stuck) {
+  const TimePoint now = context_.clock.now();
+  if (!stuck) stuck_since_.reset();
+  if (stuck && !stuck_since_) stuck_since_ = now;
+  return stuck ? static_cast<std::size_t>((now - *stuck_since_) / kTurnPasses) : 0;
 }
 
 const matchmaking::Seating* Member::grid() const {

@@ -97,6 +97,7 @@ class Member {
   void restored(const Arrival& arrival);
   Task<> keep_seats();
   void look_at_seats();
+  std::size_t turns_passed(bool stuck);
   /// Where this peer sits now; null: everybody is in one group.
   const matchmaking::Seating* grid() const;
   averaging::Pass pass_over(const matchmaking::Seating& seating) const;
@@ -139,7 +140,8 @@ class Member {
   unsigned failures_ = 0;  ///< in a row
   TimePoint epoch_began_{};
   Duration last_epoch_{};
-  std::optional<TimePoint> full_since_;  ///< since when the swarm has the batch of this epoch
+  std::optional<TimePoint> full_since_;   ///< since when the swarm has the batch of this epoch
+  std::optional<TimePoint> stuck_since_;  ///< and since when it has not come to an end with it
   bool told_no_seat_ = false;
   Digest parameters_{};
   Digest ledger_{};  ///< its hash

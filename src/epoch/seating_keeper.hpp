@@ -52,7 +52,7 @@ class SeatingKeeper {
     bool stuck = false;           ///< its batch has long been full, and still no pass was complete
     Duration last_epoch{};        ///< how long the one before took; zero: unknown
     std::vector<PeerId> present;  ///< who takes part: this peer too, unless it leaves
-    bool my_turn = false;         ///< of all who are present, one has it in each epoch
+    bool my_turn = false;         ///< of all who are present, one has it in each epoch, and more of a stuck one
     bool hopeless = false;        ///< stuck, and no pass over this grid will ever be complete
     Duration batch_full_in{};     ///< as far as is known; zero: it is full
   };

@@ -526,13 +526,14 @@ std::vector<PeerId> Tracker::donors(std::uint64_t epoch) const {
   return peers;
 }
 
-bool Tracker::is_lowest_of_epoch(std::uint64_t epoch) const {
+std::size_t Tracker::turn_in_epoch(std::uint64_t epoch) const {
   const auto place = [&](const PeerId& peer) { return Hasher("collab turn").add(peer.key).add(epoch).finish(); };
   const Digest own = place(needs_.self);
   const auto& fresh = others();
-  return std::none_of(fresh.begin(), fresh.end(), [&](const Standing& standing) {
+  const auto before = std::count_if(fresh.begin(), fresh.end(), [&](const Standing& standing) {
     return standing.record.taking_part && place(standing.peer) < own;
   });
+  return static_cast<std::size_t>(before);
 }
 
 std::optional<std::uint64_t> Tracker::diverged_at() const {

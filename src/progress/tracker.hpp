@@ -131,7 +131,9 @@ class Tracker {
   bool knows_nobody() const noexcept { return told_.empty(); }
   /// Whether this peer does what one peer must do for `epoch`, such as evaluating: nobody else who takes part has a
   /// lower hash(peer, epoch).
-  bool is_lowest_of_epoch(std::uint64_t epoch) const;
+  bool is_lowest_of_epoch(std::uint64_t epoch) const { return turn_in_epoch(epoch) == 0; }
+  /// How many of those who take part have a lower hash(peer, epoch) than this peer: they come first.
+  std::size_t turn_in_epoch(std::uint64_t epoch) const;
 
   /// An epoch at which the majority holds other parameters than this peer held, or the same with another ledger,
   /// whatever those tell who are not there yet; empty: none is known.

@@ -74,6 +74,7 @@ class Session {
   void follow_bytes(const std::vector<net::LinkState>& links, TimePoint now);
   void put_off_deadline(TimePoint until);
   bool left_alone() const;
+  void part_from_done();
   void refused(Rank peer);
   void probe(const std::vector<net::LinkState>& links);
   void repeat_lost(const std::vector<net::LinkState>& links);
@@ -108,6 +109,7 @@ class Session {
   std::vector<TimePoint> told_at_;                // by rank: that the round is committed
   bool decided_ = false;
   bool reminded_ = false;
+  Ranks parted_ = 0;
   TimePoint decided_at_{};
   Signal changed_;
   RoundReport report_;
@@ -250,6 +252,7 @@ void Session::check() {
   }
   participant_.suspect(suspected);
   participant_.poke();
+  if (decided_) part_from_done();
   // who had no line to the coordinator when that told it, and has gone by now, would wait for it until the deadline
   const bool late = decided_ && now >= decided_at_ + options_.suspicion.silence_min;
   if (late && !std::exchange(reminded_, true)) participant_.remind(shape_->members.all);
@@ -263,6 +266,14 @@ void Session::check() {
     participant_.fail();
   }
   decide();
+}
+
+/// Who has the result has no reason to speak here. Of many groupmates one that lags keeps this end open for long, and
+/// all the others need not be pinged for that.
+void Session::part_from_done() {
+  const Ranks done = participant_.done() & ~parted_;
+  for (Ranks rest = done; rest != 0; rest &= rest - 1) talk_->remove_member(shape_->group.roster[first(rest)].id);
+  parted_ |= done;
 }
 
 /// Nobody comes back to a round that he has left: without a quorum of those who are in it nothing is decided any more.

@@ -102,6 +102,14 @@ std::uint64_t Leader::samples(std::uint64_t own) const {
   return sum;
 }
 
+/// By what its members say, whatever of it is believed. Asked with each of their messages, most of which are too early.
+bool Leader::may_have_batch(std::uint64_t own) const {
+  const std::uint64_t target = terms_.wanted.target_samples;
+  std::uint64_t told = std::min(own, target) + std::min(elsewhere_, target);
+  for (const auto& [id, member] : members_) told += std::min(member.applicant.samples, target);
+  return told >= target;
+}
+
 std::set<PeerId> Leader::refusing() const {
   std::set<PeerId> refusing;
   for (bool more = true; more;) {  // without one of them the group is smaller for all others too
@@ -132,6 +140,7 @@ std::set<std::uint32_t> Leader::unvoiced() const {
 }
 
 std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_others, TimePoint now) const {
+  if (!may_have_batch(own_samples)) return std::nullopt;
   if (samples(own_samples) + elsewhere_ < terms_.wanted.target_samples || !has_quorum()) return std::nullopt;
   if (waiting_for_others && !full() && now < gather_deadline()) return std::nullopt;
   const std::set<PeerId> without = refusing();

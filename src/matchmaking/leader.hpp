@@ -70,6 +70,7 @@ class Leader {
   std::uint64_t bound_of(const PeerId&) const;
   std::uint64_t believed_of(const PeerId&) const;
   std::size_t senders(const std::set<PeerId>& without) const;
+  bool may_have_batch(std::uint64_t own) const;
 
   const Terms& terms_;
   std::map<PeerId, Follower> members_;  // without self

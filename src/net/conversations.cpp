@@ -44,6 +44,9 @@ class Conversations::Talk final : public Conversation {
     members_.push_back(peer);
     hub_.needs_.paths.converses(peer, 1);
   }
+  void remove_member(PeerId peer) override {
+    if (std::erase(members_, peer) > 0) hub_.needs_.paths.converses(peer, -1);
+  }
 
   bool closed_by(const PeerId& peer) const override {
     for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::latency, TrafficClass::bulk}) {

@@ -74,6 +74,8 @@ class Conversation {
   virtual Task<Result<Envelope>> receive(TimePoint deadline) = 0;
   /// From now on `peer` is a member as those it was opened with: its connection is pinged. Once is enough.
   virtual void add_member(PeerId peer) = 0;
+  /// From now on its silence means nothing here: its connection is pinged as any other. Both ends may still talk.
+  virtual void remove_member(PeerId peer) = 0;
   /// `peer` had it open and has closed it, or is in another of its occasion: of what was sent the last may be unread
   /// there, and nothing comes any more. Known to whoever has sent it something, a round trip later.
   virtual bool closed_by(const PeerId& peer) const = 0;

@@ -527,7 +527,12 @@ std::vector<PeerId> Tracker::donors(std::uint64_t epoch) const {
 }
 
 std::size_t Tracker::turn_in_epoch(std::uint64_t epoch) const {
-  const auto place = [&](const PeerId& peer) { return Hasher("collab turn").add(peer.key).add(epoch).finish(); };
+  if (turns_.epoch != epoch) turns_ = {epoch, {}};
+  const auto place = [&](const PeerId& peer) {
+    const auto [known, fresh] = turns_.places.try_emplace(peer);
+    if (fresh) known->second = Hasher("collab turn").add(peer.key).add(epoch).finish();
+    return known->second;
+  };
   const Digest own = place(needs_.self);
   const auto& fresh = others();
   const auto before = std::count_if(fresh.begin(), fresh.end(), [&](const Standing& standing) {

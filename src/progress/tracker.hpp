@@ -207,6 +207,12 @@ class Tracker {
     std::size_t peers = 0;
     TimePoint until = TimePoint::min();
   };
+  /// Who comes when in the turns of one epoch: asked each second, and a hash each.
+  struct Turns {
+    std::uint64_t epoch = 0;
+    ByPeer<Digest> places;
+  };
+  mutable Turns turns_;
   mutable Recent recent_;                     // asked at every border of a microbatch
   std::map<PeerId, SelfReport> reports_;      // also of peers that are gone: they come back with their history
   std::map<PeerId, double> handed_over_;      // of whom it is more than nothing

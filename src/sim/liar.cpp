@@ -132,6 +132,7 @@ class LyingConversation final : public net::Conversation {
   }
   Task<Result<net::Envelope>> receive(TimePoint deadline) override { return honest_->receive(deadline); }
   void add_member(PeerId peer) override { honest_->add_member(peer); }
+  void remove_member(PeerId peer) override { honest_->remove_member(peer); }
   bool closed_by(const PeerId& peer) const override { return honest_->closed_by(peer); }
 
  private:

@@ -29,6 +29,7 @@ class MessageNetwork::Talk final : public net::Conversation {
   Task<Result<>> send(PeerId to, TrafficClass, Frame, TimePoint) override;
   Task<Result<net::Envelope>> receive(TimePoint deadline) override;
   void add_member(PeerId) override {}  // every link is pinged here
+  void remove_member(PeerId) override {}
   bool closed_by(const PeerId& peer) const override { return refused_.contains(peer); }
   void refused(const PeerId& by) { refused_.insert(by); }
   void deliver(TrafficClass traffic, net::Envelope envelope) {

@@ -61,6 +61,7 @@ class WatchedConversation final : public net::Conversation {
     co_return envelope;
   }
   void add_member(PeerId peer) override { talk_->add_member(peer); }
+  void remove_member(PeerId peer) override { talk_->remove_member(peer); }
   bool closed_by(const PeerId& peer) const override { return talk_->closed_by(peer); }
 
  private:

@@ -2,6 +2,7 @@
 
 #include "unit/matchmaking/terms.hpp"
 
+#include <limits>
 #include <set>
 
 #include "support/doctest.hpp"
@@ -25,6 +26,20 @@ TEST_CASE("leader: it begins when the batch is full, and not on a sample less") 
   CHECK(group->roster.size() == 3);
   CHECK(group->weight_min == terms.wanted.weight_min);
   CHECK(check(*group, peer(2), terms.options.values));
+}
+
+TEST_CASE("leader: members that tell more samples than there can be neither begin the epoch nor hold it up") {
+  Terms terms = terms_of(1);
+  terms.options.samples_believed = [](const PeerId&) { return std::uint64_t(10); };
+  Leader leader(terms);
+  wire::Samples told;
+  told.total = std::numeric_limits<std::uint64_t>::max();
+  for (unsigned i = 2; i < 4; ++i) {
+    CHECK(!leader.on_join(peer(i), join_of(i, 0), kStart));
+    leader.on_samples(peer(i), told);
+  }
+  CHECK(!leader.begin(kTarget - 21, false, kStart));
+  CHECK(leader.begin(kTarget - 20, false, kStart));
 }
 
 TEST_CASE("leader: it waits for who is expected until it is full or out of time") {

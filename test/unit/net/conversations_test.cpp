@@ -39,7 +39,7 @@ struct Node final : Paths, MultiplexerOwner {
   Task<Reached> reach(PeerId, TimePoint) override { co_return Refusal(Errc::gone); }
   Multiplexer* find(std::uint64_t serial) override { return serial == streams.serial() ? &streams : nullptr; }
   void waits(const PeerId&, int) override {}
-  void converses(const PeerId&, int) override {}
+  void converses(const PeerId& peer, int change) override { attention[peer] += change; }
   Accepted on_open(Multiplexer& from, StreamHandle stream, TrafficClass traffic, OpenHead head,
                    std::size_t message_bytes) override {
     return conversations.on_open(from, stream, traffic, std::get<OpenTopic>(head), message_bytes);
@@ -86,6 +86,7 @@ struct Node final : Paths, MultiplexerOwner {
   Task<> pause(Duration time) { return world.clock().sleep_until(world.clock().now() + time); }
   void tick() { conversations.tick(world.clock().now()); }
 
+  std::map<PeerId, int> attention;
   sim::Simulation world;
   Access access;
   Metrics metrics;
@@ -96,6 +97,21 @@ struct Node final : Paths, MultiplexerOwner {
 };
 
 }  // namespace
+
+TEST_CASE("conversations: the silence of a member means something until it is removed, or the conversation ends") {
+  Node node;
+  auto talk = node.conversations.open("test.talk", Topic(topic_of(1)), {test::peer(7), test::peer(8)});
+  talk->add_member(test::peer(9));
+  talk->add_member(test::peer(9));
+  using Counts = std::map<PeerId, int>;
+  CHECK(node.attention == Counts{{test::peer(7), 1}, {test::peer(8), 1}, {test::peer(9), 1}});
+  talk->remove_member(test::peer(7));
+  talk->remove_member(test::peer(7));
+  talk->remove_member(test::peer(6));
+  CHECK(node.attention == Counts{{test::peer(7), 0}, {test::peer(8), 1}, {test::peer(9), 1}});
+  talk.reset();
+  CHECK(node.attention == Counts{{test::peer(7), 0}, {test::peer(8), 0}, {test::peer(9), 0}});
+}
 
 TEST_CASE("conversations: a stream of one-byte messages about a topic that nobody opens is refused at 1024") {
   Node node;

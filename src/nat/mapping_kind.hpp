@@ -36,7 +36,7 @@ struct Observer {
 struct Sighting {
   net::Address seen;
   bool is_own = false;                ///< the machine's own address and port
-  std::unique_ptr<net::Opened> line;  ///< keeps the router's mapping alive
+  std::unique_ptr<net::Opened> line;  ///< held open: a router may forget a mapping that nobody uses
 };
 /// Dials `observer` from `port` and asks by a hello, as each peer answers. Errors: `gone`, `late`; `bad_request` when
 /// he sees no public IPv4 address, so is no observer.

@@ -48,11 +48,13 @@ net::Method punch_method(std::string_view name) {
   return method;
 }
 
-std::vector<net::Address> punchable_addresses(const std::vector<std::string>& named, const std::string& host) {
+std::vector<net::Address> punchable_addresses(const std::vector<std::string>& named, const std::string& host,
+                                              std::size_t count_max) {
   std::vector<net::Address> all;
   for (const std::string& text : named) {
     auto at = net::parse_numeric_address(text);
-    if (!at || at->leg != net::Leg::tcp || at->host != host || all.size() == wire::kPunchAddressesMax) continue;
+    if (!at || at->leg != net::Leg::tcp || at->host != host || all.size() == count_max) continue;
+    if (std::find(all.begin(), all.end(), *at) != all.end()) continue;
     const bool is_v4 = host.find(':') == std::string::npos;
     if (is_v4 && is_public(host) && may_knock_at(at->port)) all.push_back(std::move(*at));
   }
@@ -75,7 +77,7 @@ class Puncher::Place {
 Puncher::Puncher(Needs needs, const Options& options)
     : needs_(std::move(needs)),
       options_(options),
-      rate_(options.per_min / 60, options.per_min, needs_.clock.now()),
+      rate_(options.per_min / 60, options.burst, needs_.clock.now()),
       again_(needs_.executor) {
   const auto connect = [this](PeerId from, Frame request, TimePoint) { return on_connect(from, std::move(request)); };
   const auto sync = [this](PeerId from, Frame request, TimePoint) -> Task<net::Answer> {
@@ -127,12 +129,16 @@ void Puncher::note_try(const PeerId& peer, std::size_t rounds) {
   tried.until = needs_.clock.now() + options_.again;
 }
 
-/// That try does not count.
+/// That try does not count, unless the other end says so again and again.
 void Puncher::note_busy(const PeerId& peer, std::uint64_t ms) {
   Tried& tried = tried_[peer];
-  if (tried.rounds > 0) --tried.rounds;
-  const Duration wait = std::chrono::milliseconds(std::min<std::uint64_t>(ms, 60'000));
-  tried.not_before = needs_.clock.now() + std::max(kBusyMin, wait);
+  const Duration told = std::chrono::milliseconds(std::min<std::uint64_t>(ms, 60'000));
+  tried.not_before = needs_.clock.now() + std::max(kBusyMin, told) * (1U << tried.busy);
+  if (++tried.busy < options_.busy_max) {
+    if (tried.rounds > 0) --tried.rounds;
+  } else {
+    tried.busy = 0;
+  }
 }
 
 /// Null: there is no room for another one.
@@ -145,12 +151,18 @@ std::unique_ptr<Puncher::Place> Puncher::enter(const PeerId& peer) {
   return std::make_unique<Place>(busy_, peer);
 }
 
+/// Whoever was looked at last comes last, so that some who are busy for ever keep nobody else from his turn.
 void Puncher::look() {
-  for (const PeerId& peer : needs_.endpoint.connected()) {
+  std::vector<PeerId> peers = needs_.endpoint.connected();  // sorted
+  std::rotate(peers.begin(), std::upper_bound(peers.begin(), peers.end(), looked_at_), peers.end());
+  for (const PeerId& peer : peers) {
     const bool ours = needs_.endpoint.self() < peer && needs_.endpoint.link(peer).circuit;
     // whether there is an address of it says little: of who cannot be dialled some are told all the same
     if (!ours || is_left_alone(peer)) continue;
-    if (auto place = enter(peer)) tasks_->spawn("punch", punch(peer, std::move(place)));
+    auto place = enter(peer);
+    if (!place) continue;
+    looked_at_ = peer;
+    tasks_->spawn("punch", punch(peer, std::move(place)));
   }
 }
 
@@ -193,7 +205,7 @@ Task<Puncher::Outcome> Puncher::try_once(PeerId peer) {
     if (why == Errc::busy) co_return Outcome::busy;
     co_return why == Errc::denied || why == Errc::bad_request ? Outcome::refused : Outcome::failed;
   }
-  std::vector<net::Address> at = punchable_addresses(agreed->addresses, *host);
+  std::vector<net::Address> at = punchable_addresses(agreed->addresses, *host, options_.dialled_max);
   if (at.empty()) co_return Outcome::refused;
   needs_.log.debug("nat.punching", {{"peer", peer.short_text()},
                                     {"from", net::to_string(prepared->sighting.seen)},
@@ -229,7 +241,7 @@ Task<boost::system::result<Puncher::Agreed, Refusal>> Puncher::ask(PeerId peer, 
   Agreed agreed;
   agreed.addresses = std::move(ready->addresses);
   const Duration way = needs_.clock.now() - asked - std::chrono::milliseconds(ready->prepared_ms);
-  agreed.way = std::clamp<Duration>(way, Duration::zero(), kWayMax);
+  agreed.way = way_of(peer, way);
   co_return agreed;
 }
 
@@ -264,13 +276,15 @@ Task<net::Answer> Puncher::on_connect(PeerId from, Frame request) {
   if (auto why = refuses(from, *question)) co_return std::move(*why);
   auto place = enter(from);
   if (!place) co_return Refusal(Errc::busy, "too many punches", kBusyMs);
-  note_try(from);
   const auto host = co_await host_of(from);
   if (!host)
     co_return Refusal(host.error() == Errc::late ? Errc::busy : Errc::denied, "nobody says where you are", kBusyMs);
   auto waiting = std::make_shared<Waiting>(needs_.executor);
-  waiting->theirs = punchable_addresses(question->addresses, *host);
-  if (waiting->theirs.empty()) co_return Refusal(Errc::denied, "none of these addresses is yours");
+  waiting->theirs = punchable_addresses(question->addresses, *host, options_.dialled_max);
+  if (waiting->theirs.empty()) {
+    note_try(from);
+    co_return Refusal(Errc::denied, "none of these addresses is yours");
+  }
   auto prepared = co_await prepare();
   if (!prepared) co_return Refusal(Errc::busy, "nobody says as what this peer is seen", kBusyMs);
   if (*host == prepared->sighting.seen.host) co_return Refusal(Errc::denied, "both are behind one router");
@@ -282,6 +296,7 @@ Task<net::Answer> Puncher::on_connect(PeerId from, Frame request) {
   ready.mapping = static_cast<std::uint8_t>(needs_.mapping());
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(needs_.clock.now() - began);
   ready.prepared_ms = static_cast<std::uint32_t>(took.count());
+  note_try(from);
   waiting_[from] = waiting;
   tasks_->spawn("punch.answer", answer(from, std::move(waiting), std::move(place)));
   co_return frame::encode(wire::PunchHeader(std::move(ready)));
@@ -294,14 +309,14 @@ net::Answer Puncher::on_sync(const PeerId& from, const Frame& request) {
   if (found == waiting_.end() || found->second->attempt != go->attempt)
     return Refusal(Errc::stale, "no such try waits");
   found->second->go = true;
-  found->second->way = std::min<Duration>(std::chrono::milliseconds(go->way_ms), kWayMax);
+  found->second->way = way_of(from, std::chrono::milliseconds(go->way_ms));
   found->second->changed.notify();
   wire::Going going;
   going.attempt = go->attempt;
   return frame::encode(wire::PunchHeader(going));
 }
 
-/// Until the try is over; one that is never begun ends after `call_time`.
+/// Until the try is over; one that is never begun ends after `go_time`.
 Task<> Puncher::answer(PeerId from, std::shared_ptr<Waiting> waiting, std::unique_ptr<Place> place) {
   const std::unique_ptr<Place> held = std::move(place);
   struct Known {
@@ -310,7 +325,7 @@ Task<> Puncher::answer(PeerId from, std::shared_ptr<Waiting> waiting, std::uniqu
     ~Known() { all.erase(peer); }
   };
   const Known known{waiting_, from};
-  const TimePoint deadline = needs_.clock.now() + options_.call_time;
+  const TimePoint deadline = needs_.clock.now() + options_.go_time;
   while (!waiting->go && needs_.clock.now() < deadline) co_await waiting->changed.wait_until(needs_.clock, deadline);
   if (!waiting->go) co_return;
   const Aim aim{from, net::Side::accepted, *waiting->prepared.port, waiting->way};
@@ -328,7 +343,8 @@ Task<Result<Puncher::Prepared>> Puncher::prepare() {
   if (!port) co_return port.error();
   Errc why = Errc::gone;
   const TimePoint deadline = needs_.clock.now() + options_.prepare_time;
-  while (!observers.empty() && needs_.clock.now() < deadline) {
+  for (std::size_t asked_of = 0; asked_of < options_.observers_max && !observers.empty(); ++asked_of) {
+    if (needs_.clock.now() >= deadline) break;
     const auto one = observers.begin() + static_cast<std::ptrdiff_t>(needs_.random.below(observers.size()));
     const Observer asked = *one;
     observers.erase(one);
@@ -360,6 +376,14 @@ Task<Result<std::string>> Puncher::host_of(PeerId peer) {
   co_return comes->host;
 }
 
+/// What an end says of a round trip between the two, but never less than ours to the relay: from it follows how often
+/// it is dialled.
+Duration Puncher::way_of(const PeerId& peer, Duration told) const {
+  const auto relay = needs_.endpoint.relay_of(peer);
+  const Duration ours = relay ? needs_.endpoint.link(*relay).rtt : Duration::zero();
+  return std::clamp(std::max(told, ours), Duration::zero(), kWayMax);
+}
+
 /// True: the pair has a connection without a relay.
 Task<bool> Puncher::shoot(Aim aim, std::vector<net::Address> at) {
   Channel<std::unique_ptr<net::Opened>> ended(needs_.executor, at.size());  // outlives the tasks
@@ -379,27 +403,30 @@ Task<bool> Puncher::shoot(Aim aim, std::vector<net::Address> at) {
   co_await std::move(scope);
   if (!won) co_return false;
   won->punched = true;
+  if (!needs_.endpoint.adopt(std::move(won))) co_return false;
   needs_.metrics.add("collab_punches_total", 1, {{"result", "punched"}});
-  co_return needs_.endpoint.adopt(std::move(won));
+  co_return true;
 }
 
 /// Null: in vain.
 Task<std::unique_ptr<net::Opened>> Puncher::dial(Aim aim, net::Address to) {
   const TimePoint until = needs_.clock.now() + options_.try_time;
   // the dials cross when both are on the way at once, so on a short way a long pause would miss nearly always
-  const Duration longest = std::clamp(2 * aim.way, options_.retry_min, options_.retry_max);
-  const auto pause_max = static_cast<std::uint64_t>(longest.count());
-  for (;;) {
+  const Duration longest = std::clamp(2 * aim.way, 2 * options_.retry_min, options_.retry_max);
+  const auto spread = static_cast<std::uint64_t>((longest - options_.retry_min).count());
+  for (std::size_t strangers = 0; strangers < options_.strangers_max;) {
     auto stream = co_await aim.port.dial(to, until);
     if (stream) {
       const TimePoint greeted_by = needs_.clock.now() + options_.handshake_time;
       auto opened = co_await needs_.endpoint.greet(std::move(*stream), aim.side, aim.peer, greeted_by);
       if (opened) co_return std::move(*opened);
+      ++strangers;
     }
-    const TimePoint next = needs_.clock.now() + Duration(needs_.random.below(pause_max + 1));
-    if (next >= until) co_return nullptr;
+    const TimePoint next = needs_.clock.now() + options_.retry_min + Duration(needs_.random.below(spread + 1));
+    if (next >= until) break;
     co_await needs_.clock.sleep_until(next);
   }
+  co_return nullptr;
 }
 
 }  // namespace collab::nat

@@ -22,8 +22,9 @@ namespace collab::nat {
 net::Method punch_method(std::string_view name);
 
 /// Which of the addresses that a peer at `host` names may be dialled: of that host only, public, IPv4, and no port that
-/// strangers should not poke at. At most `wire::kPunchAddressesMax`.
-std::vector<net::Address> punchable_addresses(const std::vector<std::string>& named, const std::string& host);
+/// strangers should not poke at. Each once, at most `count_max`.
+std::vector<net::Address> punchable_addresses(const std::vector<std::string>& named, const std::string& host,
+                                              std::size_t count_max = wire::kPunchAddressesMax);
 
 /// Looks for circuits to peers that nobody can dial either, and tries to replace each by a connection without a relay;
 /// the lower id of a pair begins. What wins is a connection of the endpoint; the circuit then drains by itself. What
@@ -31,8 +32,9 @@ std::vector<net::Address> punchable_addresses(const std::vector<std::string>& na
 ///
 /// **Nobody can be made to dial a third one**: what is dialled is at the host from which the other end's connection to
 /// the relay comes, as the relay says, which is asked each time. A relay in league with that end could name another
-/// host: then up to `rounds` times `try_time` of SYNs go there, while they are refused some 25 a second, or hundreds
-/// to a near host, in ten minutes and for each identity; no more than `per_min` tries in all.
+/// host: then up to `rounds` times `try_time` of connection requests go to at most `dialled_max` of its ports in ten
+/// minutes, for each identity; after a refusal the next one leaves `retry_min` later at the soonest, and where somebody
+/// accepts them, `strangers_max` TLS hellos go out each time. No more than `per_min` tries begin in a minute, in all.
 ///
 /// Registers punch.connect and punch.sync. Thread safety: none; belongs to the node's loop. Outlives the endpoint's
 /// calls.
@@ -41,15 +43,21 @@ class Puncher {
   struct Options {
     Duration look = std::chrono::seconds(1);  ///< how soon a circuit is noticed
     std::size_t at_once_max = 4;              ///< tries that this node takes part in
-    double per_min = 30;                      ///< of them that begin
+    double per_min = 30;                      ///< of them that begin,
+    double burst = 8;                         ///< after a quiet while
     std::size_t rounds = 3;                   ///< tries of one pair
     Duration round_pause = std::chrono::seconds(1);
     Duration try_time = std::chrono::seconds(3);  ///< so long it dials
-    /// After a refusal: 0 to twice the round trip by the relay, within these; uniform, for equal periods of both ends
-    /// would keep a bad phase for ever.
-    Duration retry_min = std::chrono::milliseconds(2);
+    /// After a refusal: from `retry_min` to twice the round trip by the relay, or to `retry_max`; uniform, for equal
+    /// periods of both ends would keep a bad phase for ever.
+    Duration retry_min = std::chrono::milliseconds(5);
     Duration retry_max = std::chrono::milliseconds(80);
-    Duration call_time = std::chrono::seconds(8);       ///< for one question to the other end
+    std::size_t strangers_max = 2;                      ///< who accept a dial and are not the peer: then no more
+    std::size_t dialled_max = 2;                        ///< of the addresses that the other end names
+    std::size_t observers_max = 4;                      ///< asked for one try, until one has told
+    std::size_t busy_max = 3;                           ///< times in a row, each after twice as long; then it counts
+    Duration call_time = std::chrono::seconds(12);      ///< for one question to the other end, which asks others itself
+    Duration go_time = std::chrono::seconds(8);         ///< so long the asked end waits for the other's go
     Duration prepare_time = std::chrono::seconds(5);    ///< for one's own port to be seen, and again for the relay
     Duration handshake_time = std::chrono::seconds(5);  ///< TLS and hellos on what two dials have become
     Duration again = std::chrono::minutes(10);          ///< before a pair that failed is tried again
@@ -111,6 +119,7 @@ class Puncher {
   };
   struct Tried {
     std::size_t rounds = 0;
+    std::size_t busy = 0;    ///< in a row
     TimePoint not_before{};  ///< the other end was busy
     TimePoint until{};       ///< then it is forgotten
   };
@@ -136,6 +145,7 @@ class Puncher {
 
   Task<Result<Prepared>> prepare();
   Task<Result<std::string>> host_of(PeerId peer);
+  Duration way_of(const PeerId& peer, Duration told) const;
   Task<bool> shoot(Aim aim, std::vector<net::Address> at);
   Task<std::unique_ptr<net::Opened>> dial(Aim aim, net::Address to);
 
@@ -146,6 +156,7 @@ class Puncher {
   net::TokenBucket rate_;
   std::map<PeerId, std::shared_ptr<Waiting>> waiting_;
   std::map<PeerId, Tried> tried_;
+  PeerId looked_at_{};  ///< last: the next ones come first
   Signal again_;
 };
 

@@ -130,7 +130,8 @@ void Links::remember(const Attached& attached) {
   known.down_bytes_per_s = connection.down_bytes_per_s();
   if (connection.is_circuit()) return;  // ended by the relay, perhaps: that is not the peer's death
   needs_.peers.lost(connection.peer(), attached.since, now);
-  if (connection.fell_silent()) needs_.peers.failed(connection.peer(), Refusal(Errc::gone, "it fell silent"), now);
+  if (connection.fell_silent() && !connection.is_punched())  // the hole may have closed: a relay leads there again
+    needs_.peers.failed(connection.peer(), Refusal(Errc::gone, "it fell silent"), now);
 }
 
 // --- which of several
@@ -139,6 +140,7 @@ bool Links::is_better(const Connection& fresh, const Connection& old) const {
   if (old.over() || old.is_doubtful(needs_.clock.now()) || fresh.theirs().incarnation != old.theirs().incarnation)
     return true;
   if (fresh.is_circuit() != old.is_circuit()) return old.is_circuit();
+  if (fresh.is_punched() != old.is_punched()) return old.is_punched();  // a hole in a router closes by itself
   if (fresh.side() == old.side()) return fresh.attempt() > old.attempt();
   const bool we_are_lower = needs_.self < fresh.peer();
   return (fresh.side() == Side::dialled) == we_are_lower;
@@ -199,7 +201,7 @@ void Links::settle(Connection& connection, TimePoint now) {
 /// Whether this spare takes over from one whose other end is gone, or may have to.
 bool Links::still_needed(Connection& spare, TimePoint now) {
   Connection* old = current(spare.peer());
-  if (leaving_ || old == nullptr || !attached(spare).spare) return false;
+  if (leaving_ || old == nullptr || !attached(spare).spare || !spare.confirmed()) return false;
   if (old->last_received() >= *spare.superseded) return false;
   if (!old->is_doubtful(now)) return true;  // it has been asked
   supersede(*old);
@@ -240,7 +242,7 @@ Connection* Links::find(std::uint64_t serial) const {
 bool Links::works(const PeerId& peer, const ByteStream& stream) {
   Connection* connection = current(peer);
   if (connection == nullptr || connection->ending() || connection->is_doubtful(needs_.clock.now())) return false;
-  if (connection->is_circuit() && !stream.is_circuit()) return false;
+  if ((connection->is_circuit() || connection->is_punched()) && !stream.is_circuit()) return false;
   connection->probe(needs_.clock.now());  // else the next dial knows better
   return true;
 }

@@ -29,6 +29,7 @@ class LinksUser {
 ///
 /// * after a restart of the peer the new one;
 /// * else one that is no circuit through a relay;
+/// * else one that was not punched through routers;
 /// * else the one that the lower id dialled;
 /// * of two that one end dialled the later.
 ///

@@ -242,8 +242,9 @@ void PeerEndpoint::close_unused(TimePoint now) {
   for (Connection* connection : all) {
     const Partner& with = partner(connection->peer());
     const bool used = with.waiting > 0 || with.conversing > 0 || connection->streams().open_streams() > 0;
-    const bool ours = connection->side() == Side::dialled && !connection->is_punched() && !connection->superseded &&
-                      !connection->ending();
+    // what was punched can be punched anew, by either end
+    const bool may = connection->side() == Side::dialled || connection->is_punched();
+    const bool ours = may && !connection->superseded && !connection->ending();
     if (ours && !used && now - connection->last_received() >= options_.unused_after) unused.push_back(connection);
   }
   const auto longer = [](const Connection* a, const Connection* b) { return a->last_received() < b->last_received(); };
@@ -392,6 +393,11 @@ Task<> PeerEndpoint::serve(std::uint64_t serial) {
   };
   const Served served{*this, serial};
   co_await links_.find(serial)->run();
+}
+
+Task<> PeerEndpoint::serve_in(Gate::Place place, std::uint64_t serial) {
+  const Gate::Place held = std::move(place);
+  co_await serve(serial);
 }
 
 void PeerEndpoint::on_superseded(Connection& connection) {
@@ -563,10 +569,16 @@ Task<OpenResult> PeerEndpoint::greet(std::unique_ptr<ByteStream> stream, Side si
 
 bool PeerEndpoint::adopt(std::unique_ptr<Opened> opened) {
   if (tasks_ == nullptr || leaving_) return false;
+  auto entry = gate_.enter(opened->stream->remote().host, needs_.clock.now());
+  if (!entry.place) {
+    refused(entry.bound, Refusal(Errc::busy, "no room for another connection"));
+    return false;
+  }
+  entry.place->establish();
   const bool dialled = opened->side == Side::dialled;
   const std::uint64_t serial = attach(std::move(opened));
   if (dialled) links_.find(serial)->probe(needs_.clock.now());  // the other end uses it once it has heard something
-  tasks_->spawn("connection", serve(serial));
+  tasks_->spawn("connection", serve_in(std::move(*entry.place), serial));
   return true;
 }
 

@@ -85,10 +85,12 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Task<boost::system::result<PeerId, Refusal>> connect(Address address, TimePoint deadline);
 
   /// TLS and hellos on a stream that was opened elsewhere, with `expected` at its other end: `side` says who is its TLS
-  /// client. Not a connection until it is adopted; without that it closes when it is let go, and the other end, unless
-  /// it has heard something after the hellos, does not use it either. Errors: as of `open_dialled`; `late`.
+  /// client. Not a connection until it is adopted; without that it closes when it is let go, and the other end, if it
+  /// is connected otherwise, does not use it before it has heard something after the hellos. Errors: as of
+  /// `open_dialled`; `late`.
   Task<OpenResult> greet(std::unique_ptr<ByteStream> stream, Side side, PeerId expected, TimePoint deadline);
-  /// From now on a connection as any other. False: this node is not running, or leaving.
+  /// From now on a connection as any other, with a place at the gate as those who dial here. False: there is none, or
+  /// this node is not running, or leaving.
   bool adopt(std::unique_ptr<Opened> opened);
 
   /// Milliseconds since 1970 as the swarm agrees: own steady clock plus the median skew of the connected peers.
@@ -169,6 +171,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Task<> dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt);
   void dial_in_return(const Connection& circuit);
   Task<> serve(std::uint64_t serial);
+  Task<> serve_in(Gate::Place place, std::uint64_t serial);
   Task<> tick_loop();
   void tick(TimePoint now);
   /// Asked for time and again, so what the peers' clocks say is not looked up each time.

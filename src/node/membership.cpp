@@ -252,9 +252,12 @@ void Membership::make_relays() {
 /// For pairs of which relays lead to both ends.
 void Membership::make_punching() {
   const auto observers = [this] {
-    std::vector<nat::Observer> all;
-    for (nat::RelayClient::Candidate& candidate : relay_candidates())
-      all.push_back(nat::Observer{candidate.peer, std::move(candidate.at)});
+    std::vector<nat::Observer> all;  // where this node has met them: a record could name anybody's place
+    for (const PeerId& peer : endpoint_->connected()) {
+      const net::LinkState link = endpoint_->link(peer);
+      auto at = endpoint_->remote_of(peer);
+      if (link.dialled && link.path == "tcp" && at) all.push_back(nat::Observer{peer, std::move(*at)});
+    }
     return all;
   };
   const auto only_dials = [this] { return port() != 0 && nat::only_dials(reachability_->state()); };
@@ -373,6 +376,7 @@ Task<> Membership::publish_self() {
       if (moved) mapping_probe_->doubt();
       relay_client_->look_again();
       mapping_probe_->look_again();
+      puncher_->look_again();
       if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
       explain_once();
       tell_way_out_once();

@@ -8,6 +8,7 @@
 #include "support/sim_node.hpp"
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,6 +39,7 @@ class PunchNode {
     if (box != nullptr) network.put_behind(host_, *box);
     circuits.use(endpoint, [](const PeerId&) { return true; });
     const auto host_of = [this](const PeerId& peer) -> std::optional<std::string> {
+      if (!says_host.empty()) return says_host;
       const auto remote = endpoint.remote_of(peer);
       return remote ? std::optional(remote->host) : std::nullopt;
     };
@@ -138,6 +140,7 @@ class PunchNode {
 
  public:
   std::vector<Observer> observers;
+  std::string says_host;  ///< of a relay that lies about where everybody comes from
   Metrics metrics;
   CircuitNetwork circuits;
   net::PeerEndpoint endpoint;
@@ -239,7 +242,11 @@ TEST_CASE("punch: of the addresses that a peer names only its own and public one
   CHECK(punchable_addresses({"127.0.0.1:2000"}, "127.0.0.1").empty());
   CHECK(punchable_addresses({"100.64.0.1:2000"}, "100.64.0.1").empty());
   CHECK(punchable_addresses({"[2a10::1]:2000"}, "2a10::1").empty());
-  CHECK(punchable_addresses(std::vector<std::string>(9, "198.51.0.9:2000"), "198.51.0.9").size() == 4);
+  CHECK(punchable_addresses(std::vector<std::string>(9, "198.51.0.9:2000"), "198.51.0.9").size() == 1);
+  std::vector<std::string> many;
+  for (int port = 2000; port < 2009; ++port) many.push_back("198.51.0.9:" + std::to_string(port));
+  CHECK(punchable_addresses(many, "198.51.0.9").size() == 4);
+  CHECK(punchable_addresses(many, "198.51.0.9", 2).size() == 2);
 }
 
 TEST_CASE("mapping: two observers tell whether the outside port depends on whom one dials") {
@@ -555,6 +562,47 @@ TEST_CASE("punch: one that names its own address and never dials costs three tim
     const auto given_up = [&] { return holes.low->punches("failed") == 3; };
     CHECK(co_await holes.until(given_up, 60s) < 15s);
     CHECK(holes.low->link(*holes.high).circuit);
+  });
+}
+
+TEST_CASE("punch: a relay in league with a liar has few connections begun to a third one, and fewer greeted") {
+  Holes holes(masquerade(), masquerade(), 1, Who::low);
+  PunchNode victim(holes.world, holes.network, 9);
+  answer_with(*holes.high, [&](wire::Ask) -> Task<net::Answer> {
+    wire::Ready ready;
+    ready.addresses = std::vector<std::string>(4, net::to_string(victim.address()));
+    ready.mapping = static_cast<std::uint8_t>(MappingKind::independent);
+    ready.prepared_ms = std::numeric_limits<std::uint32_t>::max();  // as if the way took no time
+    co_return frame::encode(wire::PunchHeader(ready));
+  });
+  holes.relay.says_host = victim.address().host;
+  holes.run([&]() -> Task<> {
+    victim.start();
+    co_await holes.meet();
+    co_await holes.sleep(60s);
+    CHECK(holes.low->punches("failed") == 3);
+    CHECK(victim.metrics.value("collab_refused_total", {{"reason", "handshake"}}) == 3 * 2);
+    CHECK(victim.endpoint.connected().empty());
+    CHECK(holes.low->link(*holes.high).circuit);
+    co_await victim.stop();
+  });
+}
+
+TEST_CASE("punch: who is busy again and again is left alone as one that fails, and keeps nobody from his turn") {
+  Holes holes(masquerade(), masquerade(), 1, Who::low);
+  int asked = 0;
+  answer_with(*holes.high, [&](wire::Ask) -> Task<net::Answer> {
+    ++asked;
+    co_return Refusal(Errc::busy, "always");
+  });
+  holes.run([&]() -> Task<> {
+    co_await holes.meet();
+    for (int i = 0; i < 590; ++i) {
+      CHECK(co_await holes.low->calls(*holes.high));
+      co_await holes.sleep(1s);
+    }
+    CHECK(asked == 9);
+    CHECK(holes.low->punches("failed") + holes.low->punches("refused") == 0);
   });
 }
 

@@ -2,7 +2,7 @@
 """Cryptography that protects nothing is in the first program, the simulator, and in none of the others."""
 import pathlib, sys
 
-MARK = b'collab fake signature'  # the name under which it hashes, so no program that has it is without
+MARK = b'collab fake exporter'  # the name under which it hashes, so no program that has it is without
 
 holders = [path for path in sys.argv[1:] if MARK in pathlib.Path(path).read_bytes()]
 problems = [f'{path} holds fake cryptography' for path in holders if path != sys.argv[1]]

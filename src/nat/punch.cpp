@@ -61,17 +61,24 @@ std::vector<net::Address> punchable_addresses(const std::vector<std::string>& na
   return all;
 }
 
-/// Counts as a try while it lives; one for each peer.
+/// Counts as a try while it lives; one for each peer. `asked`: of those who have asked.
 class Puncher::Place {
  public:
-  Place(std::set<PeerId>& busy, const PeerId& peer) : busy_(busy), peer_(peer) { busy_.insert(peer_); }
-  ~Place() { busy_.erase(peer_); }
+  Place(Puncher& in, const PeerId& peer, bool asked) : puncher_(in), peer_(peer), asked_(asked) {
+    puncher_.busy_.insert(peer_);
+    if (asked_) ++puncher_.asked_;
+  }
+  ~Place() {
+    puncher_.busy_.erase(peer_);
+    if (asked_) --puncher_.asked_;
+  }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
 
  private:
-  std::set<PeerId>& busy_;
+  Puncher& puncher_;
   PeerId peer_;
+  bool asked_;
 };
 
 Puncher::Puncher(Needs needs, const Options& options)
@@ -90,7 +97,10 @@ Puncher::Puncher(Needs needs, const Options& options)
 Task<> Puncher::run() {
   struct Working {
     Working(Puncher& of, TaskGroup& tasks) : puncher(of) { puncher.tasks_ = &tasks; }
-    ~Working() { puncher.tasks_ = nullptr; }
+    ~Working() {
+      puncher.tasks_ = nullptr;
+      puncher.waiting_.clear();  // a task that never began takes nothing out
+    }
     Working(const Working&) = delete;
     Working& operator=(const Working&) = delete;
     Puncher& puncher;
@@ -142,13 +152,14 @@ void Puncher::note_busy(const PeerId& peer, std::uint64_t ms) {
 }
 
 /// Null: there is no room for another one.
-std::unique_ptr<Puncher::Place> Puncher::enter(const PeerId& peer) {
+std::unique_ptr<Puncher::Place> Puncher::enter(const PeerId& peer, bool asked) {
   const TimePoint now = needs_.clock.now();
+  if (asked && asked_ >= options_.asked_max) return nullptr;
   if (busy_.contains(peer) || busy_.size() >= options_.at_once_max) return nullptr;
   if (tried_.size() >= options_.peers_max)
     std::erase_if(tried_, [&](const auto& one) { return now >= one.second.until; });
   if (tried_.size() >= options_.peers_max || !rate_.take(now)) return nullptr;
-  return std::make_unique<Place>(busy_, peer);
+  return std::make_unique<Place>(*this, peer, asked);
 }
 
 /// Whoever was looked at last comes last, so that some who are busy for ever keep nobody else from his turn.
@@ -159,7 +170,7 @@ void Puncher::look() {
     const bool ours = needs_.endpoint.self() < peer && needs_.endpoint.link(peer).circuit;
     // whether there is an address of it says little: of who cannot be dialled some are told all the same
     if (!ours || is_left_alone(peer)) continue;
-    auto place = enter(peer);
+    auto place = enter(peer, /*asked=*/false);
     if (!place) continue;
     looked_at_ = peer;
     tasks_->spawn("punch", punch(peer, std::move(place)));
@@ -274,7 +285,7 @@ Task<net::Answer> Puncher::on_connect(PeerId from, Frame request) {
   const auto question = read_punch<wire::Ask>(request);
   if (!question) co_return Refusal(Errc::bad_request, "no Ask");
   if (auto why = refuses(from, *question)) co_return std::move(*why);
-  auto place = enter(from);
+  auto place = enter(from, /*asked=*/true);
   if (!place) co_return Refusal(Errc::busy, "too many punches", kBusyMs);
   const auto host = co_await host_of(from);
   if (!host)
@@ -348,7 +359,8 @@ Task<Result<Puncher::Prepared>> Puncher::prepare() {
     const auto one = observers.begin() + static_cast<std::ptrdiff_t>(needs_.random.below(observers.size()));
     const Observer asked = *one;
     observers.erase(one);
-    auto sighting = co_await be_seen(needs_.endpoint, needs_.clock, **port, asked, deadline);
+    const TimePoint patience = std::min(deadline, needs_.clock.now() + options_.observer_time);
+    auto sighting = co_await be_seen(needs_.endpoint, needs_.clock, **port, asked, patience);
     if (sighting) {
       Prepared prepared;
       prepared.port = std::move(*port);

@@ -42,7 +42,8 @@ class Puncher {
  public:
   struct Options {
     Duration look = std::chrono::seconds(1);  ///< how soon a circuit is noticed
-    std::size_t at_once_max = 4;              ///< tries that this node takes part in
+    std::size_t at_once_max = 4;              ///< tries that this node takes part in,
+    std::size_t asked_max = 2;                ///< and of those, begun by others: they keep nobody here from his own
     double per_min = 30;                      ///< of them that begin,
     double burst = 8;                         ///< after a quiet while
     std::size_t rounds = 3;                   ///< tries of one pair
@@ -59,6 +60,7 @@ class Puncher {
     Duration call_time = std::chrono::seconds(12);      ///< for one question to the other end, which asks others itself
     Duration go_time = std::chrono::seconds(8);         ///< so long the asked end waits for the other's go
     Duration prepare_time = std::chrono::seconds(5);    ///< for one's own port to be seen, and again for the relay
+    Duration observer_time = std::chrono::seconds(2);   ///< for one of those who may see it
     Duration handshake_time = std::chrono::seconds(5);  ///< TLS and hellos on what two dials have become
     Duration again = std::chrono::minutes(10);          ///< before a pair that failed is tried again
     std::size_t peers_max = 1024;                       ///< that failed, and are remembered; more are not tried
@@ -130,7 +132,7 @@ class Puncher {
   bool is_left_alone(const PeerId& peer);
   void note_try(const PeerId& peer, std::size_t rounds = 1);
   void note_busy(const PeerId& peer, std::uint64_t ms);
-  std::unique_ptr<Place> enter(const PeerId& peer);
+  std::unique_ptr<Place> enter(const PeerId& peer, bool asked);
 
   void look();
   Task<> punch(PeerId peer, std::unique_ptr<Place> place);
@@ -153,6 +155,7 @@ class Puncher {
   Options options_;
   TaskGroup* tasks_ = nullptr;
   std::set<PeerId> busy_;
+  std::size_t asked_ = 0;  // of those, how many have asked us
   net::TokenBucket rate_;
   std::map<PeerId, std::shared_ptr<Waiting>> waiting_;
   std::map<PeerId, Tried> tried_;

@@ -93,7 +93,8 @@ struct RelayServer::Circuit {
   CircuitLine asked;
   std::uint64_t from_asker = 0;  ///< bytes
   std::uint64_t from_asked = 0;
-  std::string over;  ///< why it ends; empty: it does not
+  bool agreed = false;  ///< the asked end has taken it
+  std::string over;     ///< why it ends; empty: it does not
   Signal changed;
 };
 
@@ -211,12 +212,12 @@ net::Answer RelayServer::on_release(const PeerId& from, const Frame& request) {
 
 // --- circuits
 
-/// Only to the other end of a circuit: where somebody is, is nobody else's business.
+/// Only to the other end of a circuit that both have agreed to: where somebody is, is nobody else's business.
 net::Answer RelayServer::on_whence(const PeerId& from, const Frame& request) const {
   const auto ask = asked_in<wire::Whence>(request);
   if (!ask) return Refusal(Errc::bad_request);
   const PeerId other{ask->peer};
-  const auto joins = [&](const auto& circuit) { return circuit->has(from) && circuit->has(other); };
+  const auto joins = [&](const auto& circuit) { return circuit->agreed && circuit->has(from) && circuit->has(other); };
   if (other == from || std::none_of(circuits_.begin(), circuits_.end(), joins))
     return Refusal(Errc::denied, "no circuit of these two is carried here");
   wire::Comes comes;
@@ -273,6 +274,7 @@ Task<net::Answer> RelayServer::on_connect(PeerId from, Frame request, TimePoint 
     if (!welcome) co_return Refusal(Errc::gone, "that peer does not take the circuit");
   }
   if (tasks_ == nullptr) co_return Refusal(Errc::denied, "this peer relays nothing");
+  circuit->agreed = true;
   wire::Joined joined;
   joined.circuit_class = static_cast<std::uint8_t>(*which);
   joined.bytes_max = circuit->quota.bytes_max;

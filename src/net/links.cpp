@@ -201,7 +201,7 @@ void Links::settle(Connection& connection, TimePoint now) {
 /// Whether this spare takes over from one whose other end is gone, or may have to.
 bool Links::still_needed(Connection& spare, TimePoint now) {
   Connection* old = current(spare.peer());
-  if (leaving_ || old == nullptr || !attached(spare).spare || !spare.confirmed()) return false;
+  if (leaving_ || old == nullptr || !attached(spare).spare) return false;
   if (old->last_received() >= *spare.superseded) return false;
   if (!old->is_doubtful(now)) return true;  // it has been asked
   supersede(*old);

@@ -252,11 +252,11 @@ void Membership::make_relays() {
 /// For pairs of which relays lead to both ends.
 void Membership::make_punching() {
   const auto observers = [this] {
-    std::vector<nat::Observer> all;  // where this node has met them: a record could name anybody's place
-    for (const PeerId& peer : endpoint_->connected()) {
-      const net::LinkState link = endpoint_->link(peer);
-      auto at = endpoint_->remote_of(peer);
-      if (link.dialled && link.path == "tcp" && at) all.push_back(nat::Observer{peer, std::move(*at)});
+    std::vector<nat::Observer> all;
+    for (const nat::RelayClient::Candidate& candidate : relay_candidates()) {
+      const net::LinkState link = endpoint_->link(candidate.peer);
+      auto at = endpoint_->remote_of(candidate.peer);  // where we have met it: a record could name anybody's place
+      if (link.dialled && link.path == "tcp" && at) all.push_back(nat::Observer{candidate.peer, std::move(*at)});
     }
     return all;
   };

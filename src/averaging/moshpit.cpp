@@ -345,6 +345,15 @@ Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
   co_return Result<>();
 }
 
+/// Who missed the round in which its groupmates' voice was left out learns it from the units of the result.
+void Moshpit::look_whether_counted(const Work& own, Progress& progress) {
+  Work missing = own;
+  missing.subtract(progress.outcome.work);
+  if (!progress.report.counted || missing.empty()) return;
+  progress.report.counted = false;
+  progress.report.overlapped = true;
+}
+
 /// A result that is of no use has taken the place of what this peer brought.
 void Moshpit::restore(Progress& progress) {
   if (progress.previous != Digest{}) progress.outcome.rounds.back().proof->apply(progress.values);
@@ -358,6 +367,7 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   if (first_ && weight > first_->roster[first_->rank_of(self).value()].weight_max) co_return Errc::bad_request;
   const TimePoint start = context_.clock.now();
   const std::uint32_t rounds = pass_->schedule->rounds();
+  const Work own_work = work;
   Progress progress{{values.begin(), values.end()}, weight, std::move(work), {}, {}, report};
   Result<> last;
   longest_round_ = {};
@@ -370,6 +380,7 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
     last = pass_->stands() ? matchmaking::NoGroup::begun : matchmaking::NoGroup::late;
     break;
   }
+  if (last) look_whether_counted(own_work, progress);
   context_.log.info("averaging.pass", {{"epoch", pass_->epoch},
                                        {"rounds", rounds},
                                        {"committed", progress.outcome.rounds.size()},

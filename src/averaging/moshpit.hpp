@@ -157,6 +157,7 @@ class Moshpit {
   Task<Result<>> try_round(std::uint32_t round, Progress& progress);
   Duration needed(const RoundReport& report, Duration took) const;
   static void restore(Progress& progress);
+  static void look_whether_counted(const Work& own, Progress& progress);
   bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;
   std::uint64_t weight_max() const;

@@ -197,7 +197,7 @@ Task<> Member::synchronise() {
     }
     co_await context_.clock.sleep_until(context_.clock.now() + pause);
   }
-  if (!leaving_ && context_.tracker.may_have_promised(epoch_)) co_await await_word_of_others();
+  if (!leaving_ && context_.tracker.may_have_promised(epoch_)) co_await await_word_of_others(std::nullopt);
   CatchUp::Outcome outcome = CatchUp::Outcome::needs_state;
   while (!leaving_ && outcome == CatchUp::Outcome::needs_state) {
     outcome = co_await catch_up_.by_rounds(epoch_);
@@ -347,6 +347,8 @@ void Member::show() {
   own.taking_part = in_step_ && !leaving_;
   own.client = options_.role == matchmaking::Role::client;
   own.handed_over = moshpit_->handed_over();
+  own.given_up = given_up_;
+  own.incarnation = options_.incarnation;
   if (heir_) {
     own.samples = 0;
     own.heir = heir_->key;
@@ -416,7 +418,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   if (done) {
     committed(std::move(report));
   } else {
-    co_await after_failure(done.error(), report.round.undecided);
+    co_await after_failure(done.error(), report);
   }
 }
 
@@ -446,6 +448,7 @@ void Member::tell_not_finite(std::uint64_t epoch) {
 
 void Member::committed(EpochReport report) {
   epoch_ = report.epoch + 1;
+  given_up_ = 0;
   last_epoch_ = context_.clock.now() - std::exchange(epoch_began_, context_.clock.now());
   full_since_.reset();
   failures_ = 0;
@@ -477,10 +480,11 @@ void Member::committed(EpochReport report) {
 }
 
 /// Samples are back in the accumulator. What now depends on whether the others went on.
-Task<> Member::after_failure(boost::system::error_code why, bool undecided) {
+Task<> Member::after_failure(boost::system::error_code why, const EpochReport& report) {
   using matchmaking::NoGroup;
   release();
   if (leaving_ || why == NoGroup::left) co_return;
+  if (why != Errc::stale && grid() == nullptr) give_up_rounds();
   const bool epoch_is_over = why == NoGroup::begun || why == Errc::stale;
   if (epoch_is_over) {
     // the result of a round that runs without us comes when it ends: the next one is ours from its begin
@@ -500,9 +504,9 @@ Task<> Member::after_failure(boost::system::error_code why, bool undecided) {
   if (failures_ == kTellFailures) {
     tell(Kind::waiting, fmt::format("{} rounds in a row have failed: {}", failures_, why.message()));
   }
-  if (undecided && grid() == nullptr) {
+  if (report.round.undecided && grid() == nullptr) {
     const std::uint64_t before = epoch_;
-    co_await await_word_of_others();
+    co_await await_word_of_others(report.group);
     release();
     if (epoch_ > before) co_return;
   }
@@ -512,17 +516,30 @@ Task<> Member::after_failure(boost::system::error_code why, bool undecided) {
   co_await context_.clock.sleep_until(context_.clock.now() + pause);
 }
 
+/// Groupmates that have signed wait until they know of each other that none of them has the result.
+void Member::give_up_rounds() {
+  const std::uint32_t over = matchmaker_.next_attempt();
+  if (over <= given_up_) return;
+  given_up_ = over;
+  show();
+}
+
 /// This peer, or its former life, has signed for a result that others may have committed before their lines broke; in a
 /// group without them it would help to another one. Their records tell; who shows none for so long counts no more, nor
-/// does who is out of the run.
-Task<> Member::await_word_of_others() {
+/// does who is out of the run. `group`: that of the round; empty: a former life's, of which nothing is known.
+Task<> Member::await_word_of_others(std::optional<matchmaking::Group> group) {
   const TimePoint until = context_.clock.now() + progress::kSilentCounts;
   const std::uint64_t before = epoch_;
   context_.log.info("epoch.undecided", {{"epoch", epoch_}});
   std::size_t asked = 0;
+  const auto has_given_up = [&](const matchmaking::Member& one) {
+    return one.id == context_.identity.id() ||
+           context_.tracker.has_given_up(one.id, before, group->attempt, one.incarnation);
+  };
   const auto is_over = [&] {
     return leaving_ || context_.tracker.knows_nobody() || context_.clock.now() >= until ||
-           context_.tracker.global_epoch().value_or(0) > epoch_;
+           context_.tracker.global_epoch().value_or(0) > epoch_ ||
+           (group && std::all_of(group->roster.begin(), group->roster.end(), has_given_up));
   };
   while (!is_over()) {
     // one who says that it has committed is no majority, but the signatures of that round are
@@ -537,6 +554,7 @@ Task<> Member::await_word_of_others() {
 void Member::arrived(const Arrival& arrival) {
   settle(arrival.ledger, arrival.lost);
   epoch_ = arrival.epoch;
+  given_up_ = 0;
   parameters_ = arrival.parameters;
   ledger_ = hash_of(arrival.ledger);
   if (arrival.by != Arrival::By::nothing) context_.store.advance(epoch_);

@@ -105,8 +105,9 @@ class Member {
   Task<> take_part(TaskGroup& tasks);
   void tell_lost(const EpochReport& report);
   void tell_not_finite(std::uint64_t epoch);
-  Task<> after_failure(boost::system::error_code why, bool undecided);
-  Task<> await_word_of_others();
+  Task<> after_failure(boost::system::error_code why, const EpochReport& report);
+  void give_up_rounds();
+  Task<> await_word_of_others(std::optional<matchmaking::Group> group);
   void committed(EpochReport report);
   Task<> heal();
   void tell_changed(const Digest& parameters, const Digest& ledger);
@@ -137,7 +138,8 @@ class Member {
   Legacy legacy_;
   std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
-  unsigned failures_ = 0;  ///< in a row
+  unsigned failures_ = 0;       ///< in a row
+  std::uint32_t given_up_ = 0;  ///< attempts of this epoch below it are over for this peer, without a result
   TimePoint epoch_began_{};
   Duration last_epoch_{};
   std::optional<TimePoint> full_since_;   ///< since when the swarm has the batch of this epoch

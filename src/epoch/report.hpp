@@ -25,7 +25,7 @@ namespace collab::epoch {
 
 struct EpochReport {
   std::uint64_t epoch = 0;
-  std::optional<matchmaking::Group> group;  ///< the last one; empty when this peer was the whole swarm
+  std::optional<matchmaking::Group> group;  ///< the last one; empty when this peer was the whole swarm, or found none
   std::uint64_t weight = 0;                 ///< samples behind the step
   std::uint64_t own_weight = 0;             ///< of it, this peer's
   std::uint64_t left_out = 0;    ///< own samples that were handed over, and the step was made without: in no epoch

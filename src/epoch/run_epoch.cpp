@@ -262,13 +262,14 @@ Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, 
   all_reduce.done = mine->done;
   auto outcome = co_await averaging::all_reduce(node.averaging, group, node.codecs, mine->values, report.own_weight,
                                                 std::move(work), std::move(all_reduce), report.round, std::move(talk));
+  const std::size_t rank = group.rank_of(node.averaging.identity.id()).value();
+  report.group = std::move(group);
   if (!outcome) co_return outcome.error();
   report.weight = report.round.weight;
-  const averaging::PeerReport& self = report.round.peers[group.rank_of(node.averaging.identity.id()).value()];
+  const averaging::PeerReport& self = report.round.peers[rank];
   if (self.counted == 0) left_out(self.fault == averaging::Fault::overlap, report);
   report.proof = std::move(outcome->proof);
   counted = report.proof ? report.proof->work().all() : Work();
-  report.group = std::move(group);
   co_return Result<>();
 }
 

@@ -56,7 +56,7 @@ Task<> Tracker::run() {
 
 void Tracker::show(Record own) {
   const bool news = !shown_ || own.epoch != own_.epoch || own.group != own_.group ||
-                    own.taking_part != own_.taking_part ||
+                    own.taking_part != own_.taking_part || own.given_up != own_.given_up ||
                     (own.samples_per_s > 0 && own_.samples_per_s == 0);  // without it nobody knows an ETA
   if (news) {
     history_[own.epoch] = {own.parameters, own.ledger};
@@ -582,6 +582,16 @@ bool Tracker::has_handed_over(std::uint64_t epoch) const {
     return record.epoch == epoch && record.handed_over > 0 && is_fresh(record, now_ms, to_ms(kSilentCounts));
   };
   return std::any_of(told_.begin(), told_.end(), has);
+}
+
+bool Tracker::has_given_up(const PeerId& peer, std::uint64_t epoch, std::uint32_t attempt,
+                           std::uint64_t incarnation) const {
+  if (needs_.expelled && needs_.expelled(peer)) return true;
+  const auto told = told_.find(peer);
+  if (told == told_.end()) return false;
+  const Record& record = told->second.record;
+  if (record.incarnation > incarnation) return record.epoch <= epoch;
+  return record.epoch == epoch && record.given_up > attempt;
 }
 
 bool Tracker::may_have_promised(std::uint64_t epoch) const {

@@ -67,8 +67,8 @@ class Tracker {
   /// Reads everybody's records at once, instead of waiting until they come. Errors: `gone`, `late`.
   Task<Result<>> look(TimePoint deadline);
 
-  /// What this peer says of itself from now on; a new epoch or group and the first rate are published soon, who its
-  /// heir is at once, the rest when it is due.
+  /// What this peer says of itself from now on; a new epoch or group, rounds given up and the first rate are published
+  /// soon, who its heir is at once, the rest when it is due.
   /// `unix_ms` and `period_ms` are filled in here.
   void show(Record own);
   /// `ask` is called before a record goes out and calls `show`: what is told is so then, however long nothing was
@@ -140,6 +140,9 @@ class Tracker {
   std::optional<std::uint64_t> diverged_at() const;
   /// Whether somebody tells that it has handed over to a pass of `epoch`: first groups have begun.
   bool has_handed_over(std::uint64_t epoch) const;
+  /// Whether `peer` cannot bring the result of a round of `epoch` any more in which it was, in this `incarnation`, at
+  /// this `attempt`: it left that round without one, or has begun a new life since, or is out of the run.
+  bool has_given_up(const PeerId& peer, std::uint64_t epoch, std::uint32_t attempt, std::uint64_t incarnation) const;
   /// Whether this peer's former life may have signed for a result of `epoch` or a later one, not long ago, and this one
   /// does not know it: a record of it was found before the first own one, and the batch was nearly full.
   bool may_have_promised(std::uint64_t epoch) const;

@@ -39,8 +39,11 @@ struct ProgressV1 {
   /// Of one that leaves: to whose key it hands on what it has gathered for this epoch.
   std::optional<std::array<unsigned char, 32>> heir = {};
   std::uint64_t left = 0;  ///< so many samples; `samples` is 0 then
+  /// It is in no round of this epoch with a lower attempt any more, and got the result of none of them.
+  std::uint32_t given_up = 0;
+  std::uint64_t incarnation = 0;  ///< as in matchmaking: grows with every start of the peer
   MESSAGE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, ledger, loss, taking_part,
-              microbatch, client, handed_over, heir, left)
+              microbatch, client, handed_over, heir, left, given_up, incarnation)
 };
 using Header = std::variant<ProgressV1>;
 

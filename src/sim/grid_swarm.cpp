@@ -72,6 +72,11 @@ void GridSwarm::kill(std::size_t peer) {
   network_.kill(*hosts_.at(peer));
 }
 
+void GridSwarm::freeze(std::size_t peer, Duration how_long) {
+  network_.freeze(*hosts_.at(peer));
+  passes_[peer]->spawn("thaw", thaw_later(peer, how_long));
+}
+
 /// Everybody knows where those are whom it will meet.
 void GridSwarm::introduce() {
   for (auto& peer : peers_) peer->listen();
@@ -112,10 +117,7 @@ Task<> GridSwarm::kill_later(std::size_t number, Duration when) {
 Task<> GridSwarm::live_all() {
   introduce();
   for (auto& peer : peers_) peer->start();
-  for (const auto& [number, how_long] : frozen_) {
-    network_.freeze(*hosts_.at(number));
-    passes_[number]->spawn("thaw", thaw_later(number, how_long));
-  }
+  for (const auto& [number, how_long] : frozen_) freeze(number, how_long);
   for (const auto& [number, when] : dies_)  // another one's task: its own end with it
     passes_[(number + 1) % size()]->spawn("kill", kill_later(number, when));
   for (std::size_t number = 0; number < size(); ++number) passes_[number]->spawn("pass", live(number));

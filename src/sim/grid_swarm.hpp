@@ -61,6 +61,8 @@ class GridSwarm {
   void on_event(OnEvent what) { on_event_ = std::move(what); }
   /// Its process is gone.
   void kill(std::size_t peer);
+  /// It stands still from now on; while it runs.
+  void freeze(std::size_t peer, Duration how_long);
   /// It stands still for `how_long` from the start of the pass on. Before run().
   void freeze_first(std::size_t peer, Duration how_long) { frozen_[peer] = how_long; }
   /// It is killed so long after the start of the pass, whatever it does then. Before run().

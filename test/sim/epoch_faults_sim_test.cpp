@@ -115,6 +115,28 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "epoch faults sim: who has signed in a round that failed goes on when all of its groupmates say that it did") {
+  SwarmOptions options;
+  options.seed = 800186;
+  options.peers = 6;
+  options.target_batch = 600;
+  options.values = 2048;
+  options.length = 30s;
+  options.links.loss = 0.01;
+  options.crypto = Crypto::fake;
+  const Fault in_round = timed(11491791021ns, FaultKind::freeze, 3, 4800ms);
+  options.faults.events = {timed(4317909417ns, FaultKind::kill, 1, 5500ms),
+                           timed(7398999925ns, FaultKind::freeze, 2, 6500ms), in_round};
+  const Outcome outcome = run_and_check(options);
+  const auto is_next = [&](const EpochFact& fact) { return fact.committed > in_round.at; };
+  const auto next = std::find_if(outcome.epoch_facts.begin(), outcome.epoch_facts.end(), is_next);
+  REQUIRE(next != outcome.epoch_facts.end());
+  const Duration thawed = in_round.at + in_round.length;
+  CHECK(next->committed > thawed);  // four are no more than half of six without one of them: the round failed
+  CHECK(to_seconds(next->committed - thawed) <= 3);  // 8 s while three of them waited for word
+}
+
 TEST_CASE("epoch faults sim: training goes on without the coordinator, and with it again") {
   SwarmOptions options = small(1, 4, 20);
   options.faults.events.push_back(timed(12s, FaultKind::coordinator, 0, 10s));

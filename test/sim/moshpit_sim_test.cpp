@@ -259,4 +259,38 @@ TEST_CASE("moshpit: a first group whose units another one has is left out everyw
   CHECK(std::abs(swarm.peer(0).values()[0] - sum / static_cast<double>(weight)) <= 1e-6);
 }
 
+TEST_CASE("moshpit: who missed the round in which its first group was left out knows that it was") {
+  unsigned lost = 0;
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    CAPTURE(seed);
+    GridSwarm swarm(grid_of(20, {2, 2, 2}, 8, seed));
+    const auto [voice, absent] = voice_and_stand_in(swarm);
+    const auto row_of = [&swarm](std::size_t peer) { return swarm.schedule().group(swarm.peer(peer).id(), 1); };
+    std::size_t twin = 0;
+    while (row_of(twin) == row_of(absent)) ++twin;
+    swarm.claim(twin, swarm.peer(voice).own().work);
+    bool struck = false;
+    swarm.on_event([&, absent = absent](std::size_t peer, std::string_view what, Log::Fields fields) {
+      if (struck || peer != absent || round_in(what, "averaging.round", fields) != 1) return;
+      struck = true;
+      swarm.freeze(absent, 2500ms);
+    });
+    swarm.run();
+    REQUIRE(struck);
+    check_whole_or_nothing(swarm);
+    for (std::size_t i = 0; i < swarm.size(); ++i) {
+      CAPTURE(i);
+      const GridPeer& peer = swarm.peer(i);
+      if (i == twin || i == voice || !complete(peer)) continue;  // the units of these two are in once
+      Work missing = peer.own().work;
+      missing.subtract(swarm.result().work);
+      CHECK(peer.report().counted == missing.empty());
+    }
+    const GridPeer& peer = swarm.peer(absent);
+    const bool missed = complete(peer) && peer.outcome()->value().rounds.size() < swarm.schedule().rounds();
+    if (missed && !peer.report().counted) ++lost;
+  }
+  CHECK(lost > 0);
+}
+
 }  // namespace collab::sim

@@ -588,6 +588,46 @@ TEST_CASE("tracker: a record of one's former life tells whether it may have sign
   }
 }
 
+TEST_CASE("tracker: a record tells whether its peer may still bring the result of a round") {
+  struct Case {
+    std::uint64_t epoch;
+    std::uint32_t given_up;
+    std::uint64_t incarnation;
+    bool over;
+  };
+  const std::vector<Case> cases = {
+      {3, 0, 7, false},                                      // perhaps it is in the round
+      {3, 1, 7, false},                                      // of the attempt before it
+      {3, 2, 7, true},  {3, 9, 7, true},  {4, 2, 7, false},  // it has the result
+      {2, 2, 7, false},                                      // and this one is old
+      {3, 0, 8, true},                                       // it has died in the round
+      {2, 0, 8, true},  {4, 0, 8, false}, {3, 2, 6, true},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(one.epoch);
+    CAPTURE(one.given_up);
+    CAPTURE(one.incarnation);
+    Swarm swarm({0});
+    const auto scenario = [&]() -> Task<> {
+      Record told;
+      told.epoch = one.epoch;
+      told.given_up = one.given_up;
+      told.incarnation = one.incarnation;
+      told.period_ms = 2000;
+      told.unix_ms = swarm.world.clock().unix_ms();
+      swarm.board.view_of(test::peer(9)).publish(std::string(kProgressKey), "", encode(told), 60s);
+      co_await swarm.sleep_until(1);
+      const Tracker& tracker = swarm.peers[0]->tracker;
+      CHECK(tracker.has_given_up(test::peer(9), 3, 1, 7) == one.over);
+      CHECK_FALSE(tracker.has_given_up(test::peer(8), 3, 1, 7));  // nothing is known of it
+      swarm.peers[0]->expelled = {test::peer(8)};
+      CHECK(tracker.has_given_up(test::peer(8), 3, 1, 7));
+      co_await swarm.tasks.stop();
+    };
+    swarm.world.run(scenario());
+  }
+}
+
 TEST_CASE("tracker: a record of unknown shape is passed over, and its writer's next one counts") {
   Swarm swarm({0});
   std::size_t bad = 0;

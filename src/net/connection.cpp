@@ -11,6 +11,7 @@ namespace {
 constexpr double kRateMax = 1e12;
 constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr std::int64_t kSkewNoiseMs = 100;
+constexpr std::size_t kSignOfLife = 512;  // less than a packet of what is long
 
 }  // namespace
 
@@ -90,7 +91,6 @@ Task<> Connection::read_loop() {
       finish(size ? "the other side closed the connection" : "the connection broke");
       co_return;
     }
-    last_received_ = clock_.now();
     trimmed_ = *size < options_.read_bytes_min && trimmed_;
     received_bytes_ += *size;
     if (!take(*size)) co_return;
@@ -99,10 +99,14 @@ Task<> Connection::read_loop() {
   }
 }
 
-/// False when nothing more is to be read.
+/// False when nothing more is to be read. A record that has not come whole is a sign of life while much of it comes, as
+/// on a slow line. Little comes where somebody on the way has damaged its length: then it swallows what its peer says,
+/// and that would be for minutes, were nobody silent who sends.
 bool Connection::take(std::size_t bytes) {
   SecureChannel& channel = opened_->channel;
+  const std::size_t opened = channel.opened().size();
   const auto received = channel.receive(std::span<const std::byte>(read_buffer_.get(), bytes));
+  if (bytes >= kSignOfLife || channel.opened().size() > opened) last_received_ = clock_.now();
   if (!channel.output().empty()) output_.notify();
   if (!take_opened()) return !over_;
   if (!received) {

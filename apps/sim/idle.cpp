@@ -114,7 +114,7 @@ int run_day(Day day, const node::Config& config, const std::string& command) {
   options.weigh_every = options.length / kLooks;
   const bool quiet = config.toggle("quiet") || (config.has("json") && config.text("json") == "-");
   const auto start = std::chrono::steady_clock::now();
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
   Swarm swarm(options);
   const Outcome outcome = [&] {
     Progress progress(options.length);

@@ -148,7 +148,7 @@ void write_results(const Job& job, const std::vector<Outcome>& outcomes) {
 }
 
 int run(const Job& job) {
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
   const bool on_terminal = ::isatty(STDERR_FILENO) != 0;
   const auto start = std::chrono::steady_clock::now();
   std::vector<Outcome> outcomes;

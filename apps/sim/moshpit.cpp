@@ -221,7 +221,7 @@ std::string text_of(const nlohmann::json& result) {
 
 int run_moshpit(const node::Config& config, const std::string& command) {
   const Setup setup = read_setup(config);
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
   const auto start = std::chrono::steady_clock::now();
   Totals totals;
   for (std::uint64_t i = 0; i < setup.seeds; ++i) {

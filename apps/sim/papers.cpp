@@ -65,7 +65,7 @@ Sizes read_sizes(const std::string& text) {
 int run_sweep(const node::Config& config, const std::string& command) {
   const Sizes sizes = read_sizes(config.text("sizes"));
   const auto size_max = static_cast<std::size_t>(config.number("group-size"));
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
   std::size_t exact = 0;
   std::size_t largest = 0;
   double error = 0;
@@ -99,7 +99,7 @@ int run_deaths(const node::Config& config, const std::string& command) {
   if (options.peers > kNetworkPeersMax) refuse("passes go through real connections", "--peers 16 --grid 4x4");
   options.crypto = crypto_of(config);
   options.values = static_cast<std::size_t>(config.number("values"));
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
   const auto first = static_cast<std::uint64_t>(config.number("seed"));
   const auto seeds = static_cast<std::uint64_t>(config.number("seeds"));
   double others = 0;
@@ -140,7 +140,7 @@ int run_split(const node::Config& config, const std::string& command) {
   options.crypto = crypto_of(config);
   const auto first = static_cast<std::uint64_t>(config.number("seed"));
   const auto seeds = static_cast<std::uint64_t>(config.number("seeds"));
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
   double best = 0;
   double equal = 0;
   std::uint64_t runs = 0;
@@ -162,7 +162,7 @@ int run_killed(const node::Config& config, const std::string& command) {
   GridOptions options;
   options.crypto = crypto_of(config);
   options.values = static_cast<std::size_t>(config.number("values"));
-  const cli::Interrupt interrupt;
+  const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
   const auto first = static_cast<std::uint64_t>(config.number("seed"));
   const auto seeds = static_cast<std::uint64_t>(config.number("seeds"));
   std::uint64_t runs = 0;

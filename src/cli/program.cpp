@@ -57,14 +57,14 @@ int run_program(std::string_view program, const std::function<int()>& body) {
   }
 }
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt(BrokenPipe pipe) {
   signals_seen = 0;
   wake_descriptor = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct sigaction action {};
   action.sa_handler = on_signal;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGPIPE, pipe == BrokenPipe::fails_write ? SIG_IGN : SIG_DFL);
 }
 
 Interrupt::~Interrupt() {

@@ -5,6 +5,7 @@
 #include "base/log.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -18,11 +19,15 @@ int run_program(std::string_view program, const std::function<int()>& body);
 /// The message of run_program, for those who go on.
 std::string describe(std::string_view program, const Failure& failure);
 
+/// When whoever reads what the program writes has gone: an error of that write, as programs with sockets need it, or
+/// the quiet end of one that only prints.
+enum class BrokenPipe : std::uint8_t { fails_write, ends_program };
+
 /// SIGINT and SIGTERM: the first asks, the second ends the process at once with code 130. One per process, made before
 /// threads start.
 class Interrupt {
  public:
-  Interrupt();
+  explicit Interrupt(BrokenPipe = BrokenPipe::fails_write);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;

@@ -227,7 +227,7 @@ bool Moshpit::over() const {
 /// Returns when it makes no sense to look for a group any more.
 Task<boost::system::error_code> Moshpit::in_vain() const {
   Clock& clock = context_.clock;
-  const Duration overtaken_max = std::max(options_.overtaken_max, longest_round_ / 2);
+  const Duration overtaken_max = std::max(options_.overtaken_max, longest_round() / 2);
   for (std::optional<TimePoint> overtaken_since; !pass_->stands || pass_->stands();) {
     const bool overtaken = pass_->overtaken && pass_->overtaken();
     if (!overtaken) overtaken_since.reset();
@@ -248,7 +248,7 @@ Task<Result<Group>> Moshpit::find_while_it_stands(std::uint32_t round, const Pro
 
 bool Moshpit::stuck(Duration least, unsigned rounds) const {
   if (!waits_since_) return false;
-  return too_light_ || context_.clock.now() - *waits_since_ >= std::max(least, rounds * longest_round_);
+  return too_light_ || context_.clock.now() - *waits_since_ >= std::max(least, rounds * longest_round());
 }
 
 Task<Result<Group>> Moshpit::begin(Pass pass) {
@@ -311,8 +311,10 @@ Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
   RoundReport& report = progress.report.rounds.emplace_back();
   auto talk = std::move(first_talk_);  // of later rounds none
   const TimePoint start = context_.clock.now();
+  averaging_ = true;
   auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, progress.work,
                                      options_.all_reduce, report, std::move(talk));
+  averaging_ = false;
   longest_round_ = std::max(longest_round_, needed(report, context_.clock.now() - start));
   too_light_ = report.reason == RoundReport::Reason::weight_low;
   if (!outcome) co_return outcome.error();
@@ -370,6 +372,8 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   const Work own_work = work;
   Progress progress{{values.begin(), values.end()}, weight, std::move(work), {}, {}, report};
   Result<> last;
+  averaging_ = false;
+  if (longest_round_ > Duration()) longest_before_ = longest_round_;
   longest_round_ = {};
   handed_over_ = weight;
   for (std::uint32_t round = 1; round <= rounds; ++round) {

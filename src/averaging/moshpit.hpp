@@ -129,8 +129,10 @@ class Moshpit {
 
   /// Looks for the first group: what the others have handed over waits for it.
   bool seeks_first_group() const noexcept { return seeks_since_.has_value(); }
-  /// What its values needed, without waiting in vain. Of the pass that runs, or ran last.
-  Duration longest_round() const noexcept { return longest_round_; }
+  /// What its values needed, without waiting in vain. Of the pass that runs and the last one before it that had rounds.
+  Duration longest_round() const noexcept { return std::max(longest_round_, longest_before_); }
+  /// A round runs now.
+  bool averaging() const noexcept { return averaging_; }
 
   /// The weight that finish() was given, while it runs.
   std::uint64_t handed_over() const noexcept { return handed_over_; }
@@ -178,6 +180,8 @@ class Moshpit {
   std::optional<TimePoint> seeks_since_;           // for the first group, before anything is handed over
   std::uint64_t handed_over_ = 0;
   Duration longest_round_{};
+  Duration longest_before_{};
+  bool averaging_ = false;
   bool too_light_ = false;  // the last round gave up: fewer samples than Pass::weight_min
   std::optional<std::pair<Digest, std::uint64_t>>
       counted_in_;  // the grid and epoch of a first group that has our values,

@@ -26,6 +26,7 @@ constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without 
 constexpr unsigned kDoubledMax = 6;           // times, by seatings of the epoch that were in vain
 constexpr unsigned kStuckRounds = 4;          // so many times as long as a round of the own pass, others may take
 constexpr unsigned kHopelessRounds = 16;
+constexpr unsigned kSlowerLines = 4;          // so many times more, while a round runs somewhere
 constexpr Duration kTurnPasses = seconds(4);  // of who seats a stuck epoch anew, to the next one
 constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
 
@@ -278,12 +279,15 @@ void Member::look_at_seats() {
   SeatingKeeper::Now look;
   look.epoch = epoch_;
   const Duration stuck_after = kStuckAfter * (1U << std::min(seats_.given_up(), kDoubledMax));
-  const Duration full_max = std::max(kStuckAfter, kStuckRounds * moshpit_->longest_round());
-  look.stuck = (full_since_ && now - *full_since_ >= full_max) || moshpit_->stuck(stuck_after, kStuckRounds);
-  look.hopeless = moshpit_->stuck(stuck_after, kHopelessRounds);
+  const unsigned longer = tracker.somebody_averages(epoch_) ? kSlowerLines : 1;
+  const Duration full_max = std::max(kStuckAfter, longer * kStuckRounds * moshpit_->longest_round());
+  look.stuck = (full_since_ && now - *full_since_ >= full_max) || moshpit_->stuck(stuck_after, longer * kStuckRounds);
+  look.hopeless = moshpit_->stuck(stuck_after, longer * kHopelessRounds);
   look.last_epoch = last_epoch_;
   look.batch_full_in = full ? Duration() : from_seconds(std::min(context_.tracker.eta_s(), kEtaMax));
   for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
+  look.recent = tracker.recent();
+  look.averaging = moshpit_->averaging();
   look.my_turn = in_step_ && tracker.turn_in_epoch(epoch_) <= turns_passed(look.stuck);
   seats_.look_at(look);
 }
@@ -349,6 +353,7 @@ void Member::show() {
   own.handed_over = moshpit_->handed_over();
   own.given_up = given_up_;
   own.incarnation = options_.incarnation;
+  own.averaging = moshpit_->averaging();
   if (heir_) {
     own.samples = 0;
     own.heir = heir_->key;

@@ -170,7 +170,8 @@ void SeatingKeeper::look_at(const Now& now) {
   // one that nobody goes by yet may be of a swarm that was still gathering
   const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
   const Seating* replaced = stuck ? present : planned;
-  Seating wanted = wanted_for(now.present, replaced);
+  if (now.averaging && !stuck) return;
+  Seating wanted = wanted_for(stuck ? now.present : now.recent, replaced);
   const bool again = stuck && now.hopeless && !wanted.one_group();
   misfits_ = (fits(wanted, replaced) && !again) || (too_late && !stuck) ? 0 : misfits_ + 1;
   if (misfits_ < kMisfitsMin || !now.my_turn) return;

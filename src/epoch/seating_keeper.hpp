@@ -52,19 +52,22 @@ class SeatingKeeper {
     bool stuck = false;           ///< its batch has long been full, and still no pass was complete
     Duration last_epoch{};        ///< how long the one before took; zero: unknown
     std::vector<PeerId> present;  ///< who takes part: this peer too, unless it leaves
+    std::vector<PeerId> recent;   ///< with those who fell silent a moment ago
     bool my_turn = false;         ///< of all who are present, one has it in each epoch, and more of a stuck one
     bool hopeless = false;        ///< stuck, and no pass over this grid will ever be complete
     Duration batch_full_in{};     ///< as far as is known; zero: it is full
+    bool averaging = false;       ///< this peer is in a round: on slow lines it hears of the others late, or not at all
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
   /// turn: for an epoch to come, or for the present one when that is stuck, when one group cannot hold most of the
   /// peers, or when many have no seat and its batch is far from full, for until then nobody begins a pass.
   /// On a hopeless epoch the same seats are written anew, as another grid.
-  /// A seating to come that does not fit any more is written anew as long as there is time to read it.
+  /// A seating to come that does not fit any more is written anew as long as there is time to read it. Nothing is
+  /// planned during a round.
   void look_at(const Now& now);
 
-  /// Seatings of the present epoch that were replaced after it had got stuck on them: not those of a swarm that was still
-  /// gathering. After each of them the next one deserves more time.
+  /// Seatings of the present epoch that were replaced after it had got stuck on them: not those of a swarm that was
+  /// still gathering. After each of them the next one deserves more time.
   unsigned given_up() const noexcept { return given_up_; }
 
   /// Null: one group of everybody. Valid until the next call of something here.

@@ -400,6 +400,15 @@ std::size_t Tracker::recent_peers() const {
   return recent_.peers;
 }
 
+std::vector<PeerId> Tracker::recent() const {
+  const TimePoint now = needs_.clock.now();
+  std::vector<PeerId> peers;
+  for (const auto& [peer, gathered_at] : gathered_at_)
+    if (now - gathered_at <= kSilentCounts) peers.push_back(peer);
+  if (shown_ && own_.taking_part) peers.insert(std::upper_bound(peers.begin(), peers.end(), needs_.self), needs_.self);
+  return peers;
+}
+
 std::vector<Standing> Tracker::taking_part() const {
   auto standings = all();
   std::erase_if(standings, [](const Standing& standing) { return !standing.record.taking_part; });
@@ -582,6 +591,11 @@ bool Tracker::has_handed_over(std::uint64_t epoch) const {
     return record.epoch == epoch && record.handed_over > 0 && is_fresh(record, now_ms, to_ms(kSilentCounts));
   };
   return std::any_of(told_.begin(), told_.end(), has);
+}
+
+bool Tracker::somebody_averages(std::uint64_t epoch) const {
+  const auto averages = [epoch](const Standing& one) { return one.record.averaging && one.record.epoch <= epoch; };
+  return std::any_of(others().begin(), others().end(), averages);
 }
 
 bool Tracker::has_given_up(const PeerId& peer, std::uint64_t epoch, std::uint32_t attempt,

@@ -98,6 +98,8 @@ class Tracker {
   /// than half of them is the only one, also while a line is cut for so long, which silences many at once on both of
   /// its sides.
   std::size_t recent_peers() const;
+  /// Who they are, sorted; this one only while it gathers samples.
+  std::vector<PeerId> recent() const;
   /// Fresh records of those who take part, this peer's own among them when it does.
   std::vector<Standing> taking_part() const;
   /// The directory has long known of this peer, and when it was asked because nobody else was heard of, it answered and
@@ -140,6 +142,8 @@ class Tracker {
   std::optional<std::uint64_t> diverged_at() const;
   /// Whether somebody tells that it has handed over to a pass of `epoch`: first groups have begun.
   bool has_handed_over(std::uint64_t epoch) const;
+  /// Whether somebody who holds no more than `epoch` said lately that it is in a round of a pass.
+  bool somebody_averages(std::uint64_t epoch) const;
   /// Whether `peer` cannot bring the result of a round of `epoch` any more in which it was, in this `incarnation`, at
   /// this `attempt`: it left that round without one, or has begun a new life since, or is out of the run.
   bool has_given_up(const PeerId& peer, std::uint64_t epoch, std::uint32_t attempt, std::uint64_t incarnation) const;

@@ -42,8 +42,9 @@ struct ProgressV1 {
   /// It is in no round of this epoch with a lower attempt any more, and got the result of none of them.
   std::uint32_t given_up = 0;
   std::uint64_t incarnation = 0;  ///< as in matchmaking: grows with every start of the peer
+  bool averaging = false;         ///< a round of a pass, at that moment
   MESSAGE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, ledger, loss, taking_part,
-              microbatch, client, handed_over, heir, left, given_up, incarnation)
+              microbatch, client, handed_over, heir, left, given_up, incarnation, averaging)
 };
 using Header = std::variant<ProgressV1>;
 

@@ -52,7 +52,8 @@ class Peers {
   /// Everybody sees everybody; the turn goes round.
   void epoch(std::uint64_t number, Duration lasted = 1s, bool stuck = false, Duration batch_full_in = 0s) {
     for (std::size_t i = 0; i < ids.size(); ++i)
-      keepers[i]->look_at({number, stuck, lasted, ids, number % ids.size() == i, false, batch_full_in});
+      keepers[i]->look_at(
+          {number, stuck, lasted, ids, joined(ids, silent), number % ids.size() == i, false, batch_full_in, averaging});
     settle();
   }
   void settle() {
@@ -64,7 +65,14 @@ class Peers {
     return seating == nullptr ? Radices() : seating->radices;
   }
 
+  static std::vector<PeerId> joined(std::vector<PeerId> some, const std::vector<PeerId>& others) {
+    some.insert(some.end(), others.begin(), others.end());
+    return some;
+  }
+
   std::vector<PeerId> ids;
+  std::vector<PeerId> silent;  ///< for a moment
+  bool averaging = false;
   std::vector<std::unique_ptr<SeatingKeeper>> keepers;
 
  private:
@@ -110,6 +118,24 @@ TEST_CASE("seating keeper: who comes gets a seat, who goes loses it, and few eno
   peers.lose(10);
   for (std::uint64_t epoch = 9; epoch < 13; ++epoch) peers.epoch(epoch);
   for (std::size_t i = 0; i < 3; ++i) CHECK(peers.keepers[i]->in_force(12)->one_group());
+}
+
+TEST_CASE("seating keeper: who is silent for a moment, or during a round, keeps its seat, unless the epoch is stuck") {
+  Peers peers(9);
+  for (std::uint64_t epoch = 0; epoch < 5; ++epoch) peers.epoch(epoch);
+  const auto seats = [&](std::uint64_t epoch) { return peers.keepers[0]->in_force(epoch)->seats.size(); };
+  REQUIRE(seats(9) == 9);
+  const auto silent = peers.ids.back();
+  peers.lose(1);
+  peers.silent = {silent};
+  for (std::uint64_t epoch = 5; epoch < 8; ++epoch) peers.epoch(epoch);
+  CHECK(seats(99) == 9);
+  peers.silent = {};
+  peers.averaging = true;  // then it is not known who is gone
+  for (std::uint64_t epoch = 5; epoch < 8; ++epoch) peers.epoch(epoch);
+  CHECK(seats(99) == 9);
+  for (unsigned look = 0; look < 9; ++look) peers.epoch(8, 1s, true);
+  CHECK(seats(8) == 8);
 }
 
 TEST_CASE("seating keeper: short epochs get notice by time, and a forced grid stays") {
@@ -171,7 +197,7 @@ TEST_CASE("seating keeper: who has made a key with another's seat takes that sea
   std::vector<PeerId> seen = peers.ids;
   seen.push_back(twin);
   for (std::uint64_t epoch = 1; epoch < 4; ++epoch) {
-    for (std::size_t i = 0; i < 12; ++i) peers.keepers[i]->look_at({epoch, false, 1s, seen, epoch % 12 == i});
+    for (std::size_t i = 0; i < 12; ++i) peers.keepers[i]->look_at({epoch, false, 1s, seen, seen, epoch % 12 == i});
     peers.settle();
   }
   REQUIRE(peers.keepers[0]->in_force(5) != nullptr);
@@ -183,7 +209,7 @@ TEST_CASE("seating keeper: when the last ones leave nobody is seated, and nothin
   for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);
   const auto before = *peers.keepers[0]->in_force(5);
   for (int look = 0; look < 3; ++look) {
-    peers.keepers[0]->look_at({5, look > 0, 1s, {}, true});
+    peers.keepers[0]->look_at({5, look > 0, 1s, {}, {}, true});
     peers.settle();
   }
   CHECK(*peers.keepers[0]->in_force(5) == before);
@@ -242,7 +268,7 @@ TEST_CASE(
   const auto before = *peers.keepers[0]->in_force(5);
   for (const bool hopeless : {false, true}) {
     for (int look = 0; look < 3; ++look) {
-      peers.keepers[0]->look_at({5, true, 1s, peers.ids, true, hopeless});
+      peers.keepers[0]->look_at({5, true, 1s, peers.ids, peers.ids, true, hopeless});
       peers.settle();
     }
     const auto& now = *peers.keepers[1]->in_force(5);
@@ -275,13 +301,13 @@ TEST_CASE("seating keeper: who comes reads the seating of the first epoch, also 
   Peers peers(12);
   for (int look = 0; look < 2; ++look)
     for (std::size_t i = 0; i < peers.ids.size(); ++i) {
-      peers.keepers[i]->look_at({0, false, 1s, peers.ids, i == 0});
+      peers.keepers[i]->look_at({0, false, 1s, peers.ids, peers.ids, i == 0});
       peers.settle();
     }
   REQUIRE(peers.in_force(1, 0) == matchmaking::radices_for(12, 4));
   peers.lose(3);
   for (int look = 0; look < 2; ++look) {
-    peers.keepers[0]->look_at({0, false, 1s, peers.ids, true});
+    peers.keepers[0]->look_at({0, false, 1s, peers.ids, peers.ids, true});
     peers.settle();
   }
   REQUIRE(peers.keepers[1]->in_force(9)->seats.size() == 9);
@@ -298,7 +324,7 @@ TEST_CASE("seating keeper: of two writers for one epoch all follow the same one"
   for (std::size_t i = 0; i < 2; ++i) {
     std::vector<PeerId> seen = peers.ids;
     if (i == 1) seen.pop_back();  // it knows of one peer less
-    peers.keepers[i]->look_at({2, false, 1s, seen, true});
+    peers.keepers[i]->look_at({2, false, 1s, seen, seen, true});
   }
   peers.epoch(3);
   REQUIRE(peers.keepers[0]->in_force(4) != nullptr);

@@ -148,7 +148,8 @@ void write_results(const Job& job, const std::vector<Outcome>& outcomes) {
 }
 
 int run(const Job& job) {
-  const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
+  const bool writes_files = !job.json.empty() || !job.svg.empty() || !job.shrink.empty();
+  const cli::Interrupt interrupt(writes_files ? cli::BrokenPipe::fails_write : cli::BrokenPipe::ends_program);
   const bool on_terminal = ::isatty(STDERR_FILENO) != 0;
   const auto start = std::chrono::steady_clock::now();
   std::vector<Outcome> outcomes;

@@ -52,6 +52,17 @@ class Wait {
   bool first_;
 };
 
+class TrueForNow {
+ public:
+  explicit TrueForNow(bool& flag) : flag_(flag) { flag_ = true; }
+  ~TrueForNow() { flag_ = false; }
+  TrueForNow(const TrueForNow&) = delete;
+  TrueForNow& operator=(const TrueForNow&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 /// Whether all that it spoke for was left out, for its units are counted already.
 bool overlapped(const RoundReport& report, Rank rank) {
   return std::all_of(report.segments.begin(), report.segments.end(),
@@ -311,13 +322,13 @@ Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
   RoundReport& report = progress.report.rounds.emplace_back();
   auto talk = std::move(first_talk_);  // of later rounds none
   const TimePoint start = context_.clock.now();
-  averaging_ = true;
+  const TrueForNow averaging(averaging_);
   auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, progress.work,
                                      options_.all_reduce, report, std::move(talk));
-  averaging_ = false;
   longest_round_ = std::max(longest_round_, needed(report, context_.clock.now() - start));
   too_light_ = report.reason == RoundReport::Reason::weight_low;
   if (!outcome) co_return outcome.error();
+  longest_committed_ = std::max(longest_committed_, needed(report, context_.clock.now() - start));
   const auto self = static_cast<Rank>(group->rank_of(context_.identity.id()).value());
   if (round == 1) {
     matchmakers_.front()->committed(*group, outcome->proof->holders());
@@ -372,9 +383,8 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   const Work own_work = work;
   Progress progress{{values.begin(), values.end()}, weight, std::move(work), {}, {}, report};
   Result<> last;
-  averaging_ = false;
-  if (longest_round_ > Duration()) longest_before_ = longest_round_;
-  longest_round_ = {};
+  if (longest_committed_ > Duration()) longest_before_ = longest_committed_;
+  longest_round_ = longest_committed_ = {};
   handed_over_ = weight;
   for (std::uint32_t round = 1; round <= rounds; ++round) {
     last = co_await run_round(round, progress);
@@ -399,8 +409,8 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   co_return std::move(progress.outcome);
 }
 
-std::uint32_t Moshpit::next_attempt() const {
-  return matchmakers_.empty() ? 0 : matchmakers_.front()->next_attempt();
+std::uint32_t Moshpit::next_attempt(std::uint64_t epoch) const {
+  return matchmakers_.empty() ? 0 : matchmakers_.front()->next_attempt(epoch);
 }
 
 void Moshpit::sit_out() {

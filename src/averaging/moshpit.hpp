@@ -52,8 +52,9 @@ struct Pass {
 
 struct PassReport {
   std::vector<RoundReport> rounds;  ///< those that found a group, failed ones too
-  /// This peer's own values are part of what its first group holds, and no later group of this peer left that out for
-  /// units that were counted already. After a pass that failed here they may so be part of what others apply.
+  /// This peer's own values are part of what its first group holds, and no later group left that out for units that
+  /// were counted already, as far as this peer's rounds and the units of the result show. After a pass that failed here
+  /// they may so be part of what others apply.
   bool counted = false;
   bool overlapped = false;  ///< if not: for that reason
 };
@@ -129,7 +130,8 @@ class Moshpit {
 
   /// Looks for the first group: what the others have handed over waits for it.
   bool seeks_first_group() const noexcept { return seeks_since_.has_value(); }
-  /// What its values needed, without waiting in vain. Of the pass that runs and the last one before it that had rounds.
+  /// What its values needed, without waiting in vain. Of the pass that runs, and of committed rounds
+  /// of the last one before it that had some.
   Duration longest_round() const noexcept { return std::max(longest_round_, longest_before_); }
   /// A round runs now.
   bool averaging() const noexcept { return averaging_; }
@@ -138,7 +140,7 @@ class Moshpit {
   std::uint64_t handed_over() const noexcept { return handed_over_; }
 
   /// Of the first group, as the matchmakers' own.
-  std::uint32_t next_attempt() const;
+  std::uint32_t next_attempt(std::uint64_t epoch) const;
   void sit_out();
 
   /// As the matchmakers': tells whoever counts on this peer, and ends a search that waits with NoGroup::left.
@@ -180,7 +182,8 @@ class Moshpit {
   std::optional<TimePoint> seeks_since_;           // for the first group, before anything is handed over
   std::uint64_t handed_over_ = 0;
   Duration longest_round_{};
-  Duration longest_before_{};
+  Duration longest_committed_{};  // of this pass
+  Duration longest_before_{};     // and of the last one in which a round committed
   bool averaging_ = false;
   bool too_light_ = false;  // the last round gave up: fewer samples than Pass::weight_min
   std::optional<std::pair<Digest, std::uint64_t>>

@@ -26,7 +26,8 @@ constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without 
 constexpr unsigned kDoubledMax = 6;           // times, by seatings of the epoch that were in vain
 constexpr unsigned kStuckRounds = 4;          // so many times as long as a round of the own pass, others may take
 constexpr unsigned kHopelessRounds = 16;
-constexpr unsigned kSlowerLines = 4;          // so many times more, while a round runs somewhere
+constexpr unsigned kSlowerLines = 4;          // so many times more, while a round runs somewhere,
+constexpr Duration kSlowerMax = seconds(60);  // unless that is so much already
 constexpr Duration kTurnPasses = seconds(4);  // of who seats a stuck epoch anew, to the next one
 constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
 
@@ -279,7 +280,8 @@ void Member::look_at_seats() {
   SeatingKeeper::Now look;
   look.epoch = epoch_;
   const Duration stuck_after = kStuckAfter * (1U << std::min(seats_.given_up(), kDoubledMax));
-  const unsigned longer = tracker.somebody_averages(epoch_) ? kSlowerLines : 1;
+  const bool are_slower = tracker.others_average(epoch_) && kStuckRounds * moshpit_->longest_round() < kSlowerMax;
+  const unsigned longer = are_slower ? kSlowerLines : 1;
   const Duration full_max = std::max(kStuckAfter, longer * kStuckRounds * moshpit_->longest_round());
   look.stuck = (full_since_ && now - *full_since_ >= full_max) || moshpit_->stuck(stuck_after, longer * kStuckRounds);
   look.hopeless = moshpit_->stuck(stuck_after, longer * kHopelessRounds);
@@ -502,7 +504,7 @@ Task<> Member::after_failure(boost::system::error_code why, const EpochReport& r
   }
   if (why == NoGroup::late || why == NoGroup::alone) co_return;  // the batch is not full, or somebody came or went
   ++failures_;
-  const std::uint32_t attempt = grid() == nullptr ? matchmaker_.next_attempt() : moshpit_->next_attempt();
+  const std::uint32_t attempt = grid() == nullptr ? matchmaker_.next_attempt(epoch_) : moshpit_->next_attempt(epoch_);
   context_.metrics.add("collab_rounds_total", 1, {{"result", "failed"}});
   context_.log.warn("round.failed", {{"epoch", epoch_}, {"attempt", attempt}, {"reason", why.message()}});
   tell(Kind::round_failed, fmt::format("epoch {}: {}; samples kept", epoch_, why.message()));
@@ -523,7 +525,7 @@ Task<> Member::after_failure(boost::system::error_code why, const EpochReport& r
 
 /// Groupmates that have signed wait until they know of each other that none of them has the result.
 void Member::give_up_rounds() {
-  const std::uint32_t over = matchmaker_.next_attempt();
+  const std::uint32_t over = matchmaker_.next_attempt(epoch_);
   if (over <= given_up_) return;
   given_up_ = over;
   show();
@@ -531,20 +533,24 @@ void Member::give_up_rounds() {
 
 /// This peer, or its former life, has signed for a result that others may have committed before their lines broke; in a
 /// group without them it would help to another one. Their records tell; who shows none for so long counts no more, nor
-/// does who is out of the run. `group`: that of the round; empty: a former life's, of which nothing is known.
+/// does who is out of the run. `group`: that of the round; empty: a former life's, or one of a grid that is left.
 Task<> Member::await_word_of_others(std::optional<matchmaking::Group> group) {
   const TimePoint until = context_.clock.now() + progress::kSilentCounts;
   const std::uint64_t before = epoch_;
   context_.log.info("epoch.undecided", {{"epoch", epoch_}});
   std::size_t asked = 0;
   const auto has_given_up = [&](const matchmaking::Member& one) {
-    return one.id == context_.identity.id() ||
+    // an auxiliary keeps no result for others
+    return one.id == context_.identity.id() || one.role == matchmaking::Role::auxiliary ||
            context_.tracker.has_given_up(one.id, before, group->attempt, one.incarnation);
+  };
+  const auto nobody_has_it = [&] {
+    return group && std::all_of(group->roster.begin(), group->roster.end(), has_given_up) &&
+           context_.tracker.donors(epoch_ + 1).size() <= asked;
   };
   const auto is_over = [&] {
     return leaving_ || context_.tracker.knows_nobody() || context_.clock.now() >= until ||
-           context_.tracker.global_epoch().value_or(0) > epoch_ ||
-           (group && std::all_of(group->roster.begin(), group->roster.end(), has_given_up));
+           context_.tracker.global_epoch().value_or(0) > epoch_ || nobody_has_it();
   };
   while (!is_over()) {
     // one who says that it has committed is no majority, but the signatures of that round are

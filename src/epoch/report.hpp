@@ -25,9 +25,10 @@ namespace collab::epoch {
 
 struct EpochReport {
   std::uint64_t epoch = 0;
-  std::optional<matchmaking::Group> group;  ///< the last one; empty when this peer was the whole swarm, or found none
-  std::uint64_t weight = 0;                 ///< samples behind the step
-  std::uint64_t own_weight = 0;             ///< of it, this peer's
+  std::optional<matchmaking::Group>
+      group;  ///< the last one; empty when this peer was the whole swarm, found none, or failed on a grid
+  std::uint64_t weight = 0;      ///< samples behind the step
+  std::uint64_t own_weight = 0;  ///< of it, this peer's
   std::uint64_t left_out = 0;    ///< own samples that were handed over, and the step was made without: in no epoch
   std::string left_out_why;      ///< in words
   std::uint64_t late = 0;        ///< own samples whose microbatch ended after the hand-over: dropped, and in no epoch

@@ -83,8 +83,8 @@ void Matchmaker::take_role(const Wanted& wanted) {
   declared_at_.reset();
 }
 
-std::uint32_t Matchmaker::next_attempt() const {
-  return search_ ? search_->next_attempt() : 0;
+std::uint32_t Matchmaker::next_attempt(std::uint64_t epoch) const {
+  return search_ && search_->epoch() == epoch ? search_->next_attempt() : 0;
 }
 
 bool Matchmaker::follows_directly(const Wanted& wanted) const {

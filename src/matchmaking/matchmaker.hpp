@@ -54,7 +54,7 @@ class Matchmaker {
 
   /// The number of the try that comes next in the round searched for last: one after that of the group that failed, for
   /// everybody who was in it or heard of it. 0 before the first.
-  std::uint32_t next_attempt() const;
+  std::uint32_t next_attempt(std::uint64_t epoch) const;
 
   /// `group` committed; bit i of `held`: roster[i] holds its result. They stand together for the round that follows.
   void committed(const Group& group, std::uint64_t held);

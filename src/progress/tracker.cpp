@@ -593,19 +593,20 @@ bool Tracker::has_handed_over(std::uint64_t epoch) const {
   return std::any_of(told_.begin(), told_.end(), has);
 }
 
-bool Tracker::somebody_averages(std::uint64_t epoch) const {
-  const auto averages = [epoch](const Standing& one) { return one.record.averaging && one.record.epoch <= epoch; };
-  return std::any_of(others().begin(), others().end(), averages);
+bool Tracker::others_average(std::uint64_t epoch) const {
+  const auto averages = [epoch](const Standing& one) {
+    const Record& record = one.record;
+    return record.averaging && record.taking_part && record.epoch <= epoch && epoch - record.epoch <= 1;
+  };
+  return std::count_if(others().begin(), others().end(), averages) >= 2;
 }
 
 bool Tracker::has_given_up(const PeerId& peer, std::uint64_t epoch, std::uint32_t attempt,
                            std::uint64_t incarnation) const {
-  if (needs_.expelled && needs_.expelled(peer)) return true;
   const auto told = told_.find(peer);
   if (told == told_.end()) return false;
   const Record& record = told->second.record;
-  if (record.incarnation > incarnation) return record.epoch <= epoch;
-  return record.epoch == epoch && record.given_up > attempt;
+  return record.incarnation == incarnation && record.epoch == epoch && record.given_up > attempt;
 }
 
 bool Tracker::may_have_promised(std::uint64_t epoch) const {

@@ -142,10 +142,12 @@ class Tracker {
   std::optional<std::uint64_t> diverged_at() const;
   /// Whether somebody tells that it has handed over to a pass of `epoch`: first groups have begun.
   bool has_handed_over(std::uint64_t epoch) const;
-  /// Whether somebody who holds no more than `epoch` said lately that it is in a round of a pass.
-  bool somebody_averages(std::uint64_t epoch) const;
-  /// Whether `peer` cannot bring the result of a round of `epoch` any more in which it was, in this `incarnation`, at
-  /// this `attempt`: it left that round without one, or has begun a new life since, or is out of the run.
+  /// Whether two of those who take part in `epoch`, or are still in the one before, said lately that they are in a
+  /// round of a pass: as every round has two, one liar is none.
+  bool others_average(std::uint64_t epoch) const;
+  /// Whether `peer` said that it cannot bring the result of a round of `epoch` any more in which it was, in this
+  /// `incarnation`, at this `attempt`. Of who has begun a new life since nothing is known: the former one may have
+  /// handed the result on.
   bool has_given_up(const PeerId& peer, std::uint64_t epoch, std::uint32_t attempt, std::uint64_t incarnation) const;
   /// Whether this peer's former life may have signed for a result of `epoch` or a later one, not long ago, and this one
   /// does not know it: a record of it was found before the first own one, and the batch was nearly full.

@@ -238,7 +238,7 @@ Task<> Peer::live(Life& life) {
       return dialled ? matchmaking::Role::node : matchmaking::Role::client;
     };
   }
-  options.incarnation = life.random.derive("incarnation").next();
+  options.incarnation = static_cast<std::uint64_t>(host_.clock().unix_ms());
   options.all_reduce.guard = slots_.get();
   if (needs_.plant == Plant::begin_early) options.target_batch = options.target_batch * 3 / 4;
   if (needs_.plant == Plant::arrival_order) options.all_reduce.rule = &arrival_order_;

@@ -596,12 +596,12 @@ TEST_CASE("tracker: a record tells whether its peer may still bring the result o
     bool over;
   };
   const std::vector<Case> cases = {
-      {3, 0, 7, false},                                      // perhaps it is in the round
-      {3, 1, 7, false},                                      // of the attempt before it
-      {3, 2, 7, true},  {3, 9, 7, true},  {4, 2, 7, false},  // it has the result
-      {2, 2, 7, false},                                      // and this one is old
-      {3, 0, 8, true},                                       // it has died in the round
-      {2, 0, 8, true},  {4, 0, 8, false}, {3, 2, 6, true},
+      {3, 0, 7, false},                                     // perhaps it is in the round
+      {3, 1, 7, false},                                     // of the attempt before it
+      {3, 2, 7, true},  {3, 9, 7, true}, {4, 2, 7, false},  // it has the result
+      {2, 2, 7, false},                                     // and this one is old
+      {3, 2, 8, false},                                     // its former life may have handed the result on
+      {3, 2, 6, false},                                     // and this one was not in that round
   };
   for (const Case& one : cases) {
     CAPTURE(one.epoch);
@@ -620,12 +620,44 @@ TEST_CASE("tracker: a record tells whether its peer may still bring the result o
       const Tracker& tracker = swarm.peers[0]->tracker;
       CHECK(tracker.has_given_up(test::peer(9), 3, 1, 7) == one.over);
       CHECK_FALSE(tracker.has_given_up(test::peer(8), 3, 1, 7));  // nothing is known of it
-      swarm.peers[0]->expelled = {test::peer(8)};
-      CHECK(tracker.has_given_up(test::peer(8), 3, 1, 7));
       co_await swarm.tasks.stop();
     };
     swarm.world.run(scenario());
   }
+}
+
+TEST_CASE("tracker: a round runs somewhere when two say so who take part, and who is silent stays recent for a while") {
+  Swarm swarm({0});
+  const auto scenario = [&]() -> Task<> {
+    const auto show = [&](unsigned number, std::uint64_t epoch, bool takes_part, bool averaging) {
+      Record told;
+      told.epoch = epoch;
+      told.taking_part = takes_part;
+      told.averaging = averaging;
+      told.period_ms = 500;
+      told.unix_ms = swarm.world.clock().unix_ms();
+      swarm.board.view_of(test::peer(number)).publish(std::string(kProgressKey), "", encode(told), 60s);
+    };
+    const Tracker& tracker = swarm.peers[0]->tracker;
+    const PeerId self = test::peer(1);
+    show(7, 3, true, true);
+    show(8, 3, false, true);  // looks on
+    show(9, 1, true, true);   // far behind
+    co_await swarm.sleep_until(1);
+    CHECK_FALSE(tracker.others_average(3));
+    show(9, 2, true, true);  // in the last round of the epoch before
+    co_await swarm.sleep_until(2);
+    CHECK(tracker.others_average(3));
+    CHECK_FALSE(tracker.others_average(4));
+    CHECK(tracker.recent() == std::vector<PeerId>{self, test::peer(7), test::peer(9)});
+    co_await swarm.sleep_until(8);  // too old to say anything
+    CHECK_FALSE(tracker.others_average(3));
+    CHECK(tracker.recent() == std::vector<PeerId>{self, test::peer(7), test::peer(9)});
+    co_await swarm.sleep_until(15);
+    CHECK(tracker.recent() == std::vector<PeerId>{self});
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
 }
 
 TEST_CASE("tracker: a record of unknown shape is passed over, and its writer's next one counts") {

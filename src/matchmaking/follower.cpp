@@ -44,6 +44,7 @@ Follower::Next Follower::on_time(const Links& links, TimePoint now, std::string_
   const Patience& patience = terms_.options.patience;
   const net::LinkState link = links.state(*leader_);
   why = kSilent;
+  if (link.connected && link.lost_at > asked_at_) return Next::ask_again;
   if (accepted_) {
     if (is_lost(link, asked_at_, now, patience)) return Next::strike;
     why = "never began";

@@ -40,7 +40,8 @@ class Follower {
     ask_again_at_ = now + terms_.options.patience.ask_again;
   }
 
-  /// What the time since the last word of the leader means. `why` says it for the log when the answer is strike.
+  /// What the time since the last word of the leader means. `why` says it for the log when the answer is strike. A line
+  /// that broke and is back may have lost our Join, or a Begin that nobody tells twice: then it is asked again.
   Next on_time(const Links&, TimePoint now, std::string_view& why) const;
 
  private:

@@ -269,8 +269,8 @@ void Gathering::answer_after_outcome(const PeerId& from, const wire::Join& join)
   if (carried_.early.size() < kGroupSizeMax || carried_.early.contains(from)) carried_.early[from] = join;
 }
 
-/// Then it asks because its leader's line broke before the Begin was there: anyone's word of it is as good, and without
-/// it the group would wait for a peer that lives and knows of no round.
+/// Then it asks, or invites, because its leader's line broke before the Begin was there: anyone's word of it is as
+/// good, and without it the group would wait for a peer that lives and knows of no round.
 bool Gathering::in_our_group(const PeerId& peer, std::uint64_t incarnation) const {
   const auto rank = outcome_->value().rank_of(peer);
   return rank && outcome_->value().roster[*rank].incarnation == incarnation;
@@ -311,7 +311,9 @@ void Gathering::on(const PeerId& from, const wire::Redirect& message, TimePoint 
   if (outcome_) {
     if (from != named) return;
     if (!*outcome_) return send(from, wire::Leave());
-    if (message.attempt <= outcome_->value().attempt) return refuse_begun(from);
+    const bool of_our_try = message.attempt <= outcome_->value().attempt;
+    if (of_our_try && in_our_group(from, message.incarnation)) return send(from, wire::to_wire(outcome_->value()));
+    if (of_our_try) return refuse_begun(from);
     return leader_.learn(message.attempt);  // an invitation to our next try, should this round fail
   }
   leader_.learn(message.attempt);
@@ -615,6 +617,7 @@ void Gathering::redirect(const PeerId& to, const PeerId& leader) {
   wire::Redirect message;
   message.leader = leader.key;
   message.attempt = leader_.attempt();
+  message.incarnation = terms_.options.incarnation;
   send(to, message);
 }
 

@@ -87,8 +87,9 @@ struct Accepted {
 /// invitation. From a follower to its leader, or about a third peer: there is a smaller one than you, give way to it.
 struct Redirect {
   std::array<unsigned char, 32> leader{};
-  std::uint32_t attempt = 0;  ///< the try that the sender is in: whose round of that try runs has begun without it
-  MESSAGE_MAP(leader, attempt)
+  std::uint32_t attempt = 0;      ///< the try that the sender is in: whose round of that try runs has begun without it
+  std::uint64_t incarnation = 0;  ///< of the sender: who is in that round, and asks, does not know
+  MESSAGE_MAP(leader, attempt, incarnation)
 };
 
 /// The answer to a Join, an invitation or a Begin.

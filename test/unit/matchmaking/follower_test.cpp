@@ -46,6 +46,21 @@ TEST_CASE("follower: a leader that is dead, frozen or does not answer is struck,
   CHECK(at(1010ms) == Next::strike);
 }
 
+TEST_CASE("follower: a leader whose line broke and is back is asked again, once") {
+  const Terms terms = terms_of(2);
+  FakeLinks world;
+  Follower follower(terms);
+  (void)follower.ask(peer(1), 0, kStart);
+  follower.on_accepted(wire::Accepted{9000}, kStart);
+  std::string_view why;
+  world.now = kStart + 1100ms;
+  CHECK(follower.on_time(world.links(), world.now, why) == Next::wait);
+  world.mended.insert(peer(1));
+  CHECK(follower.on_time(world.links(), world.now, why) == Next::ask_again);
+  (void)follower.ask(peer(1), 0, world.now);
+  CHECK(follower.on_time(world.links(), world.now, why) == Next::wait);
+}
+
 TEST_CASE("follower: who turns to nobody has been accepted by nobody") {
   const Terms terms = terms_of(2);
   Follower follower(terms);

@@ -340,6 +340,54 @@ TEST_CASE("gathering: who is in a group unawares, for its leader's line broke, h
   CHECK(told.gathering.late().contains(peer(kPlaces[2])));
 }
 
+TEST_CASE("gathering: a Begin that was lost with a line which is back at once is told again") {
+  One leader(kPlaces[0], Start(), 3);
+  leader.gathering.on_samples(kTarget, kStart);
+  One unaware(kPlaces[1], knowing({kPlaces[0]}));
+  unaware.hears(kPlaces[0], accepted_for(9s));
+  for (const std::size_t place : {1, 2}) leader.hears(kPlaces[place], join_of(kPlaces[place], 0));
+  REQUIRE(leader.said_to<wire::Begin>(kPlaces[1]));  // it never arrives
+
+  (void)unaware.gathering.take_outgoing();
+  unaware.world.mended = {peer(kPlaces[0])};
+  unaware.world.now = kStart + 300ms;
+  unaware.gathering.on_time(unaware.world.now);
+  const auto asked = unaware.said_to<wire::Join>(kPlaces[0]);
+  REQUIRE(asked);
+  leader.hears(kPlaces[1], *asked);
+  const auto begin = leader.said_to<wire::Begin>(kPlaces[1]);
+  REQUIRE(begin);
+  unaware.hears(kPlaces[0], *begin);
+  REQUIRE(unaware.gathering.outcome());
+}
+
+TEST_CASE("gathering: who is in a group unawares, and would lead another, has the Begin from whomever it invites") {
+  One leader(kPlaces[0], Start(), 4);
+  leader.gathering.on_samples(kTarget, kStart);
+  for (const std::size_t place : {1, 2}) leader.hears(kPlaces[place], join_of(kPlaces[place], 0));
+  const auto begin = leader.said_to<wire::Begin>(kPlaces[2]);
+  REQUIRE(begin);
+  One told(kPlaces[2], knowing({kPlaces[0], kPlaces[1]}));
+  told.hears(kPlaces[0], *begin);
+  REQUIRE(told.gathering.outcome());
+
+  One unaware(kPlaces[1], knowing({kPlaces[0], kPlaces[2]}));
+  unaware.world.dead = {peer(kPlaces[0])};
+  unaware.gathering.on_unreachable(peer(kPlaces[0]), kStart);
+  auto invitation = unaware.said_to<wire::Redirect>(kPlaces[2]);
+  REQUIRE(invitation);
+  told.hears(kPlaces[1], *invitation);
+  const auto passed_on = told.said_to<wire::Begin>(kPlaces[1]);
+  REQUIRE(passed_on);
+  unaware.hears(kPlaces[2], *passed_on);
+  REQUIRE(unaware.gathering.outcome());
+  CHECK(unaware.gathering.outcome()->value().id == told.gathering.outcome()->value().id);
+
+  ++invitation->incarnation;  // its next life is not of this group
+  told.hears(kPlaces[1], *invitation);
+  CHECK(reason_in(told.said_to<wire::Refused>(kPlaces[1])) == RefusalReason::begun);
+}
+
 TEST_CASE("gathering: who came too late for a round is waited for in the next, for half a second and not to lead") {
   Start start;
   start.direct = true;
@@ -408,6 +456,7 @@ TEST_CASE("gathering: invited to a later try while its round runs, a peer does n
   follower.hears(kPlaces[0], *leader.said_to<wire::Begin>(kPlaces[1]));
   REQUIRE(follower.gathering.outcome());
   wire::Redirect invitation = redirect_to(kPlaces[0]);
+  invitation.incarnation = 1;  // a later life than the one in the group
   follower.hears(kPlaces[0], invitation);
   CHECK(reason_in(follower.said_to<wire::Refused>(kPlaces[0])) == RefusalReason::begun);
   CHECK(follower.gathering.next_attempt() == 1);

@@ -50,9 +50,10 @@ inline wire::Join join_of(unsigned self, std::uint64_t samples) {
   return follower.ask(peer(999), samples, kStart);
 }
 
-/// All links are well, but those of the peers in `dead` broke at kStart + 1 s.
+/// All links are well, but those of the peers in `dead` and `mended` broke at kStart + 1 s.
 struct FakeLinks {
   std::set<PeerId> dead;
+  std::set<PeerId> mended;  ///< connected again
   std::set<PeerId> frozen;  ///< nothing came since kStart
   TimePoint now = kStart;
 
@@ -62,7 +63,7 @@ struct FakeLinks {
     links.state = [this](const PeerId& id) {
       net::LinkState state;
       state.connected = !dead.contains(id);
-      state.lost_at = dead.contains(id) ? kStart + 1s : TimePoint{};
+      state.lost_at = dead.contains(id) || mended.contains(id) ? kStart + 1s : TimePoint{};
       state.last_received = frozen.contains(id) ? kStart : now;
       state.rtt = 20ms;
       return state;

@@ -268,13 +268,13 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
   pass_.reset();
   if (!fits(pass)) co_return Errc::bad_request;
   pass_ = std::move(pass);
-  if (counted_in_ == std::pair(pass_->grid.id, pass_->epoch) && pass_->stands) {
+  if (counted_in_ == here() && pass_->stands) {
     const Wait wait(waits_since_, context_.clock);
     co_return co_await in_vain();
   }
   too_light_ = false;
   make_matchmakers();
-  if (forgotten_ == std::pair(pass_->grid.id, pass_->epoch) && pass_->stands) co_return matchmaking::NoGroup::begun;
+  if (forgotten_ == here() && pass_->stands) co_return matchmaking::NoGroup::begun;
   PassReport nothing_yet;
   const Progress start{{}, {}, {}, {}, {}, nothing_yet};
   const Wait wait(seeks_since_, context_.clock);
@@ -292,8 +292,9 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
   for (progress.again = false;; progress.again = true) {
     progress.lacks = false;
     auto done = co_await try_round(round, progress);
+    const bool may_be_counted = round == 1 && counted_in_ == here();
     const bool once_more = !done && (progress.lacks || came_to_nothing(done.error())) && !too_light_;
-    if (!once_more || !pass_->stands || over()) {
+    if (!once_more || may_be_counted || !pass_->stands || over()) {
       if (!done) progress.only_receive();
       co_return done;
     }
@@ -327,13 +328,15 @@ Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
                                      options_.all_reduce, report, std::move(talk));
   longest_round_ = std::max(longest_round_, needed(report, context_.clock.now() - start));
   too_light_ = report.reason == RoundReport::Reason::weight_low;
+  // others may commit what this peer has signed for: in another group of its cell it would be counted again
+  if (round == 1 && report.undecided) counted_in_ = here();
   if (!outcome) co_return outcome.error();
   longest_committed_ = std::max(longest_committed_, needed(report, context_.clock.now() - start));
   const auto self = static_cast<Rank>(group->rank_of(context_.identity.id()).value());
   if (round == 1) {
     matchmakers_.front()->committed(*group, outcome->proof->holders());
     progress.report.counted = report.peers[self].counted > 0;
-    if (progress.report.counted) counted_in_ = std::pair(pass_->grid.id, pass_->epoch);
+    if (progress.report.counted) counted_in_ = here();
   }
   // an owner that lies can have an average of nobody committed: there is nothing to bring to the next round
   const auto of_nobody = [](const WeightRun& run) { return run.weight == 0; };

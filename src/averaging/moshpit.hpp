@@ -77,10 +77,10 @@ struct PassOutcome {
 ///
 /// A round that came to nothing in its whole cell, or lacked a voice, is tried again with the same values, as long as
 /// the pass stands; and from round 2 on no group begins without a voice of every cell, whose round before may be on
-/// slower lines. But who was counted in a first group is in no other one of that grid and epoch: so whoever ends with a
-/// whole result of this grid has the same bytes, and each sample once. What ends a pass in vain is another grid (the
-/// own samples go on to that), or others' result, which is fetched; then the own samples are dropped if
-/// `PassReport::counted`, like those of any round that was missed.
+/// slower lines. But who was counted in a first group, or has signed for its result and does not know what came of it,
+/// is in no other one of that grid and epoch: so whoever ends with a whole result of this grid has the same bytes, and
+/// each sample once. What ends a pass in vain is another grid (the own samples go on to that), or others' result, which
+/// is fetched; then the own samples are dropped if `PassReport::counted`, like those of any round that was missed.
 ///
 /// Thread safety: none; belongs to the node's loop. One pass at a time. Memory while it runs: one more vector than
 /// all_reduce() needs. `leave()` or `stop()` must have returned before it is destroyed, unless begin() was never
@@ -149,7 +149,9 @@ class Moshpit {
 
  private:
   struct Progress;
+  using InPass = std::pair<Digest, std::uint64_t>;  // a grid's id, and the epoch
 
+  InPass here() const { return {pass_->grid.id, pass_->epoch}; }
   bool fits(const Pass& pass) const;
   void make_matchmakers();
   matchmaking::Wanted wanted(std::uint32_t round, const Progress& progress) const;
@@ -185,10 +187,9 @@ class Moshpit {
   Duration longest_committed_{};  // of this pass
   Duration longest_before_{};     // and of the last one in which a round committed
   bool averaging_ = false;
-  bool too_light_ = false;  // the last round gave up: fewer samples than Pass::weight_min
-  std::optional<std::pair<Digest, std::uint64_t>>
-      counted_in_;  // the grid and epoch of a first group that has our values,
-  std::optional<std::pair<Digest, std::uint64_t>> forgotten_;  // or may have those of a former life
+  bool too_light_ = false;            // the last round gave up: fewer samples than Pass::weight_min
+  std::optional<InPass> counted_in_;  // a first group there has our values, or will when others commit what we signed;
+  std::optional<InPass> forgotten_;   // or it may have those of a former life
 };
 
 }  // namespace collab::averaging

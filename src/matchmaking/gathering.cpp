@@ -352,7 +352,8 @@ void Gathering::on(const PeerId& from, const wire::Refused& refused, TimePoint n
 
 void Gathering::on(const PeerId& from, const wire::Leave& leave, TimePoint now) {
   carried_.early.erase(from);
-  const bool sits_out = outcome_ && *outcome_ && outcome_->value().rank_of(from);
+  // a plain one that a Begin has crossed says nothing of the next round: its sender is in the group, or holds no result
+  const bool sits_out = leave.sits_out && outcome_ && *outcome_ && outcome_->value().rank_of(from);
   if (leave.sits_out && !outcome_ && sits_out_.size() < kGroupSizeMax) sits_out_.insert(from);
   if ((leave.for_good || sits_out) && left_.size() < Candidates::kCandidatesMax) left_.insert(from);
   if (outcome_) return;
@@ -468,6 +469,7 @@ bool Gathering::waiting_for_others() const {
 void Gathering::check_followers(TimePoint now) {
   if (!leading_) return;
   for (const PeerId& id : leader_.lost(links_, now)) strike(id, kSilent, now);
+  for (const PeerId& id : leader_.take_unheard(now)) redirect(id, terms_.self);  // it may follow another
   const Patience& patience = terms_.options.patience;
   const std::set<std::uint32_t> unvoiced = leader_.unvoiced();
   for (const auto& [id, since] : std::map(invited_)) {

@@ -81,6 +81,16 @@ std::vector<PeerId> Leader::lost(const Links& links, TimePoint now) const {
   return ids;
 }
 
+std::vector<PeerId> Leader::take_unheard(TimePoint now) {
+  std::vector<PeerId> ids;
+  for (auto& [id, member] : members_) {
+    if (member.joined || member.unheard || now < member.since + terms_.options.patience.expected_max) continue;
+    member.unheard = true;
+    ids.push_back(id);
+  }
+  return ids;
+}
+
 std::uint64_t Leader::bound_of(const PeerId& peer) const {
   const std::uint64_t bound = std::max<std::uint64_t>(1, terms_.options.weight_max(peer));
   return terms_.weight_max() == 0 ? bound : std::min(bound, terms_.weight_max());

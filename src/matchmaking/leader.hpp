@@ -40,6 +40,8 @@ class Leader {
   bool has_joined_followers() const;
   /// Members whose connection broke or is silent.
   std::vector<PeerId> lost(const Links&, TimePoint now) const;
+  /// Presumed members that have not asked for longer than anybody should need. Each once.
+  std::vector<PeerId> take_unheard(TimePoint now);
   /// Members for whom the group would not be more than half of the peers that they count. They would refuse it, and the
   /// others wait for them; so it is made without them, or not at all.
   std::set<PeerId> refusing() const;
@@ -63,6 +65,7 @@ class Leader {
   struct Follower {
     Applicant applicant;
     bool joined = false;         ///< by a Join; else presumed
+    bool unheard = false;        ///< has been told of
     std::size_t electorate = 0;  ///< as it counts; 0: not told
     TimePoint since{};
   };

@@ -247,6 +247,31 @@ TEST_CASE("gathering: a standing group is presumed by its first leader only, and
   CHECK(!again.outcome());
 }
 
+TEST_CASE("gathering: who counts on a standing group whose members lead, or follow another, asks them after a while") {
+  Start start;
+  start.direct = true;
+  start.last_group = {{peer(kPlaces[2]), Role::node}, {peer(kPlaces[3]), Role::node}};
+  One second(kPlaces[1], start, 4);  // does not know that the first one counts on it
+  start.last_group.push_back({peer(kPlaces[1]), Role::node});
+  One first(kPlaces[0], start, 4);
+  first.hears(kPlaces[2], join_of(kPlaces[2], 0));
+  first.hears(kPlaces[3], join_of(kPlaces[3], 0));
+  std::optional<TimePoint> asked;
+  for (TimePoint now = kStart; now < kStart + 8s && !asked; now += 100ms) {
+    first.world.now = now;
+    first.gathering.on_time(now);
+    if (const auto invitation = first.said_to<wire::Redirect>(kPlaces[1])) {
+      asked = now;
+      second.hears(kPlaces[0], *invitation);
+    }
+  }
+  CHECK(asked == kStart + 5s);
+  CHECK(second.gathering.following() == peer(kPlaces[0]));
+  CHECK(second.said_to<wire::Join>(kPlaces[0]));
+  first.gathering.on_time(kStart + 5s + 100ms);
+  CHECK(!first.said_to<wire::Redirect>(kPlaces[1]));  // once
+}
+
 TEST_CASE("gathering: who ended a search without a group told its followers so, and invites them to the next") {
   Start start;
   start.direct = true;
@@ -524,6 +549,16 @@ TEST_CASE("gathering: who sits out is not presumed after the round; a stranger's
   leader.hears(kPlaces[1], *leave);
   leader.hears(kPlaces[2], wire::Leave());
   CHECK(leader.gathering.left() == std::set<PeerId>{peer(kPlaces[1])});
+}
+
+TEST_CASE(
+    "gathering: who went elsewhere before it had the Begin, and is in the group, is counted on in the next round") {
+  One leader(kPlaces[0], Start(), 2);
+  leader.gathering.on_samples(kTarget, kStart);
+  leader.hears(kPlaces[1], join_of(kPlaces[1], 0));
+  REQUIRE(leader.gathering.outcome());
+  leader.hears(kPlaces[1], wire::Leave());
+  CHECK(leader.gathering.left().empty());
 }
 
 TEST_CASE("gathering: who left the run and is in the group after all is counted on in the next round") {

@@ -8,6 +8,11 @@
 #include <utility>
 
 namespace collab::epoch {
+namespace {
+
+constexpr Duration kLookAtUser = std::chrono::milliseconds(100);
+
+}  // namespace
 
 Task<Result<>> Bridge::on_trainer(Work work) {
   const auto errand = std::make_shared<Errand>(loop_, std::move(work));
@@ -62,12 +67,16 @@ void Bridge::quiet_until(TimePoint then) {
   quiet_until_ = then;
 }
 
-void ThreadBridge::border(Trainer& trainer, double samples_per_s) {
+void ThreadBridge::border(Trainer& trainer, double samples_per_s, const std::function<bool()>& waiting) {
   if (arrive(trainer, samples_per_s)) tell();
   std::unique_lock lock(mutex_);
   work_off(trainer, lock);
-  while (held_ && !open_) {
-    changed_.wait(lock);
+  while (held_ && !open_ && (!waiting || waiting())) {
+    if (waiting) {
+      changed_.wait_for(lock, kLookAtUser);
+    } else {
+      changed_.wait(lock);
+    }
     work_off(trainer, lock);
   }
   if (!left_) computing_ = &trainer;

@@ -95,8 +95,10 @@ class ThreadBridge final : public Bridge {
   using Bridge::Bridge;
 
   // ---- on the trainer's thread ----
-  /// Between two microbatches: tells the loop how far we are, does what it asks, waits while held.
-  void border(Trainer& trainer, double samples_per_s);
+  /// Between two microbatches: tells the loop how far we are, does what it asks, waits while held. Who is held may
+  /// stand there for minutes, where nobody can be reached; `waiting` is asked ten times a second, and its false ends
+  /// it.
+  void border(Trainer& trainer, double samples_per_s, const std::function<bool()>& waiting = nullptr);
   /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile. Nothing is
   /// computed, so the rate is unknown.
   bool wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline);

@@ -21,6 +21,8 @@ using Kind = MemberEvent::Kind;
 constexpr Duration kResultAwaited = milliseconds(250);  // where the round may well be running
 constexpr Duration kQuietMax = milliseconds(200);
 constexpr Duration kLookAtSeats = seconds(1);
+constexpr Duration kRoleAwaited = seconds(2);  // enough where dialling back gets through
+constexpr Duration kLookAtRole = milliseconds(20);
 constexpr double kEtaMax = 3600;              // seconds
 constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
 constexpr unsigned kDoubledMax = 6;           // times, by seatings of the epoch that were in vain
@@ -100,7 +102,9 @@ Task<> Member::run(std::uint64_t first_epoch) {
     const matchmaking::Context searches{context_.net, context_.clock, context_.directory, context_.log};
     moshpit_.emplace(averaging, searches, options_.codecs, moshpit_options());
     (void)co_await seats_.look(context_.clock.now() + kLookTime);  // else the watch brings them
+    const TimePoint role_due = context_.clock.now() + kRoleAwaited;
     co_await synchronise();
+    co_await await_role(role_due);
     epoch_began_ = context_.clock.now();
     const Shown shown(*this);
     tasks.spawn("epoch.keep_showing", keep_showing());
@@ -384,8 +388,17 @@ void Member::tell_bandwidth() {
   moshpit_->bandwidth(static_cast<std::uint64_t>(up), static_cast<std::uint64_t>(down));
 }
 
+matchmaking::Role Member::role_now() const {
+  return options_.role_now ? options_.role_now() : options_.role;
+}
+
+Task<> Member::await_role(TimePoint until) {
+  while (!leaving_ && options_.role_known && !options_.role_known() && context_.clock.now() < until)
+    co_await context_.clock.sleep_until(context_.clock.now() + kLookAtRole);
+}
+
 void Member::follow_role() {
-  const matchmaking::Role now = options_.role_now ? options_.role_now() : options_.role;
+  const matchmaking::Role now = role_now();
   if (std::exchange(options_.role, now) == now) return;
   context_.log.info("peer.role", {{"client", now == matchmaking::Role::client}});
   matchmaker_.role(now);
@@ -415,6 +428,9 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.cut_wait = options_.cut_wait;
   options.delay = options_.delay;
   options.all_reduce = all_reduce_options(options_);
+  // a standing group knows the old role, and is kept with it once more
+  const bool kept = !options.pass && matchmaker_.is_presumed(epoch_);
+  options.role_stands = [this, kept, role = options_.role] { return kept || role_now() == role; };
   options.diverged = context_.tracker.diverged_at();
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   const EpochContext node{averaging,        matchmaker_, *moshpit_,       seats_,           legacy_,

@@ -112,6 +112,8 @@ class Member {
   Task<> heal();
   void tell_changed(const Digest& parameters, const Digest& ledger);
   void tell_bandwidth();
+  matchmaking::Role role_now() const;
+  Task<> await_role(TimePoint until);
   void follow_role();
   void settle(const data::Ledger& ledger, const Gathered& lost);
   void show();

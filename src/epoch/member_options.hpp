@@ -34,6 +34,9 @@ struct MemberOptions {
   matchmaking::Role role = matchmaking::Role::node;
   /// Asked before each epoch, for routers map ports, or forget them, while a peer takes part; empty: `role` stays.
   std::function<matchmaking::Role()> role_now;
+  /// Whether `role_now` is more than a guess. The first epoch waits a little for that: a search that changes its role
+  /// begins anew, and may miss the group. Empty: it is.
+  std::function<bool()> role_known;
   std::uint64_t incarnation = 0;
   std::uint64_t epochs_max = std::numeric_limits<std::uint64_t>::max();  ///< the run is over then
   Duration retry_min = std::chrono::milliseconds(500);                   ///< after a failed round; doubles

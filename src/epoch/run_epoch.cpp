@@ -79,7 +79,7 @@ bool grid_stands(const EpochContext& node, const EpochOptions& options) {
 }
 
 /// Returns when a search under these assumptions makes no sense any more: the swarm is ahead of us, holds another state
-/// than we do, another grid is in force, or we are alone and were not, or the other way round.
+/// than we do, another grid is in force, we have another role, or are alone and were not, or the other way round.
 Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptions options, bool alone) {
   for (;;) {
     if (is_ahead(node, options.epoch)) co_return matchmaking::NoGroup::begun;
@@ -87,6 +87,7 @@ Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptio
     if (diverged && diverged != options.diverged) co_return matchmaking::NoGroup::late;
     if (!grid_stands(node, options)) co_return matchmaking::NoGroup::late;
     if (!options.pass && node.tracker.current_peers() >= options.peers_max) co_return matchmaking::NoGroup::late;
+    if (options.role_stands && !options.role_stands()) co_return matchmaking::NoGroup::late;
     if (node.tracker.alone() != alone) co_return matchmaking::NoGroup::alone;
     // aloneness also comes by time, not only with a record
     co_await node.tracker.changed().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);

@@ -48,6 +48,9 @@ struct EpochOptions {
   std::optional<std::uint64_t> diverged;
   Delay delay = Delay::none;
   averaging::AllReduceOptions all_reduce;
+  /// Whether the role that the search began with is this peer's still: who only dials must not lead, nor may a group
+  /// lack its owners because they searched as clients. Empty: it is.
+  std::function<bool()> role_stands;
 };
 
 /// Waits until the swarm has its target batch, averages with the group or over the grid, and has the trainer take the

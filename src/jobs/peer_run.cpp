@@ -93,6 +93,7 @@ void Stay::make_job() {
   options.mode = mode_;
   options.seed = recipe_.seed;
   options.units_per_pass = runnable_.job->units_per_pass();
+  options.waiting = [this] { return !asked_to_stop(); };
   optimizer_ =
       std::make_unique<optim::Optimizer>(collaboration_, runnable_.job->module(), runnable_.optimizer, options);
   for (const auto& [name, buffer] : optim::named_buffers(runnable_.job->module())) optimizer_->track(name, buffer);

@@ -87,6 +87,12 @@ std::uint32_t Matchmaker::next_attempt(std::uint64_t epoch) const {
   return search_ && search_->epoch() == epoch ? search_->next_attempt() : 0;
 }
 
+bool Matchmaker::is_presumed(std::uint64_t epoch) const {
+  Wanted wanted;
+  wanted.epoch = epoch;
+  return follows_directly(wanted);
+}
+
 bool Matchmaker::follows_directly(const Wanted& wanted) const {
   return last_ && wanted.epoch == last_->epoch + 1 && wanted.round == last_->round;
 }

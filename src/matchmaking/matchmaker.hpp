@@ -52,6 +52,9 @@ class Matchmaker {
   /// the caller may try again after a pause. When cancelled, the others are told not to wait.
   Task<Result<Group>> find_group(Wanted wanted);
 
+  /// Whether a search for round 1 of `epoch` follows a group that stands: its members presume this peer, with its role.
+  bool is_presumed(std::uint64_t epoch) const;
+
   /// The number of the try that comes next in the round searched for last: one after that of the group that failed, for
   /// everybody who was in it or heard of it. 0 before the first.
   std::uint32_t next_attempt(std::uint64_t epoch) const;

@@ -77,6 +77,7 @@ Json peer_json(const PeerView& peer) {
   json["up_bytes_per_s"] = known(peer.up_bytes_per_s);
   json["down_bytes_per_s"] = known(peer.down_bytes_per_s);
   json["path"] = peer.path.empty() ? Json(nullptr) : Json(peer.path);
+  json["bulk_bytes"] = peer.bulk_bytes;
   return json;
 }
 

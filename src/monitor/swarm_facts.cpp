@@ -38,6 +38,8 @@ ProgressFacts progress_facts(const progress::Standing& standing) {
 LinkFacts link_facts(const PeerId& id, const net::LinkState& state) {
   LinkFacts facts;
   facts.id = id;
+  facts.bulk_bytes = state.bulk_bytes;
+  if (!state.connected) return facts;
   facts.path = state.path;
   if (state.rtt > Duration::zero()) facts.rtt_s = to_seconds(state.rtt);
   if (state.up_bytes_per_s > 0) facts.up_bytes_per_s = state.up_bytes_per_s;
@@ -67,7 +69,7 @@ SwarmFacts gather_facts(RunView known, const FactSources& sources) {
     if (!member) continue;
     facts.members.push_back(member_facts(record.owner, std::move(*member)));
     const net::LinkState link = sources.link(record.owner);
-    if (link.connected) facts.links.push_back(link_facts(record.owner, link));
+    if (link.connected || link.bulk_bytes > 0) facts.links.push_back(link_facts(record.owner, link));
   }
   for (const progress::Standing& standing : sources.standings) facts.progress.push_back(progress_facts(standing));
   return facts;

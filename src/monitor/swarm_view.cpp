@@ -47,6 +47,7 @@ SwarmView view_swarm(const SwarmFacts& facts) {
     if (found == peers.end()) continue;  // a connection alone makes nobody a member
     found->second.rtt_s = link.rtt_s;
     found->second.path = link.path;
+    found->second.bulk_bytes = link.bulk_bytes;
     found->second.up_bytes_per_s = link.up_bytes_per_s;
     found->second.down_bytes_per_s = link.down_bytes_per_s;
   }

@@ -43,7 +43,8 @@ struct LinkFacts {
   double rtt_s = kUnknown;
   double up_bytes_per_s = kUnknown;
   double down_bytes_per_s = kUnknown;
-  std::string path;  ///< what its bytes travel in and through: "tcp", "wss through a proxy"
+  std::string path;              ///< what its bytes travel in and through: "tcp", "wss through a proxy"
+  std::uint64_t bulk_bytes = 0;  ///< of tensors and states, both ways, since this node started
 };
 
 struct RoundMember {
@@ -130,7 +131,8 @@ struct PeerView {
   double rtt_s = kUnknown;
   double up_bytes_per_s = kUnknown;
   double down_bytes_per_s = kUnknown;
-  std::string path;  ///< empty: not connected
+  std::string path;              ///< empty: not connected
+  std::uint64_t bulk_bytes = 0;  ///< of tensors and states, both ways, since this node started
 };
 
 struct SwarmView {

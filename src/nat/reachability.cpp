@@ -91,6 +91,10 @@ Reachability::Reachability(net::Endpoint& endpoint, Clock& clock, Random random,
   if (options_.port == 0) judgement_ = Judgement{State::outbound_only, false};
 }
 
+bool Reachability::counts_as_client() const noexcept {
+  return only_dials(judgement_.state) || !judged();
+}
+
 void Reachability::doubt() {
   doubt_ = true;
   doubted_.notify();
@@ -109,7 +113,11 @@ void Reachability::offer(std::optional<std::uint16_t> mapped_port) {
 Task<> Reachability::run() {
   if (options_.port == 0) co_return;
   for (;;) {
-    while (connected_().empty()) co_await clock_.sleep_until(clock_.now() + options_.look);
+    const TimePoint alone_at = clock_.now() + options_.nobody;
+    while (connected_().empty()) {
+      co_await clock_.sleep_until(clock_.now() + options_.look);
+      first_over_ = first_over_ || clock_.now() >= alone_at;
+    }
     doubt_ = false;
     co_await check();
     const TimePoint next = clock_.now() + pause();
@@ -151,6 +159,7 @@ Task<> Reachability::check() {
       for (const std::uint16_t port : {options_.port, mapped_port_.value_or(options_.port)})
         if (asked.insert(port).second) ask_all(tasks, port, answers);
       if (answers.open > 0) co_await progress_.wait();
+      first_over_ = first_over_ || !answers.got_through.empty();  // however long another one takes
     } while (answers.open > 0 && !answers.all_got_through());
     checking_ = false;
     conclude(answers);  // one port is enough to be dialled: the other may be behind a silent firewall
@@ -195,6 +204,7 @@ void Reachability::conclude(const Answers& answers) {
   const Verdicts verdicts = answers.verdicts();
   const Judgement before = judgement_;
   judgement_ = judge(before, verdicts);
+  first_over_ = true;
   const std::vector<net::Address> old = addresses_;
   if (!can_be_dialled(judgement_.state)) {
     addresses_.clear();

@@ -21,7 +21,7 @@ class TaskGroup;
 namespace collab::nat {
 
 enum class State : std::uint8_t {
-  unknown,        ///< nobody has judged yet; treated as outbound only
+  unknown,        ///< nobody has judged yet
   open,           ///< others dial us at our own port
   mapped,         ///< others dial us at a port that the router maps to ours
   outbound_only,  ///< we can only dial: by wish, or because dial-backs fail
@@ -60,6 +60,7 @@ class Reachability {
     std::size_t addresses_max = 8;  ///< published: each server may name another host for each port
     Duration timeout = std::chrono::seconds(8);      ///< of one question; the server knocks for at most 5 s
     Duration look = std::chrono::milliseconds(100);  ///< how soon the first connection is noticed
+    Duration nobody = std::chrono::seconds(1);       ///< connected for so long: there is nobody to wait for
     Duration again_unknown = std::chrono::seconds(5);
     Duration again_weak = std::chrono::minutes(2);  ///< at once when there are more servers than judged
     Duration again = std::chrono::minutes(10);      ///< ± 20 %
@@ -83,6 +84,13 @@ class Reachability {
   State state() const noexcept {
     return judgement_.state == State::outbound_only && relayed_ ? State::relayed : judgement_.state;
   }
+  /// Whether others are to plan with this node as with one that only dials: it has been judged so, or the first verdict
+  /// is still to come. A router that drops what it was not asked for makes that take five seconds, in which who says
+  /// that it can be dialled would lead groups, and own segments, that nobody reaches. Where nobody judges it is
+  /// believed to be dialled.
+  bool counts_as_client() const noexcept;
+  /// Whether the first verdict is there, or there is nobody whose it could be.
+  bool judged() const noexcept { return first_over_ || options_.port == 0; }
   /// Whether a relay leads others here.
   void led_to_by_relay(bool is);
   bool weak() const noexcept { return judgement_.weak; }
@@ -91,7 +99,7 @@ class Reachability {
   const std::vector<net::Address>& addresses() const noexcept { return addresses_; }
   /// Who did, sorted.
   const std::vector<PeerId>& confirmed_by() const noexcept { return confirmed_by_; }
-  /// Notified after each check that changed one of the above.
+  /// Notified after each check that changed one of the above; not when only `counts_as_client` has.
   Signal& changed() noexcept { return changed_; }
 
  private:
@@ -121,6 +129,7 @@ class Reachability {
   Signal doubted_;
   bool doubt_ = false;
   bool checking_ = false;
+  bool first_over_ = false;  ///< the first check, whatever came of it; or there was nobody to ask
   bool relayed_ = false;
   Signal progress_;  ///< of a check
 };

@@ -354,6 +354,8 @@ directory::PeerRecord Membership::own_record() const {
   // names go into the manifest, which the authority signs; of a stranger's record nobody would look them up
   std::erase_if(record.listen, [](const net::Address& at) { return !net::is_numeric(at); });
   if (!record.listen.empty()) return record;
+  const bool behind = reachability_->counts_as_client() && is_perhaps_translated();
+  if (behind) return record;                        // a verdict is on its way
   for (net::Address at : endpoint_->listening()) {  // nobody has judged yet: where it should be possible
     if (is_unspecified(at.host) && !endpoint_->observed_host()) continue;
     if (is_unspecified(at.host)) at.host = *endpoint_->observed_host();
@@ -363,8 +365,19 @@ directory::PeerRecord Membership::own_record() const {
   return record;
 }
 
+/// A router is in between, or others see another address than the one that was listened at.
+bool Membership::is_perhaps_translated() const {
+  if (options_.router && options_.router()) return true;
+  const auto seen = endpoint_->observed_host();
+  if (!seen) return false;
+  const auto listening = endpoint_->listening();
+  const auto is_other = [&seen](const net::Address& at) { return !is_unspecified(at.host) && at.host != *seen; };
+  return std::any_of(listening.begin(), listening.end(), is_other);
+}
+
 Task<> Membership::publish_self() {
   std::string own_host;
+  bool counted_as_client = reachability_->counts_as_client();
   for (;;) {
     directory_->publish(std::string(directory::kPeerKey), "", publishable(own_record(), needs_.log),
                         options_.record_ttl);
@@ -378,6 +391,8 @@ Task<> Membership::publish_self() {
       mapping_probe_->look_again();
       puncher_->look_again();
       if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
+      const bool is_client = reachability_->counts_as_client();
+      if (std::exchange(counted_as_client, is_client) != is_client) changed = changed || is_perhaps_translated();
       explain_once();
       tell_way_out_once();
     }

@@ -87,6 +87,7 @@ class Membership {
   bool asks_router() const;
   void obey(const Manifest& manifest);
   directory::PeerRecord own_record() const;
+  bool is_perhaps_translated() const;
   Task<> live(std::vector<Place> places);
   Task<> publish_self();
   Task<> follow_port_mapping();

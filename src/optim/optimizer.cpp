@@ -145,10 +145,11 @@ void Optimizer::Inner::start_member() {
   }
   parts.runtime.on_loop([&] {
     member_options.role_now = [this] {
-      const bool dials_only = parts.options.client || nat::only_dials(parts.node->reachability().state());
+      const bool dials_only = parts.options.client || parts.node->reachability().counts_as_client();
       return dials_only ? matchmaking::Role::client : matchmaking::Role::node;
     };
     member_options.role = member_options.role_now();
+    member_options.role_known = [this] { return parts.options.client || parts.node->reachability().judged(); };
     const auto on_failure = [this](std::string_view task, std::exception_ptr what) {
       parts.fail(task, std::move(what));
     };
@@ -319,7 +320,7 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
     inner_->parts.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", reason}});
   }
   const TimePoint before = inner_->parts.runtime.clock().now();
-  inner_->bridge->border(inner_->trainer, inner_->rate.samples_per_s());
+  inner_->bridge->border(inner_->trainer, inner_->rate.samples_per_s(), inner_->options.waiting);
   inner_->rate.pause(before, inner_->parts.runtime.clock().now());
   inner_->parts.check();
   inner_->parts.deliver_events();

@@ -49,6 +49,9 @@ struct OptimizerOptions {
   /// What an epoch averages; empty: what the manifest says. Any other is refused.
   std::optional<node::Mode> mode = {};
   GradScalerOptions loss_scale = {};  ///< of `scale`; this peer's own matter
+  /// Asked ten times a second, on the trainer's thread, while step() waits for the others; false: it waits no longer,
+  /// and the caller computes nothing more before finish(). Empty: it waits for as long as it takes.
+  std::function<bool()> waiting = {};
 };
 
 /// Parameters of one model, trained by everybody in the run. All calls on one thread, the trainer's.

@@ -10,8 +10,6 @@ namespace collab::sim {
 namespace {
 
 constexpr Duration kJoinPatience = std::chrono::minutes(30);
-constexpr Duration kRolePatience = std::chrono::seconds(20);
-constexpr Duration kRoleLook = std::chrono::milliseconds(200);
 constexpr Duration kLeaveTime = std::chrono::seconds(10);
 constexpr Duration kSeatingTtl = std::chrono::seconds(60);
 constexpr Duration kGoodByeTime = std::chrono::seconds(1);  // of it
@@ -149,6 +147,7 @@ node::NodeOptions Peer::node_options() const {
   options.role = client_ ? "client" : "full";
   options.name = host_.name();
   if (needs_.boxes && !client_) options.listen = net::Address{host_.address(), 443};
+  if (needs_.boxes) options.router = [] { return std::optional<std::string>("192.168.0.1"); };  // as far as it knows
   return options;
 }
 
@@ -165,15 +164,6 @@ void Peer::start(bool blank) {
   boot(blank);
   life_ = std::make_unique<Life>(*this, lives_++);
   life_->tasks.spawn("peer", live(*life_));
-}
-
-/// Whether others dial it, as they find out; a program knows by the time its trainer is ready.
-Task<> Peer::learn_role(Life& life) {
-  life.tasks.spawn("node", life.node->run());
-  const TimePoint patience = host_.clock().now() + kRolePatience;
-  while (life.node->reachability().state() == nat::State::unknown && host_.clock().now() < patience)
-    co_await host_.clock().sleep_until(host_.clock().now() + kRoleLook);
-  client_ = !nat::can_be_dialled(life.node->reachability().state());
 }
 
 void Peer::make_leases(Life& life) {
@@ -226,7 +216,7 @@ Task<> Peer::live(Life& life) {
   life.store = std::make_unique<state::Store>(endpoint, host_.clock(), needs_.loop, needs_.loop, life.log,
                                               [this](std::uint64_t epoch) { return snapshot(epoch); });
 
-  if (needs_.boxes) co_await learn_role(life);
+  if (needs_.boxes) life.tasks.spawn("node", life.node->run());  // so others find out who dials it meanwhile
   if (needs_.units_per_pass > 0) make_leases(life);
   life.bridge = std::make_unique<ClockBridge>(needs_.loop, host_.clock(), trainer_, pace_, life.leases.get());
 
@@ -234,9 +224,11 @@ Task<> Peer::live(Life& life) {
   options.role = client_ ? matchmaking::Role::client : matchmaking::Role::node;
   if (needs_.boxes) {
     options.role_now = [&node = *life.node] {
-      const bool dialled = nat::can_be_dialled(node.reachability().state());
-      return dialled ? matchmaking::Role::node : matchmaking::Role::client;
+      const bool dials_only = node.reachability().counts_as_client();
+      return dials_only ? matchmaking::Role::client : matchmaking::Role::node;
     };
+    options.role = options.role_now();
+    options.role_known = [&node = *life.node] { return node.reachability().judged(); };
   }
   options.incarnation = static_cast<std::uint64_t>(host_.clock().unix_ms());
   options.all_reduce.guard = slots_.get();

@@ -100,7 +100,6 @@ class Peer {
   /// What is in hand, when somebody takes it.
   Task<> hand_on(Life& life, TimePoint deadline);
   Task<> say_good_bye(Life& life, TimePoint deadline);
-  Task<> learn_role(Life& life);
   void make_leases(Life& life);
   void boot(bool blank);
   void happened(Life& life, const epoch::MemberEvent& event);

@@ -7,6 +7,8 @@
 #                                             carrier's NAT); a port mapping on the router then looks fine and is no use
 #   nat_lab.sh egress SITE all|web|none       what its hosts may send out: web: TCP to port 443 alone, the rest is dropped;
 #                                             none: nothing, but the router itself may (a proxy that runs there)
+#   nat_lab.sh line SITE up|down              down: nothing passes between the site and the public network; the router
+#                                             keeps what it knows, as when a cable is pulled
 #   nat_lab.sh exec PLACE COMMAND...          run something in wan, router-SITE, or on a host: a, a2 (the second), b
 #   nat_lab.sh env                            names and addresses as shell variables
 #   nat_lab.sh status                         one line per site
@@ -200,6 +202,21 @@ table inet egress {
 RULES
 }
 
+set_line() { # site up|down
+  local router
+  need_site "$1"
+  [[ $2 =~ ^(up|down)$ ]] || fail "line '$2': up or down"
+  router=$(ns_router "$1")
+  in_ns "$router" nft 'table inet line; delete table inet line'
+  [[ $2 == up ]] && return
+  in_ns "$router" nft -f - <<'RULES'
+table inet line {
+  chain incoming { type filter hook prerouting priority -310; policy accept; iifname "wan" drop; }
+  chain outgoing { type filter hook postrouting priority 310; policy accept; oifname "wan" drop; }
+}
+RULES
+}
+
 up() {
   local site setting kind policy
   need_tools ip nft conntrack sysctl
@@ -282,6 +299,7 @@ case $command in
   nat) need_root; need_lab; [[ $# -ge 2 ]] || fail "nat SITE KIND [POLICY]"; set_nat "$@" ;;
   upstream) need_root; need_lab; [[ $# == 2 ]] || fail "upstream SITE open|closed"; set_upstream "$@" ;;
   egress) need_root; need_lab; [[ $# == 2 ]] || fail "egress SITE all|web|none"; set_egress "$@" ;;
+  line) need_root; need_lab; [[ $# == 2 ]] || fail "line SITE up|down"; set_line "$@" ;;
   exec) need_root; need_lab; place=$(namespace_of "$1"); shift; exec ip netns exec "$place" "$@" ;;
   env) need_lab; print_env ;;
   status) need_lab; print_status ;;

@@ -91,6 +91,7 @@ PeerView Swarm::peer(std::size_t index) const {
   if (out.epoch == epoch_) out.hash_ok = index % 17 != 9;
   out.last_seen_s = 0.3 * static_cast<double>(index % 9);
   if (index % 3 != 1) {
+    out.path = index % 5 == 2 ? "wss through a proxy" : index % 7 == 5 ? "tcp, punched" : "tcp";
     out.rtt_s = 0.004 * static_cast<double>(1 + index % 40);
     out.up_bytes_per_s = 1.1e6 * static_cast<double>(1 + index % 6);
     out.down_bytes_per_s = 0.9e6 * static_cast<double>(1 + index % 8);

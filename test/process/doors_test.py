@@ -8,7 +8,7 @@ import base64, concurrent.futures, contextlib, json, os, pathlib, resource, shut
 import tempfile, time
 
 import programs
-from programs import free_port, write_text
+from programs import free_port, wait, write_text
 
 COORDINATOR, PEER, BENCH, ODD_MANIFEST, NAN_PEER = sys.argv[1:6]
 RUN = 'doors-test'
@@ -355,6 +355,25 @@ def planned_leave(folder):
     far.stop()
 
 
+def leaves_while_it_waits(folder):
+    """A client that meets nobody who can be dialled: with four batches in hand it computes nothing more, and still leaves."""
+    own = host(folder / 'nobody', run='nobody-run')
+    peer = start(peer_words(folder / 'waits', own.at, '--client', run='nobody-run'), folder / 'waits.log')
+    peer.wait_for('joined', 30)
+    asked = [*peer_words(folder / 'waits', own.at, run='nobody-run')[:1], 'status', '--json', '--run-id', 'nobody-run', '--home',
+             folder / 'waits']
+
+    def is_full():
+        told = subprocess.run([str(word) for word in asked], capture_output=True, text=True, env=ENVIRONMENT, timeout=10)
+        return told.returncode == 0 and json.loads(told.stdout)['run']['own_samples'] >= 3 * 64
+    wait('three batches in hand', 30, is_full)
+    time.sleep(0.5)
+    began = time.monotonic()
+    assert peer.stop(seconds=10) == 0 and time.monotonic() - began < 5, peer.log()
+    assert peer.events()[-1]['event'] == 'left' and not peer.count('epoch'), peer.events()[-3:]
+    own.stop()
+
+
 def nan_gradients(folder):
     swarm = [start(peer_words(folder / f'g{i}', OPEN.at), folder / f'g{i}.log') for i in range(2)]
     bad = start(peer_words(folder / 'bad', OPEN.at, program=(NAN_PEER, 'gradients')), folder / 'bad.log')
@@ -530,6 +549,7 @@ IN_THE_OPEN_RUN = [
     ('8: a damaged checkpoint', damaged_checkpoint), ('the doctor finds each of these, and changes nothing', doctors_report),
     ('the doctor finds a full disk', doctor_on_a_full_disk), ('0: a planned leave', planned_leave)]
 APART = [
+    ('0: a leave of who waits for others', leaves_while_it_waits),
     ('2: wrong words', usage), ('3: a run that cannot be reached', unreachable),
     ('a coordinator is found again by its manifest', found_again), ('4: a peer that is not admitted', not_admitted),
     ('5: a manifest that does not fit', incompatible), ('5: a job that is unknown', unknown_job),

@@ -9,40 +9,16 @@ Each case has a site of its own, so they run side by side. Public are the coordi
 it: fewer than three can judge, so verdicts are weak. When these cases are over, the run `far` begins: its coordinator at
 11.99.0.2 and one trainer at a site that is open to all, both with WebSockets on port 443.
 """
-import concurrent.futures, json, os, pathlib, shutil, subprocess, sys, tempfile, time, traceback
+import concurrent.futures, json, os, subprocess, sys, tempfile, time, traceback
 
-import programs
+import laboratory, programs
+from laboratory import LAB, lab
 from programs import wait
 
 PROBE, COORDINATOR, *PEER = [os.path.abspath(program) for program in sys.argv[1:]]
-LAB = pathlib.Path(__file__).resolve().parent.parent / 'lab'
 RUN, HOST = 'lab', '11.99.0.1:4600'
 FAR, FAR_HOST, FAR_WEB, OPEN_SITE = 'far', '11.99.0.2:4700', 'wss://host.far:443/collab/v1', 'h'
 NUMERIC_WEB = 'wss://11.99.0.2:443/collab/v1'
-TOOLS = {'ip': 'iproute2', 'nft': 'nftables', 'conntrack': 'conntrack', 'miniupnpd': 'miniupnpd-nftables', 'sysctl': 'procps',
-         'ss': 'iproute2'}
-
-
-def lab(script, *words, **how):
-    done = subprocess.run([str(LAB / script), *map(str, words)], capture_output=True, text=True, timeout=60, **how)
-    assert done.returncode == 0, f'{script} {words}: {done.stderr}'
-    return done.stdout
-
-
-def why_not():
-    """Why there can be no laboratory here; empty: there can."""
-    if os.geteuid() != 0:
-        return 'network namespaces need root'
-    missing = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool, path=os.environ['PATH'])})
-    if missing:
-        return f'not installed: {" ".join(missing)} (tools/setup --lab)'
-    try:
-        lab('nat_lab.sh', 'up', *(f'{site}=masquerade' for site in SITES), env=ENVIRONMENT)
-    except AssertionError as problem:
-        if 'not permitted' not in str(problem):
-            raise
-        return f'no network namespaces here: {problem}'
-    return ''
 
 
 class Place:
@@ -586,10 +562,6 @@ WEB_CASES = [[by_proxy], [web_only, doctor_sees_web_only], [wrong_login, leads_t
 PUNCH_CASES = [[through_silent_routers], [], [through_a_rejecting_router, through_an_accepting_router], [], [not_through_random], [], [through_firewalls]]
 LAST_CASES = [[by_relay]]  # of the run `lab`, at more than one site
 SITES = 'abcdefgh'[:len(CASES)]
-PREFIX = f'lab{os.getpid() % 1000000}'
-ENVIRONMENT = dict(os.environ, LAB_PREFIX=PREFIX, LAB_SITES=' '.join(SITES))
-ENVIRONMENT['PATH'] = os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
-os.environ.update(ENVIRONMENT)
 
 
 def carry_out(site, cases, running):
@@ -633,7 +605,7 @@ def start_far(running):
 
 def main():
     global PUBLIC, FAR_TRAINER
-    reason = why_not()
+    reason = laboratory.build({site: 'masquerade' for site in SITES})
     if reason:
         print(f'skipped: {reason}\n0 passed, 0 failed, {sum(map(len, CASES + PUNCH_CASES + LAST_CASES + WEB_CASES))} skipped')
         return 77

@@ -254,6 +254,23 @@ TEST_CASE("sim: a box that reboots costs its peer a round at most, and it comes 
   }
 }
 
+TEST_CASE("sim: peers behind boxes train before anybody has found out who can be dialled") {
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    SwarmOptions options;
+    options.seed = seed;
+    options.peers = 6;
+    options.values = 4096;
+    options.target_batch = 96;
+    options.length = 40s;
+    options.boxes = true;
+    Swarm swarm(options);
+    const Outcome outcome = swarm.run();
+    for (const Violation& broken : outcome.violations) FAIL_CHECK(broken.invariant << ": " << broken.text);
+    CHECK(outcome.epochs >= 15);
+  }
+}
+
 TEST_CASE("sim: lines that differ are worth segments that differ") {
   GridOptions options;
   options.peers = 8;

@@ -12,6 +12,8 @@ const COLUMNS = [
   { key: 'role', title: 'Role', by: (peer) => peer.role, text: true, show: (peer) => peer.role },
   { key: 'reachability', title: 'Reachable', by: (peer) => peer.reachability, text: true,
     show: (peer) => WORDS[peer.reachability] ?? peer.reachability, hint: 'whether others can dial it' },
+  { key: 'path', title: 'Path', by: (peer) => peer.path, text: true, show: (peer) => peer.path ?? DASH,
+    hint: 'how bytes travel between this node and it; none: they have no connection' },
   { key: 'samples_per_s', title: 'Samples/s', by: (peer) => peer.samples_per_s, down: true,
     show: (peer) => rate(peer.samples_per_s) },
   { key: 'share', title: 'Share', by: (peer) => peer.samples_per_s, down: true,

@@ -171,6 +171,19 @@ TEST_CASE("bridge: a trainer that waits for two reasons goes on when both are go
   CHECK(samples == 3);
 }
 
+TEST_CASE("bridge: a trainer that is held goes on when its user wants to leave, and not before") {
+  TwoThreads world;
+  world.bridge.hold(Bridge::Reason::enough);
+  int asked = 0;
+  const auto on_loop = [&]() -> Task<> { co_await world.bridge.moved().wait(); };
+  const auto on_trainer = [&] {
+    world.bridge.border(world.trainer, 1, [&] { return ++asked < 3; });
+    world.bridge.leave();
+  };
+  world.run(on_loop, on_trainer);
+  CHECK(asked == 3);
+}
+
 TEST_CASE("bridge: the loop is not woken by borders in quiet times, and by the first after them") {
   TwoThreads world;
   std::uint64_t heard_at = 0;

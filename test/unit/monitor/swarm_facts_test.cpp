@@ -48,6 +48,8 @@ TEST_CASE("swarm facts: records, standings and links become one view, also of a 
     net::LinkState state;
     state.connected = id == peer(1);
     state.rtt = std::chrono::milliseconds(20);
+    state.path = state.connected ? "tcp" : "";
+    state.bulk_bytes = id == peer(2) ? 77 : 0;
     return state;
   };
   RunView known;
@@ -63,6 +65,7 @@ TEST_CASE("swarm facts: records, standings and links become one view, also of a 
   CHECK(view.peers[0].name == "peer 1");
   CHECK(view.peers[0].reachability == "open");
   CHECK(view.peers[0].rtt_s == 0.02);
+  CHECK(view.peers[0].path == "tcp");
   CHECK(view.peers[0].hash_ok == true);
   CHECK(view.peers[1].reachability == "outbound_only");
   directory::PeerRecord led = directory::decode_peer_record(members[1].value).value();
@@ -70,6 +73,8 @@ TEST_CASE("swarm facts: records, standings and links become one view, also of a 
   members[1].value = encode(led).value();
   CHECK(view_swarm(gather_facts(known, sources)).peers[1].reachability == "relayed");
   CHECK_FALSE(view.peers[1].rtt_s == view.peers[1].rtt_s);  // not connected: not a number
+  CHECK(view.peers[1].path.empty());
+  CHECK(view.peers[1].bulk_bytes == 77);  // of a connection before
   CHECK(view.peers[2].name == peer(3).short_text());
   CHECK(view.peers[2].hash_ok == false);
 }

@@ -45,6 +45,8 @@ SwarmFacts facts_of_three() {
   LinkFacts link;
   link.id = peer(2);
   link.rtt_s = 0.02;
+  link.path = "tcp, punched";
+  link.bulk_bytes = 4096;
   facts.links = {link};
   return facts;
 }
@@ -60,6 +62,8 @@ TEST_CASE("swarm view: everybody with a record appears once, sorted, with what i
   CHECK_FALSE(view.peers[0].epoch);
   CHECK(view.peers[1].name == "Asha");
   CHECK(view.peers[1].rtt_s == 0.02);
+  CHECK(view.peers[1].path == "tcp, punched");
+  CHECK(view.peers[1].bulk_bytes == 4096);
   CHECK(view.peers[1].last_seen_s == 3.5);
   CHECK(view.samples_per_s == 5.0);  // of the two at epoch 7
 }

@@ -137,6 +137,42 @@ TEST_CASE("reachability: is known right after the first connection, and asked ag
   });
 }
 
+TEST_CASE(
+    "reachability: until the first verdict it counts as one that only dials, and so it does for its first second") {
+  Swarm swarm;
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    CHECK(reachability.counts_as_client());
+    co_await swarm.sleep(500ms);
+    CHECK(reachability.counts_as_client());  // somebody who judges may come
+    co_await swarm.sleep(1s);
+    CHECK_FALSE(reachability.counts_as_client());  // nobody does
+    CHECK(reachability.state() == State::unknown);
+  });
+  Swarm behind;
+  behind.silence = 5s;  // so long a router that drops all keeps a server waiting
+  behind.add_server(2, wire::Verdict::timeout);
+  behind.run([&](Reachability& reachability) -> Task<> {
+    co_await behind.sleep(4s);
+    CHECK(reachability.state() == State::unknown);
+    CHECK(reachability.counts_as_client());
+    co_await behind.sleep(2s);
+    CHECK(reachability.state() == State::outbound_only);
+    CHECK(reachability.counts_as_client());
+  });
+}
+
+TEST_CASE("reachability: one that gets through is enough to count as dialled, however long another one takes") {
+  Swarm swarm;
+  swarm.mapped_port = 4610;
+  swarm.silence = 5s;
+  swarm.add_server(2, wire::Verdict::timeout);
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    reachability.offer(4610);
+    co_await swarm.sleep(1s);
+    CHECK_FALSE(reachability.counts_as_client());
+  });
+}
+
 TEST_CASE("reachability: falls when three servers fail to dial, at once when it is doubted, else within minutes") {
   Swarm swarm;
   for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::ok);

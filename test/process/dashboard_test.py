@@ -286,7 +286,9 @@ class Dashboard(unittest.TestCase):
         page = self.show(self.start(200))
         page.open('peers')
         names = '[...document.querySelectorAll("table.peers .name")].map((e) => e.textContent)'
-        rates = '[...document.querySelectorAll("table.peers tbody tr")].map((e) => e.children[3].textContent)'
+        rates = '''(() => { const heads = [...document.querySelectorAll("table.peers th")];
+            const at = heads.findIndex((e) => e.textContent.startsWith("Samples/s"));
+            return [...document.querySelectorAll("table.peers tbody tr")].map((e) => e.children[at].textContent); })()'''
         page.value('[...document.querySelectorAll("th button")].find((e) => e.textContent.startsWith("Samples/s")).click()')
         page.wait('document.querySelector("th[aria-sort=descending]")')
         shown = [float(rate) for rate in page.value(rates) if rate != '–']

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -83,7 +84,8 @@ void write_file(const std::filesystem::path& file, std::span<const std::span<con
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) fail_file("make the folder", folder, error.value());
-  const std::filesystem::path temp = file.string() + fmt::format(".new-{}", ::getpid());
+  static std::atomic<unsigned> written{0};  // two threads may write the same file
+  const std::filesystem::path temp = file.string() + fmt::format(".new-{}-{}", ::getpid(), written++);
   try {
     Descriptor out(::open(temp.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (out.get() < 0) fail_file("write", file, errno);

@@ -55,10 +55,13 @@ RunBookEntry take_entry(const std::filesystem::path& file, const toml::table& ta
   return entry;
 }
 
-RunBook read_one(const std::filesystem::path& file) {
+std::string text_of(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return {};
   const Bytes bytes = read_file(file, kFileBytesMax);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+RunBook read_text(const std::filesystem::path& file, std::string_view text) {
   toml::table values;
   try {
     values = toml::parse(text, file.string());
@@ -92,20 +95,17 @@ std::vector<std::filesystem::path> run_book_files(const std::function<const char
 RunBook read_run_book(const std::vector<std::filesystem::path>& files) {
   RunBook book;
   for (const auto& file : files) {
-    for (auto& [run_id, entry] : read_one(file)) book[run_id] = std::move(entry);
+    for (auto& [run_id, entry] : read_text(file, text_of(file))) book[run_id] = std::move(entry);
   }
   return book;
 }
 
 bool remember_run(const std::filesystem::path& file, const std::string& run_id, const RunBookEntry& entry) {
-  if (read_one(file).contains(run_id)) return false;
-  std::string text;
-  if (std::filesystem::exists(file)) {
-    const Bytes bytes = read_file(file, kFileBytesMax);
-    text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (!text.empty() && !text.ends_with('\n')) text += "\n";
-    if (!text.empty()) text += "\n";
-  }
+  // looked at and added to is the same text: another process may write the file in between, with the same run
+  std::string text = text_of(file);
+  if (read_text(file, text).contains(run_id)) return false;
+  if (!text.empty() && !text.ends_with('\n')) text += "\n";
+  if (!text.empty()) text += "\n";
   std::vector<std::string> addresses;
   for (const PeerAddress& at : entry.addresses) addresses.push_back("\"" + to_string(at) + "\"");
   // a dot would make a table in a table

@@ -4,6 +4,10 @@
 #include "manifests.hpp"
 #include "support/temp_folder.hpp"
 
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "support/doctest.hpp"
 
 namespace collab::node {
@@ -49,6 +53,19 @@ TEST_CASE("run book: joining adds an entry once and leaves what the user wrote")
   const Bytes after = read_file(file, 10'000);
   text.assign(reinterpret_cast<const char*>(after.data()), after.size());
   CHECK(text.find("# mine") != std::string::npos);
+}
+
+TEST_CASE("run book: programs that join one run at the same moment leave a file that can be read") {
+  const test::TempFolder folder;
+  for (int round = 0; round < 40; ++round) {
+    const auto file = folder.path() / std::to_string(round) / "runs.toml";
+    std::vector<std::thread> joining;
+    for (int i = 0; i < 4; ++i)
+      joining.emplace_back([&file] { (void)remember_run(file, "demo", entry_of("host:4600")); });
+    for (std::thread& one : joining) one.join();
+    CHECK(what_of(file).empty());
+    CHECK(read_run_book({file}).size() == 1);
+  }
 }
 
 TEST_CASE("run book: the user's own file beats the machine's") {

@@ -26,7 +26,8 @@ WORDS_MAX = 200_000
 class Swarm:
     def __init__(self, running):
         self.running, self.peers = running, {}
-        self.text = programs.write_text(running.folder / 'text')
+        # enough for a hundred epochs: where all units of a pass are in one epoch, many are computed by two
+        self.text = programs.write_text(running.folder / 'text', documents=2000)
         self.found()
         lab('nat_lab.sh', 'egress', NAMES['proxied'], 'none')
         self.start('proxy', 'router-e', [LAB / 'http_proxy.py', PROXY, '--ports', '443']).wait_for('ready')

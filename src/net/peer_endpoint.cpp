@@ -228,7 +228,7 @@ void PeerEndpoint::look_at_all(TimePoint now) {
   close_unused(now);
   for (auto next = partners_.begin(); next != partners_.end();) {
     Partner& with = *next->second;
-    const bool active = links_.current(next->first) != nullptr || with.dialling || with.waiting > 0 ||
+    const bool active = links_.current(next->first) != nullptr || with.dials > 0 || with.waiting > 0 ||
                         with.conversing > 0 || !with.refusals.full(now);  // who comes back does not begin anew
     next = active ? std::next(next) : partners_.erase(next);
   }
@@ -481,31 +481,35 @@ Task<Reached> PeerEndpoint::find_way(PeerId peer, TimePoint deadline, bool by_re
     if (now >= deadline) co_return Refusal(Errc::late);
     const KnownPeer* known = peers_.find(peer);
     const bool no_way = known == nullptr || (known->addresses.empty() && (!by_relay || known->relays.empty()));
-    if (!with.dialling) {
+    if (with.dials == 0) {
       if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
       if (dialled && known != nullptr) co_return known->refused;
       if (no_way) co_return Refusal(Errc::gone, "no address of this peer is known");
       if (!peers_.may_dial(peer, now)) co_return known->refused;
-      with.dialling = true;
       std::vector<Address> addresses = known->addresses;
       if (by_relay) addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
-      tasks_->spawn("dial", dial(peer, std::move(addresses), next_attempt_++));
+      begin_dial(peer, std::move(addresses));
     } else if (no_way && !by_relay && known != nullptr) {
       co_return Refusal(Errc::gone, "only a relay leads to this peer");
     }
     const WaitsFor waits(*this, peer);
-    while (with.dialling && usable() == nullptr) {
+    while (with.dials > 0 && usable() == nullptr) {
       const bool in_time = co_await with.changed.wait_until(needs_.clock, deadline);
       if (!in_time && usable() == nullptr) co_return Refusal(Errc::late);
     }
   }
 }
 
+void PeerEndpoint::begin_dial(const PeerId& peer, std::vector<Address> addresses) {
+  ++partner(peer).dials;
+  tasks_->spawn("dial", dial(peer, std::move(addresses), next_attempt_++));
+}
+
 Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt) {
   struct Dialling {
     Partner& with;
     ~Dialling() {
-      with.dialling = false;
+      --with.dials;
       with.changed.notify();
     }
   };
@@ -523,6 +527,7 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   Refusal why = opened.error();
   if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
   needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
+  if (dialling.with.dials > 1) co_return;                  // the other one may get through
   if (by_relay_only || links_.current(peer) != nullptr) {  // no word of whether it lives
     peers_.no_circuit(peer, std::move(why), needs_.clock.now());
   } else {
@@ -537,9 +542,8 @@ void PeerEndpoint::dial_in_return(const Connection& circuit) {
   const KnownPeer* known = peers_.find(peer);
   Partner& with = partner(peer);
   const bool may = known != nullptr && !known->addresses.empty() && peers_.may_dial(peer, needs_.clock.now());
-  if (!may || with.dialling || tasks_ == nullptr) return;
-  with.dialling = true;
-  tasks_->spawn("dial", dial(peer, known->addresses, next_attempt_++));
+  if (!may || with.dials > 0 || tasks_ == nullptr) return;
+  begin_dial(peer, known->addresses);
 }
 
 Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address address, TimePoint deadline) {
@@ -645,7 +649,24 @@ LinkState PeerEndpoint::link(const PeerId& peer) const {
 void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses) {
   const auto is_relay = [](const Address& address) { return address.leg == Leg::relay; };
   std::erase_if(addresses, is_relay);  // not the peer's own place
-  if (peer != self()) peers_.introduce(peer, std::move(addresses), needs_.clock.now());
+  if (peer == self()) return;
+  const KnownPeer* known = peers_.find(peer);
+  std::vector<Address> news = addresses;
+  const auto is_old = [&](const Address& one) {
+    return std::find(known->addresses.begin(), known->addresses.end(), one) != known->addresses.end();
+  };
+  if (known != nullptr) std::erase_if(news, is_old);
+  peers_.introduce(peer, std::move(addresses), needs_.clock.now());
+  dial_elsewhere(peer, std::move(news));
+}
+
+/// While it is dialled where it is perhaps no more: there nobody says so, and a dial in vain takes its time.
+void PeerEndpoint::dial_elsewhere(const PeerId& peer, std::vector<Address> addresses) {
+  const auto with = partners_.find(peer);
+  if (with == partners_.end() || with->second->dials != 1 || addresses.empty()) return;
+  const Connection* current = links_.current(peer);
+  const bool is_there = current != nullptr && !current->is_circuit();
+  if (tasks_ != nullptr && !leaving_ && !is_there) begin_dial(peer, std::move(addresses));
 }
 
 void PeerEndpoint::introduce_relays(const PeerId& peer, std::vector<Address> relays) {

@@ -132,7 +132,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// A peer with whom something happens now.
   struct Partner {
     Partner(const asio::any_io_executor& executor, const TokenBucket& bucket) : refusals(bucket), changed(executor) {}
-    bool dialling = false;
+    unsigned dials = 0;  ///< that run: one, or a second one since it is said to be elsewhere
     int waiting = 0;
     int conversing = 0;
     TokenBucket refusals;  ///< that it may still cause
@@ -168,6 +168,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
 
   Task<> accept_loop(Listener& listener);
   Task<> admit(std::unique_ptr<ByteStream> stream, Gate::Place place);
+  void begin_dial(const PeerId& peer, std::vector<Address> addresses);
+  void dial_elsewhere(const PeerId& peer, std::vector<Address> addresses);
   Task<> dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt);
   void dial_in_return(const Connection& circuit);
   Task<> serve(std::uint64_t serial);

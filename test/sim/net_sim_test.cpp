@@ -709,6 +709,37 @@ TEST_CASE("sim net: an address that accepts and says nothing holds up no other")
   swarm.run(scenario);
 }
 
+TEST_CASE("sim net: who is dialled where it is no more is dialled elsewhere as soon as somebody tells of it") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    sim::Host& silent = swarm.network.add_host("10.0.0.90");
+    Address at;
+    at.host = silent.address();
+    at.port = 4600;
+    const auto listener = silent.listen(at);
+    REQUIRE(listener);
+    swarm[0].endpoint().introduce(swarm[1].id(), {at});
+    const TimePoint asked = swarm.now();
+    const auto tell = [&]() -> Task<> {
+      co_await swarm.pause(seconds(1));
+      swarm[0].endpoint().introduce(swarm[1].id(), {swarm[1].address()});
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("tell", tell());
+    const auto answer =
+        co_await swarm[0].endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), swarm[0].in(kLong));
+    CHECK(answer);
+    CHECK(swarm.now() - asked < seconds(2));
+    co_await swarm.pause(seconds(10));  // the first dial has failed meanwhile, which says nothing of the peer
+    CHECK(swarm[0].endpoint().link(swarm[1].id()).connected);
+    const auto again =
+        co_await swarm[0].endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), swarm[0].in(kLong));
+    CHECK(again);
+    co_await tasks.stop();
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: swarm time follows the pongs, not only what the hello said") {
   Swarm swarm(1, 1, near());
   const auto scenario = [&]() -> Task<> {

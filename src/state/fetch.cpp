@@ -344,12 +344,13 @@ void Fetch::report() {
   if (on_progress_) on_progress_(progress_);
 }
 
-/// What most donors said; of those who said `stale` the epoch in the middle, so that one liar does not send us far
-/// away.
+/// What most donors said, of whom nobody who cannot be reached is one; of those who said `stale` the epoch in the
+/// middle, so that one liar does not send us far away.
 Refusal Fetch::why_nobody() const {
   if (first_sharer_ == 0) return Refusal(Errc::gone, "there is nobody to ask");
   std::map<Errc, std::vector<const Refusal*>> reasons;
   for (std::size_t i = 0; i < first_sharer_; ++i) reasons[donors_[i].left->code].push_back(&*donors_[i].left);
+  if (reasons.size() > 1) reasons.erase(Errc::gone);
   const auto most = std::max_element(reasons.begin(), reasons.end(),
                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   auto& same = most->second;

@@ -217,6 +217,18 @@ TEST_CASE("sim: of ten donors nine are at no known address, and the tenth gives 
   }
 }
 
+TEST_CASE("sim: of ten donors nine are at no known address, and what the tenth says of the epoch counts") {
+  Swarm swarm(1);
+  swarm.add_donor(0, 12);
+  for (unsigned i = 1; i < 10; ++i) swarm.add_stranger(i);
+  swarm.run([&](TaskGroup&) -> Task<> {
+    const Got got = co_await swarm.join(100, wanted(swarm, 7));
+    REQUIRE(got.has_error());
+    CHECK(got.error().code == Errc::stale);
+    CHECK(got.error().number == 12);
+  });
+}
+
 TEST_CASE("sim: the index of most donors counts, and one without the voted parameters never does") {
   Swarm swarm(5);
   swarm.add_donor(0, 7);

@@ -312,6 +312,9 @@ Task<> SwarmDirectory::long_poll(std::string key) {
     const bool stays =
         server && clock_.now() < drawn_anew && std::find(others.begin(), others.end(), *server) != others.end();
     if (!stays) {
+      // a dial in vain takes seconds, in which nothing new would come
+      const auto may_answer = [&](const PeerId& id) { return !lately_lost(id); };
+      std::stable_partition(others.begin(), others.end(), may_answer);
       const auto free =
           std::find_if(others.begin(), others.end(), [&](const PeerId& id) { return !full.contains(id); });
       server = free == others.end() ? std::nullopt : std::optional(*free);
@@ -349,6 +352,11 @@ Task<> SwarmDirectory::long_poll(std::string key) {
     server.reset();
     co_await clock_.sleep_until(clock_.now() + options_.retry);
   }
+}
+
+bool SwarmDirectory::lately_lost(const PeerId& server) const {
+  const net::LinkState link = net_.link(server);
+  return !link.connected && link.lost_at != TimePoint() && clock_.now() < link.lost_at + options_.lost_for;
 }
 
 std::vector<PeerId> SwarmDirectory::polled(const std::string& key) {

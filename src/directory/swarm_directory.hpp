@@ -20,6 +20,7 @@ struct SwarmDirectoryOptions {
   PublisherOptions publisher;
   RouterOptions router;
   Duration poll_period = std::chrono::seconds(10);     ///< of a watched key, +- 10 %: get is the truth
+  Duration lost_for = std::chrono::seconds(10);        ///< whom a connection was lost to is not watched for so long
   std::size_t polled_servers = 2;                      ///< at random
   Duration crowded_period = std::chrono::seconds(30);  ///< of a key that many watch, instead: one of them is asked
   unsigned calm_doublings = 2;                         ///< of either, in a large swarm, while a watch had all news
@@ -83,6 +84,8 @@ class SwarmDirectory final : public Directory {
   Task<> long_poll(std::string key);
   Task<> poll(std::string key);
   Task<bool> get_routed(std::string key, TimePoint deadline);
+  /// Its connection broke, or it could not be dialled, a moment ago.
+  bool lately_lost(const PeerId& server) const;
   std::vector<PeerId> polled(const std::string& key);
   struct Heard {
     std::size_t answered = 0;  ///< servers

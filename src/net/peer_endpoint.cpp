@@ -60,7 +60,8 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
       ticked_(needs_.clock.now()),
       looked_at_all_(ticked_),
       detached_(needs_.executor),
-      turned_away_(needs_.executor) {
+      turned_away_(needs_.executor),
+      moved_(needs_.executor) {
   handle(renew_method(), credentials_.handler());
 }
 
@@ -382,7 +383,10 @@ void PeerEndpoint::observe_self() {
   }
   const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
   const auto most = std::max_element(named_by.begin(), named_by.end(), fewer);
-  if (most != named_by.end() && (most->second.size() >= 2 || named_by.size() == 1)) observed_host_ = most->first;
+  if (most == named_by.end() || (most->second.size() < 2 && named_by.size() > 1)) return;
+  const bool moved = observed_host_ && *observed_host_ != most->first;
+  observed_host_ = most->first;
+  if (moved) moved_.notify();
 }
 
 Task<> PeerEndpoint::serve(std::uint64_t serial) {

@@ -107,6 +107,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   bool expelled(const PeerId& peer) const;
   /// Notified when a peer, connected until then, has ended that because it does not admit this node any more.
   Signal& turned_away() noexcept { return turned_away_; }
+  /// Notified when `observed_host` is another one than before: others see this node elsewhere.
+  Signal& moved() noexcept { return moved_; }
   const MethodTable& methods() const noexcept { return methods_; }
   std::vector<PeerId> connected() const;
   /// Where its connection comes from, or goes to; none while not connected, through a relay only, or punched: then a
@@ -223,6 +225,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Traffic counted_;                 ///< of connections, in the metrics already
   Signal detached_;
   Signal turned_away_;
+  Signal moved_;
 };
 
 }  // namespace collab::net

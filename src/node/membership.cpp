@@ -375,6 +375,14 @@ bool Membership::is_perhaps_translated() const {
   return std::any_of(listening.begin(), listening.end(), is_other);
 }
 
+/// Has `publish_self` look at once: until it is judged anew, others dial this node where it is no more.
+Task<> Membership::notice_moves() {
+  for (;;) {
+    co_await endpoint_->moved().wait();
+    reachability_->changed().notify();
+  }
+}
+
 Task<> Membership::publish_self() {
   std::string own_host;
   bool counted_as_client = reachability_->counts_as_client();
@@ -508,6 +516,7 @@ Task<> Membership::live(std::vector<Place> places) {
     tasks.spawn("run.manifest", keeper_->run(*directory_));
     tasks.spawn("node.admission", admission_->run(*directory_));
     tasks.spawn("node.publish", publish_self());
+    tasks.spawn("node.moves", notice_moves());
     tasks.spawn("node.manifest", follow_manifest());
     tasks.spawn("node.touch", keep_in_touch(places));
     if (options_.lan && port() != 0) {

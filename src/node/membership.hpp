@@ -89,6 +89,7 @@ class Membership {
   directory::PeerRecord own_record() const;
   bool is_perhaps_translated() const;
   Task<> live(std::vector<Place> places);
+  Task<> notice_moves();
   Task<> publish_self();
   Task<> follow_port_mapping();
   void explain_once();

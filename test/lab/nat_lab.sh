@@ -9,6 +9,9 @@
 #                                             none: nothing, but the router itself may (a proxy that runs there)
 #   nat_lab.sh line SITE up|down              down: nothing passes between the site and the public network; the router
 #                                             keeps what it knows, as when a cable is pulled
+#   nat_lab.sh forget SITE                    the router knows none of its connections any more (it was switched off, or
+#                                             took them for idle): what they still send is dropped without a word
+#   nat_lab.sh renumber SITE                  the provider gives the site other IPv4 addresses; the router forgets too
 #   nat_lab.sh exec PLACE COMMAND...          run something in wan, router-SITE, or on a host: a, a2 (the second), b
 #   nat_lab.sh env                            names and addresses as shell variables
 #   nat_lab.sh status                         one line per site
@@ -81,8 +84,8 @@ make_routes() { # every router and the public node know the way to every site's 
       [[ $other == "$site" ]] && continue
       local ns
       [[ $other == wan ]] && ns=$(ns_wan) || ns=$(ns_router "$other")
-      ip -n "$ns" route add "$(lan_public "$site").0/24" via "$(router_wan "$site")"
-      ip -n "$ns" route add "$(lan6 "$site")::/64" via "$WAN6::1$(site_index "$site")"
+      ip -n "$ns" route replace "$(lan_public "$site").0/24" via "$(router_wan "$site")"
+      ip -n "$ns" route replace "$(lan6 "$site")::/64" via "$WAN6::1$(site_index "$site")"
     done
   done
 }
@@ -138,6 +141,7 @@ table inet fw {
   }
   chain forward { type filter hook forward priority 0; policy accept;
     ct state established,related accept
+    ct state invalid drop
     iifname "lan" accept
     iifname "wan" ct status dnat accept
     iifname "wan" jump miniupnpd
@@ -215,6 +219,30 @@ table inet line {
   chain outgoing { type filter hook postrouting priority 310; policy accept; oifname "wan" drop; }
 }
 RULES
+}
+
+forget() { # site
+  local router
+  need_site "$1"
+  router=$(ns_router "$1")
+  # else what comes from inside would be taken for connections that are new, and be translated as before
+  in_ns "$router" sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0
+  in_ns "$router" conntrack -F >/dev/null 2>&1
+}
+
+renumber() { # site
+  local site=$1 router before
+  need_site "$site"
+  router=$(ns_router "$site")
+  before=$(router_wan "$site")
+  (($(renumbered "$site") < 10)) || fail "site '$site' was renumbered ten times: 'up' makes a new lab"
+  site_set "$site" renumbered $(($(renumbered "$site") + 1))
+  ip -n "$router" addr del "$before/24" dev wan
+  ip -n "$router" addr add "$(router_wan "$site")/24" dev wan
+  ip -n "$router" route replace default via "$(wan_addr 1)"
+  make_routes
+  address_lan "$site"
+  forget "$site"
 }
 
 up() {
@@ -300,6 +328,8 @@ case $command in
   upstream) need_root; need_lab; [[ $# == 2 ]] || fail "upstream SITE open|closed"; set_upstream "$@" ;;
   egress) need_root; need_lab; [[ $# == 2 ]] || fail "egress SITE all|web|none"; set_egress "$@" ;;
   line) need_root; need_lab; [[ $# == 2 ]] || fail "line SITE up|down"; set_line "$@" ;;
+  forget) need_root; need_lab; [[ $# == 1 ]] || fail "forget SITE"; forget "$1" ;;
+  renumber) need_root; need_lab; [[ $# == 1 ]] || fail "renumber SITE"; renumber "$1" ;;
   exec) need_root; need_lab; place=$(namespace_of "$1"); shift; exec ip netns exec "$place" "$@" ;;
   env) need_lab; print_env ;;
   status) need_lab; print_status ;;

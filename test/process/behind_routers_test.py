@@ -175,6 +175,25 @@ def line_fails(swarm):
           f'line is back; samples lost so far: {swarm.lost()}; {swarm.hold_the_same()} epochs compared', flush=True)
 
 
+def router_forgets(swarm):
+    """What it knew of all connections of one of them: they are dead at both ends, and nobody says so."""
+    heals(swarm, 'home', 'forget', 'its router forgets all connections')
+
+
+def address_changes(swarm):
+    """Of one that dials, then of the only one that the others can dial: it must find that out, be judged, and be found."""
+    heals(swarm, 'symmetric', 'renumber', 'another address')
+    heals(swarm, 'public', 'renumber', 'another address', within=20)
+
+
+def heals(swarm, name, what, said, within=10):
+    before = swarm.latest(name)
+    lab('nat_lab.sh', what, NAMES[name])
+    again = swarm.each_commits(1, within, with_peers=len(NAMES))
+    print(f'{name}: {said} at epoch {before}: an epoch of all six within {again:.1f} s; samples lost so far: {swarm.lost()}; '
+          f'{swarm.hold_the_same()} epochs compared', flush=True)
+
+
 def relay_dies(swarm):
     """The coordinator is killed, and with it the relay and observer of most; 5 s later it is there again."""
     swarm.coordinator.process.kill()
@@ -197,7 +216,7 @@ def all_leave(swarm):
     swarm.hold_the_same()
 
 
-CASES = [trains, line_fails, relay_dies, all_leave]
+CASES = [trains, line_fails, router_forgets, address_changes, relay_dies, all_leave]
 
 
 def carry_out(running):

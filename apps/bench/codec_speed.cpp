@@ -51,8 +51,7 @@ struct Contender {
 /// Of each codec the best level first.
 std::vector<Contender> contenders() {
   std::vector<Contender> all;
-  for (const CodecId id :
-       {CodecId::float32, CodecId::float16, CodecId::bfloat16, CodecId::linear8, CodecId::dynamic8}) {
+  for (const CodecId id : kCodecIds) {
     for (auto level = kVectorLevels.rbegin(); level != kVectorLevels.rend(); ++level) {
       if (!works_here(*level)) continue;
       Contender one;

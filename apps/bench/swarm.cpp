@@ -126,9 +126,12 @@ TimePoint Swarm::answer_deadline() const {
 
 /// Of the living: as a leader plans it who knows everybody's line, or on loopback nobody's.
 averaging::LoadPlan Swarm::plan() const {
-  const double bytes = static_cast<double>(codecs_.encoded_bytes({0, codecs_.length()}));
+  const auto bytes_per_value = [](const CodecMap& codecs) {
+    return static_cast<double>(codecs.encoded_bytes({0, codecs.length()})) / static_cast<double>(codecs.length());
+  };
   averaging::LoadOptions options;
-  options.part_bytes_per_value = options.result_bytes_per_value = bytes / static_cast<double>(codecs_.length());
+  options.part_bytes_per_value = bytes_per_value(codecs_.parts());
+  options.result_bytes_per_value = bytes_per_value(codecs_);
   std::vector<averaging::MemberLoad> loads;
   for (std::size_t i = 0; i < workload_.peers; ++i) {
     if (!alive_[i]) continue;

@@ -20,13 +20,8 @@ constexpr double kLongMin = 16 * kMarkMin;               // of all; less is exch
 constexpr double kMarksMax = 400;                        // a round's deadline is put off so often at the very most
 constexpr Duration kFarewell = std::chrono::seconds(2);  // a failed round's last messages
 
-EncodeOptions encode_options(const char* use, const matchmaking::Group& group, const PeerId* sender, bool stochastic) {
-  Hasher hasher(use);
-  hasher.add(group.epoch).add(std::uint64_t(group.round));
-  if (sender != nullptr) hasher.add(sender->key);
-  const Digest digest = hasher.finish();
+EncodeOptions seeded(const Digest& digest) {
   EncodeOptions options;
-  options.stochastic = stochastic;
   for (unsigned i = 0; i < 8; ++i) options.seed |= std::uint64_t(digest[i]) << (8 * i);
   return options;
 }
@@ -146,10 +141,12 @@ Participant::Setup Session::setup(Weights weights, Work work) {
   own.values = values_;
   own.weights = std::move(weights);
   own.work = std::move(work);
-  own.part = encode_options("collab part", shape_->group, &self, options_.stochastic_parts);
+  own.part = part_options(shape_->group, self, options_.stochastic_parts);
   const Rule& rule = options_.rule != nullptr ? *options_.rule : weighted_mean();
   Guard& guard = options_.guard != nullptr ? *options_.guard : says_yes_;
-  const EncodeOptions result = encode_options("collab result", shape_->group, nullptr, false);
+  Hasher of_result("collab result");
+  of_result.add(shape_->group.epoch).add(std::uint64_t(shape_->group.round));
+  const EncodeOptions result = seeded(of_result.finish());
   return {shape_, context_.identity, rule, guard, own, result, options_.done};
 }
 
@@ -157,10 +154,17 @@ Participant::Setup Session::setup(Weights weights, Work work) {
 void Session::plan_rates() {
   const Members& members = shape_->members;
   const Rank self = participant_.self();
-  const double vector = static_cast<double>(shape_->codecs.encoded_bytes({0, shape_->partition.length()}));
-  const auto share = [&](std::size_t rank) {
-    const auto length = static_cast<double>(shape_->partition.length());
-    return vector * static_cast<double>(shape_->partition.segment(rank).size) / length;
+  const auto length = static_cast<double>(shape_->partition.length());
+  const auto vector = [&](const CodecMap& codecs) {
+    return static_cast<double>(codecs.encoded_bytes({0, shape_->partition.length()}));
+  };
+  const double parts = vector(shape_->part_codecs());
+  const double results = vector(shape_->codecs);
+  const auto part = [&](std::size_t owner) {
+    return parts * static_cast<double>(shape_->partition.segment(owner).size) / length;
+  };
+  const auto result = [&](std::size_t owner) {
+    return results * static_cast<double>(shape_->partition.segment(owner).size) / length;
   };
   const double default_rate = options_.rate_unknown_bytes_per_s / static_cast<double>(members.size - 1);
   const bool we_vote = contains(members.voters, self);
@@ -171,8 +175,8 @@ void Session::plan_rates() {
     if (!contains(members.linked(self), rank)) continue;
     const net::LinkState link = context_.net.link(shape_->group.roster[rank].id);
     const bool it_votes = contains(members.voters, rank);
-    const double up = (we_vote ? share(rank) : 0) + (it_votes ? share(self) : 0);
-    down[rank] = (it_votes ? share(self) : 0) + (we_vote ? share(rank) : 0);
+    const double up = (we_vote ? part(rank) : 0) + (it_votes ? result(self) : 0);
+    down[rank] = (it_votes ? part(self) : 0) + (we_vote ? result(rank) : 0);
     const double up_rate = link.up_bytes_per_s > 0 ? link.up_bytes_per_s : default_rate;
     const double down_rate = link.down_bytes_per_s > 0 ? link.down_bytes_per_s : default_rate;
     predicted = std::max({predicted, up / up_rate, down[rank] / down_rate});
@@ -498,6 +502,14 @@ std::unique_ptr<net::Conversation> open_round(const Context& context, const matc
 void decline_round(net::Endpoint& net, const matchmaking::Group& group) {
   const net::Topic topic(group.id, matchmaking::occasion_of(group));
   const auto closed_at_once = net.converse(wire::kProtocol, topic, {});
+}
+
+EncodeOptions part_options(const matchmaking::Group& group, const PeerId& sender, bool stochastic) {
+  Hasher hasher("collab part");
+  hasher.add(group.epoch).add(std::uint64_t(group.round)).add(sender.key);
+  EncodeOptions options = seeded(hasher.finish());
+  options.stochastic = stochastic;
+  return options;
 }
 
 Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& group, const CodecMap& codecs,

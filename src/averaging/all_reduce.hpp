@@ -64,6 +64,10 @@ std::unique_ptr<net::Conversation> open_round(const Context& context, const matc
 /// wait.
 void decline_round(net::Endpoint& net, const matchmaking::Group& group);
 
+/// How a sender's parts are encoded, the same in every group of that epoch and round: with the values, all that their
+/// bytes follow from.
+EncodeOptions part_options(const matchmaking::Group& group, const PeerId& sender, bool stochastic = false);
+
 /// Replaces `values` by the group's weighted average, all of them or none.
 ///
 /// `values`: float32, as many as the codec map says, equally on all peers; untouched until the round has committed, and

@@ -23,6 +23,7 @@ class CommittedRound {
                                                               const SignatureScheme& scheme = ed25519());
 
   const matchmaking::Group& group() const noexcept { return shape_->group; }
+  const Shape& shape() const noexcept { return *shape_; }
   const wire::Proof& proof() const noexcept { return proof_; }
   /// Whose signed Holds prove that they have the result.
   Ranks holders() const noexcept;

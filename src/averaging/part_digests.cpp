@@ -25,7 +25,7 @@ void PartDigests::scatter(const Contribution& own) {
     for (std::size_t i = 0; i < shape_.partition.chunks(segment); ++i) {
       const Range range = shape_.partition.chunk(segment, i);
       const auto values = own.values.subspan(range.begin, range.size);
-      chunks.push_back(hash(shape_.codecs.encode(values, range.begin, own.part).value()));
+      chunks.push_back(hash(shape_.part_codecs().encode(values, range.begin, own.part).value()));
     }
     parts.push_back(digest(segment, chunks));
   }

@@ -88,7 +88,9 @@ Result<> Participant::dispatch(Rank from, const Frame& frame) {
 }
 
 std::size_t Participant::early_bytes_max() const {
-  return 2 * shape_->codecs.encoded_bytes({0, shape_->partition.length()}) + (std::size_t(1) << 20U);
+  const Range all{0, shape_->partition.length()};
+  const std::size_t vector = std::max(shape_->codecs.encoded_bytes(all), shape_->part_codecs().encoded_bytes(all));
+  return 2 * vector + (std::size_t(1) << 20U);
 }
 
 Result<> Participant::keep_for_later(Rank from, const Frame& frame) {

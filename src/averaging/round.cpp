@@ -84,10 +84,10 @@ Frame Round::next_part(Rank to) {
   for (const wire::UnitWeight& run : part.weights) part.weight = std::min(part.weight, run.weight);
   const auto fill = [&](std::span<std::byte> payload) {
     const auto values = own_.values.subspan(range.begin, range.size);
-    const auto encoded = shape_.codecs.encode(values, range.begin, own_.part, payload);
+    const auto encoded = shape_.part_codecs().encode(values, range.begin, own_.part, payload);
     assert(encoded);  // own values were finite
   };
-  return frame::encode_with(wire::Header(part), shape_.codecs.encoded_bytes(range), fill);
+  return frame::encode_with(wire::Header(part), shape_.part_codecs().encoded_bytes(range), fill);
 }
 
 /// Bounds the memory of many views: the newest whole results, and what was accepted.

@@ -96,7 +96,7 @@ Result<> SegmentReducer::add(Rank from, const wire::Part& part, const Frame& fra
     silent_ |= bit(from);
     return payload.empty() && part.chunk == 0 ? Result<>() : leave_out(from, Fault::malformed);
   }
-  if (payload.size() != shape_.codecs.encoded_bytes(range)) return leave_out(from, Fault::malformed);
+  if (payload.size() != shape_.part_codecs().encoded_bytes(range)) return leave_out(from, Fault::malformed);
   Chunk& chunk = chunks_[part.chunk];
   if (chunk.closed) return Errc::stale;
   Part& slot = chunk.parts[from];
@@ -211,13 +211,14 @@ WorkOfSenders SegmentReducer::work_of(Ranks senders) const {
 /// Own parts go through the codec too, so that nobody's values are more exact than they look.
 bool SegmentReducer::values_of(Rank rank, const Chunk& chunk, Range unit, std::size_t offset,
                                std::span<float> out) const {
-  const std::size_t bytes = shape_.codecs.encoded_bytes(unit);
+  const CodecMap& codecs = shape_.part_codecs();
+  const std::size_t bytes = codecs.encoded_bytes(unit);
   if (rank != plan_.self)
-    return shape_.codecs.decode(chunk.parts[rank].payload.subspan(offset, bytes), unit.begin, out).has_value();
+    return codecs.decode(chunk.parts[rank].payload.subspan(offset, bytes), unit.begin, out).has_value();
   std::array<std::byte, kUnitValues * sizeof(float) * 2> encoded;
   const std::span into = std::span(encoded).first(bytes);
   const auto own = own_.values.subspan(unit.begin, unit.size);
-  return shape_.codecs.encode(own, unit.begin, own_.part, into) && shape_.codecs.decode(into, unit.begin, out);
+  return codecs.encode(own, unit.begin, own_.part, into) && codecs.decode(into, unit.begin, out);
 }
 
 /// Nothing when a part turned out to be bad: its sender is left out, and the chunk is as it was without it.
@@ -230,7 +231,7 @@ std::optional<Frame> SegmentReducer::close(std::size_t index, Ranks suspected) {
   std::vector<float> values((ranks.size() + 1) * kUnitValues);
   const auto fill = [&](std::span<std::byte> payload) {
     if (ranks.empty()) return;  // nobody brought anything: an average of weight 0
-    std::size_t offset = 0;
+    std::size_t offset = 0;     // in the parts
     for (std::size_t begin = range.begin; begin < range.end() && !bad; begin += kUnitValues) {
       const Range unit{begin, std::min(kUnitValues, range.end() - begin)};
       std::array<WeightedPart, matchmaking::kGroupSizeMax> parts;
@@ -243,9 +244,10 @@ std::optional<Frame> SegmentReducer::close(std::size_t index, Ranks suspected) {
       const auto mean = std::span(values).subspan(ranks.size() * kUnitValues, unit.size);
       rule_.reduce(std::span(parts).first(ranks.size()), mean);
       const std::size_t bytes = shape_.codecs.encoded_bytes(unit);
-      const auto encoded = shape_.codecs.encode(mean, begin, plan_.result, payload.subspan(offset, bytes));
+      const auto encoded = shape_.codecs.encode(mean, begin, plan_.result, payload.first(bytes));
       if (!encoded) bad = ranks.front();  // the mean of finite values is finite: here nobody has a weight
-      offset += bytes;
+      payload = payload.subspan(bytes);
+      offset += shape_.part_codecs().encoded_bytes(unit);
     }
   };
   const std::size_t bytes = ranks.empty() ? 0 : shape_.codecs.encoded_bytes(range);
@@ -275,7 +277,7 @@ bool SegmentReducer::decode_whole(const std::vector<Rank>& ranks, std::vector<st
           (void)leave_out(rank, Fault::not_finite);
           return false;
         }
-        offset += shape_.codecs.encoded_bytes(unit);
+        offset += shape_.part_codecs().encoded_bytes(unit);
       }
     }
   }

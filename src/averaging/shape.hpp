@@ -18,6 +18,9 @@ struct Shape {
   Partition partition;
   CodecMap codecs;
 
+  /// What parts are written by. After round 1 they are averages, of which nobody would keep what was left out.
+  const CodecMap& part_codecs() const noexcept { return group.round == 1 ? codecs.parts() : codecs; }
+
   /// `group` was checked against its own id. Errors: `bad_request` when its units do not make up the vector of
   /// `codecs`, or it was made for another codec map.
   static Result<std::shared_ptr<const Shape>> of(matchmaking::Group group, const CodecMap& codecs);

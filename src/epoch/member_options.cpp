@@ -11,7 +11,7 @@ namespace {
 
 constexpr Duration kHandOverTime = std::chrono::seconds(10);  // from what records tell until the hand-over, at most
 
-/// What a peer sends in a round, in bytes per value.
+/// On the mean of all values.
 double bytes_per_value(const CodecMap& codecs) {
   const Range all{0, codecs.length()};
   return static_cast<double>(codecs.encoded_bytes(all)) / static_cast<double>(codecs.length());
@@ -41,7 +41,8 @@ matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roste
 
 averaging::LoadOptions load_options(const MemberOptions& options) {
   averaging::LoadOptions load = options.load;
-  load.part_bytes_per_value = load.result_bytes_per_value = bytes_per_value(options.codecs);
+  load.part_bytes_per_value = bytes_per_value(options.codecs.parts());
+  load.result_bytes_per_value = bytes_per_value(options.codecs);
   return load;
 }
 

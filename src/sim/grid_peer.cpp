@@ -119,7 +119,7 @@ CodecMap grid_codecs(std::size_t values, CodecId codec) {
   Schema schema;
   schema.tensors.push_back(tensor);
   CodecOptions options = CodecOptions::all(codec);
-  options.eight_bit_values_min = 0;
+  options.coarse_values_min = 0;
   return {schema, options};
 }
 

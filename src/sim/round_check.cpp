@@ -1,5 +1,6 @@
 #include "sim/round_check.hpp"
 
+#include "averaging/all_reduce.hpp"
 #include "averaging/members.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@ using averaging::Rank;
 using averaging::SegmentResult;
 
 struct Checked {
+  const averaging::Shape& shape;
   const averaging::Members& members;
   const CodecMap& codecs;
   const std::function<const Contribution*(Rank)>& of;
@@ -29,9 +31,10 @@ std::string wrong_chunk(const Checked& with, const SegmentResult::Chunk& chunk, 
     const Contribution* from = with.of(rank);
     if (from == nullptr) return fmt::format("rank {} is named as a sender and handed nothing over", rank);
     weight += from->weight;
-    const auto bytes = with.codecs.encode(from->values.subspan(range.begin, range.size), range.begin, EncodeOptions());
-    if (!bytes || !with.codecs.decode(*bytes, range.begin, part))
-      return fmt::format("rank {}'s part has no code", rank);
+    const CodecMap& parts = with.shape.part_codecs();
+    const EncodeOptions options = averaging::part_options(with.shape.group, with.shape.group.roster[rank].id);
+    const auto bytes = parts.encode(from->values.subspan(range.begin, range.size), range.begin, options);
+    if (!bytes || !parts.decode(*bytes, range.begin, part)) return fmt::format("rank {}'s part has no code", rank);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(from->weight) * part[i];
   }
   if (weight != chunk.weight) return fmt::format("weight {} is told, {} was handed over", chunk.weight, weight);
@@ -53,7 +56,7 @@ std::string wrong_mean(const averaging::CommittedRound& round, const CodecMap& c
   std::vector<float> result(codecs.length());
   round.apply(result);
   const averaging::Members& members = (*shape)->members;
-  const Checked with{members, codecs, of, result};
+  const Checked with{**shape, members, codecs, of, result};
   for (std::size_t index = 0; index < round.results().size(); ++index) {
     const std::size_t segment = members.segments[index];
     const auto& chunks = round.results()[index].chunks();

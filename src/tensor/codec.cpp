@@ -2,6 +2,8 @@
 
 #include "tensor/codec_8bit.hpp"
 #include "tensor/codec_float.hpp"
+#include "tensor/codec_powersgd.hpp"
+#include "tensor/codec_topk.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -9,9 +11,12 @@
 namespace collab {
 namespace {
 
-CodecId by_role(TensorRole role, const CodecOptions& options) {
+enum class Use : std::uint8_t { average, part };
+
+CodecId by_role(TensorRole role, const CodecOptions& options, Use use) {
   switch (role) {
-    case TensorRole::gradient: return options.gradient;
+    case TensorRole::gradient:
+      return use == Use::part ? options.gradient_parts.value_or(options.gradient) : options.gradient;
     case TensorRole::parameter: return options.parameter;
     case TensorRole::statistic: return options.statistic;
     case TensorRole::extra: return options.extra;
@@ -20,10 +25,26 @@ CodecId by_role(TensorRole role, const CodecOptions& options) {
   return CodecId::float32;
 }
 
-CodecId choose(const TensorInfo& tensor, const CodecOptions& options) {
-  const CodecId wanted = by_role(tensor.role, options);
-  const bool eight_bit = wanted == CodecId::linear8 || wanted == CodecId::dynamic8;
-  return eight_bit && tensor.values() < options.eight_bit_values_min ? CodecId::float16 : wanted;
+CodecId choose(const TensorInfo& tensor, const CodecOptions& options, Use use) {
+  const CodecId wanted = by_role(tensor.role, options, use);
+  assert(use == Use::part || !leaves_out(wanted));
+  const bool coarse = wanted == CodecId::linear8 || wanted == CodecId::dynamic8 || leaves_out(wanted);
+  return coarse && tensor.values() < options.coarse_values_min ? CodecId::float16 : wanted;
+}
+
+std::vector<CodecRun> runs_of(const Schema& schema, const CodecOptions& options, Use use) {
+  std::vector<CodecRun> runs;
+  std::uint64_t end = 0;
+  for (const TensorInfo& tensor : schema.tensors) {
+    if (tensor.values() == 0) continue;
+    end += tensor.values();
+    const CodecId codec = choose(tensor, options, use);
+    if (!runs.empty() && runs.back().codec == codec)
+      runs.back().end = end;
+    else
+      runs.push_back({end, codec});
+  }
+  return runs;
 }
 
 void append(Bytes& out, std::uint64_t value) {
@@ -43,38 +64,50 @@ const Codec& codec(CodecId id, VectorLevel level) noexcept {
     case CodecId::bfloat16: return bfloat16_codec(level);
     case CodecId::linear8: return linear8_codec(level);
     case CodecId::dynamic8: return dynamic8_codec(level);
+    case CodecId::topk: return topk_codec(level);
+    case CodecId::powersgd: return powersgd_codec(level);
   }
   assert(false);
   return float32_codec(level);
 }
 
 Result<CodecId> codec_named(std::string_view name) {
-  for (const CodecId id :
-       {CodecId::float32, CodecId::float16, CodecId::bfloat16, CodecId::linear8, CodecId::dynamic8}) {
+  for (const CodecId id : kCodecIds)
     if (codec(id).name() == name) return id;
-  }
   return Errc::bad_request;
 }
 
-CodecMap::CodecMap(const Schema& schema, const CodecOptions& options) {
-  std::uint64_t end = 0;
-  for (const TensorInfo& tensor : schema.tensors) {
-    if (tensor.values() == 0) continue;
-    end += tensor.values();
-    const CodecId codec = choose(tensor, options);
-    if (!runs_.empty() && runs_.back().codec == codec)
-      runs_.back().end = end;
-    else
-      runs_.push_back({end, codec});
-  }
+void CodecOptions::gradients_as(CodecId codec) {
+  gradient = collab::leaves_out(codec) ? CodecId::float16 : codec;
+  gradient_parts = collab::leaves_out(codec) ? std::optional(codec) : std::nullopt;
+}
+
+CodecOptions CodecOptions::all(CodecId codec) {
+  CodecOptions options;
+  options.gradients_as(codec);
+  options.parameter = options.statistic = options.extra = options.gradient;
+  return options;
+}
+
+CodecMap::CodecMap(const Schema& schema, const CodecOptions& options) : runs_(runs_of(schema, options, Use::average)) {
+  auto parts = runs_of(schema, options, Use::part);
+  if (parts != runs_) parts_ = std::make_shared<const CodecMap>(CodecMap(std::move(parts)));
+}
+
+bool CodecMap::leaves_out() const noexcept {
+  const auto does = [](const CodecRun& run) { return collab::leaves_out(run.codec); };
+  return std::any_of(parts().runs_.begin(), parts().runs_.end(), does);
 }
 
 Bytes CodecMap::canonical() const {
   Bytes out;
-  append(out, runs_.size());
-  for (const CodecRun& run : runs_) {
-    append(out, run.end);
-    append(out, static_cast<std::uint64_t>(run.codec));
+  for (const CodecMap* map : {this, parts_.get()}) {
+    if (map == nullptr) continue;
+    append(out, map->runs_.size());
+    for (const CodecRun& run : map->runs_) {
+      append(out, run.end);
+      append(out, static_cast<std::uint64_t>(run.codec));
+    }
   }
   return out;
 }

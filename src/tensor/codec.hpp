@@ -7,21 +7,34 @@
 #include "tensor/schema.hpp"
 #include "tensor/vector_level.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace collab {
 
 /// Numbers are part of the protocol: never reused.
-enum class CodecId : std::uint8_t { float32, float16, bfloat16, linear8, dynamic8 };
+enum class CodecId : std::uint8_t { float32, float16, bfloat16, linear8, dynamic8, topk, powersgd };
+inline constexpr std::array kCodecIds = {CodecId::float32,  CodecId::float16, CodecId::bfloat16, CodecId::linear8,
+                                         CodecId::dynamic8, CodecId::topk,    CodecId::powersgd};
+
+/// topk and powersgd leave out most of what they are given. They are for parts only: what one sender leaves out it can
+/// keep and send later (epoch/feedback.hpp), what an average leaves out is nobody's.
+constexpr bool leaves_out(CodecId id) noexcept {
+  return id == CodecId::topk || id == CodecId::powersgd;
+}
 
 struct EncodeOptions {
   /// dynamic8 only: round to a neighbour by chance, so that the mean over many seeds is the value itself.
   bool stochastic = false;
-  std::uint64_t seed = 0;  ///< of the chance; who may know it and when is the protocol's business
+  /// Of the chance, and of where powersgd begins to look; who may know it and when is the protocol's business.
+  std::uint64_t seed = 0;
 };
 
 /// One way to write float32 values as bytes, little endian.
@@ -58,20 +71,27 @@ const Codec& codec(CodecId id) noexcept;
 /// The same by the instructions of `level`, which works here: equal bytes and values, at another speed.
 const Codec& codec(CodecId id, VectorLevel level) noexcept;
 
+/// All names, as a flag that takes one tells them.
+inline constexpr const char* kCodecNames = "float32, float16, bfloat16, linear8, dynamic8, topk, powersgd";
+
 /// By the name used in manifests and flags, "float16". Errors: `bad_request` for an unknown name.
 Result<CodecId> codec_named(std::string_view name);
 
-/// By role. Tensors under `eight_bit_values_min` values (norms, biases: little to save, much to lose) use float16
-/// where their role says linear8 or dynamic8.
+/// By role. Tensors under `coarse_values_min` values (norms, biases: little to save, much to lose) use float16 where
+/// their role says a codec of 8 bits, topk or powersgd.
 struct CodecOptions {
-  CodecId gradient = CodecId::float16;
+  CodecId gradient = CodecId::float16;  ///< one that `leaves_out` is none: see `gradients_as`
   CodecId parameter = CodecId::float16;
   CodecId statistic = CodecId::float16;
   CodecId extra = CodecId::float16;
-  std::size_t eight_bit_values_min = 65'536;
+  std::size_t coarse_values_min = 65'536;
+  std::optional<CodecId> gradient_parts = {};  ///< what senders write, if not what owners write: any codec
 
-  /// One codec for all roles; `all(CodecId::float32)` makes an exact map.
-  static CodecOptions all(CodecId codec) { return {codec, codec, codec, codec}; }
+  /// `codec` for gradients; where it `leaves_out`, of parts, and averages are float16.
+  void gradients_as(CodecId codec);
+  /// One codec for all roles; `all(CodecId::float32)` makes an exact map. One that `leaves_out`: for parts of
+  /// gradients, and all else is float16.
+  static CodecOptions all(CodecId codec);
 };
 
 struct CodecRun {
@@ -81,7 +101,8 @@ struct CodecRun {
 };
 
 /// The codecs of a flat vector, as few runs as possible. A payload is the encodings of the runs inside its range, in
-/// order and without gaps.
+/// order and without gaps. The map itself is that of averages, and of all else that travels but parts: those are
+/// written by `parts()`, which may be another map.
 ///
 /// Ranges are runs of whole units (segments, chunks, the vector itself), so a vector encoded whole or in any such
 /// pieces gives the same bytes. Immutable; may be used from any thread.
@@ -91,7 +112,11 @@ class CodecMap {
 
   std::size_t length() const noexcept { return runs_.empty() ? 0 : runs_.back().end; }
   std::span<const CodecRun> runs() const noexcept { return runs_; }
-  /// The same bytes on every machine: what the group hashes beside the schema.
+  /// What senders write; this map where it is no other.
+  const CodecMap& parts() const noexcept { return parts_ ? *parts_ : *this; }
+  /// Senders keep what their parts leave out.
+  bool leaves_out() const noexcept;
+  /// The same bytes on every machine, parts included: what the group hashes beside the schema.
   Bytes canonical() const;
 
   /// Bytes of the payload of `range`: a run of whole units inside the vector.
@@ -115,7 +140,10 @@ class CodecMap {
   template <class Visit>
   void for_each_piece(Range range, Visit visit) const;
 
+  explicit CodecMap(std::vector<CodecRun> runs) : runs_(std::move(runs)) {}
+
   std::vector<CodecRun> runs_;
+  std::shared_ptr<const CodecMap> parts_;  // null: this one
 };
 
 }  // namespace collab

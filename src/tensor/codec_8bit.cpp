@@ -14,11 +14,6 @@ namespace {
 
 constexpr float kScaleMin = 0x1p-126F;  ///< below it 1/a could overflow
 
-/// The part of `range` in the unit of its first value.
-Range first_block(Range range) {
-  return {range.begin, std::min(range.size, kUnitValues - range.begin % kUnitValues)};
-}
-
 struct Linear {
   static constexpr std::string_view kName = "linear8";
   static constexpr std::byte kZero{0};

@@ -3,6 +3,7 @@
 #include "tensor/codec_kernels.hpp"
 
 #include "tensor/dynamic8_lookup.hpp"
+#include "tensor/low_rank.hpp"
 #include "tensor/view.hpp"
 
 #include <algorithm>
@@ -212,6 +213,7 @@ const CodecKernels& portable_kernels() noexcept {
       .decode_linear8 = decode_linear8_portable,
       .encode_dynamic8 = encode_dynamic8_portable,
       .decode_dynamic8 = decode_dynamic8_portable,
+      .low_rank = &kPortableLowRank,
   };
   return kernels;
 }

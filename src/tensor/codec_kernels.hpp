@@ -9,6 +9,8 @@
 
 namespace collab {
 
+struct LowRankKernels;
+
 /// Pointers are to `size` values or codes, may lie anywhere, and do not overlap.
 struct CodecKernels {
   bool (*all_finite)(const float* values, std::size_t size);
@@ -28,6 +30,8 @@ struct CodecKernels {
   bool (*decode_linear8)(const std::byte* codes, std::size_t size, float scale, float* out);
   void (*encode_dynamic8)(const float* values, std::size_t size, float scale, std::byte* out);
   void (*decode_dynamic8)(const std::byte* codes, std::size_t size, float scale, float* out);
+
+  const LowRankKernels* low_rank;  ///< of powersgd
 };
 
 /// To be called only where `level` works.

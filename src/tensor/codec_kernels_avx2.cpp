@@ -2,6 +2,7 @@
 #if defined(__x86_64__)
 #include "tensor/codec_kernels.hpp"
 #include "tensor/dynamic8_lookup.hpp"
+#include "tensor/low_rank.hpp"
 
 #include <algorithm>
 #include <array>
@@ -219,6 +220,7 @@ const CodecKernels& avx2_kernels() noexcept {
       .decode_linear8 = decode_linear8_avx2,
       .encode_dynamic8 = encode_dynamic8_avx2,
       .decode_dynamic8 = portable_kernels().decode_dynamic8,  // gathers take longer than loads one by one
+      .low_rank = &kAvx2LowRank,
   };
   return kernels;
 }

@@ -2,6 +2,7 @@
 #if defined(__x86_64__)
 #include "tensor/codec_kernels.hpp"
 #include "tensor/dynamic8_lookup.hpp"
+#include "tensor/low_rank.hpp"
 
 #include <array>
 #include <bit>
@@ -168,6 +169,7 @@ const CodecKernels& avx512_kernels() noexcept {
     CodecKernels faster = avx2_kernels();
     faster.encode_dynamic8 = encode_dynamic8_avx512;
     faster.decode_dynamic8 = decode_dynamic8_avx512;
+    faster.low_rank = &kAvx512LowRank;
     return faster;
   }();
   return kernels;

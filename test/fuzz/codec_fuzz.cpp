@@ -15,9 +15,10 @@ namespace collab::fuzz::codec_target {
 CodecMap make_map(std::span<const std::byte> head) {
   const auto number = [&](std::size_t i) { return std::to_integer<std::int64_t>(head[i]); };
   CodecOptions options;
-  options.eight_bit_values_min = 0;
+  options.coarse_values_min = 0;
   options.gradient = static_cast<CodecId>(number(0) % 5);
   options.extra = static_cast<CodecId>(number(0) / 5 % 5);
+  if (number(0) >= 25) options.gradient_parts = kCodecIds[static_cast<std::size_t>(number(0)) % kCodecIds.size()];
   const Schema schema = {{{"a", DType::float32, {(number(1) | number(2) << 8) % 8192}, TensorRole::gradient},
                           {"b", DType::float32, {(number(3) | number(4) << 8) % 8192}, TensorRole::extra}}};
   return CodecMap(schema, options);
@@ -41,7 +42,8 @@ COLLAB_FUZZ_TARGET(codec) {
   constexpr std::size_t head_bytes = 5;
   if (size < head_bytes) return 0;
   const auto input = std::as_bytes(std::span(data, size));
-  const CodecMap map = make_map(input);
+  const CodecMap both = make_map(input);
+  const CodecMap& map = both.parts();
   check(map, input.subspan(head_bytes));
   // Most sizes are wrong: see what the same bytes say at the right one.
   std::vector<std::byte> fitted(input.begin() + head_bytes, input.end());

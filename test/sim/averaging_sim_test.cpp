@@ -63,13 +63,12 @@ TEST_CASE("all-reduce: a calm round ends with everybody's weighted mean, in two 
 }
 
 TEST_CASE("all-reduce: with every codec, all peers end with the same bytes") {
-  for (const CodecId codec :
-       {CodecId::float32, CodecId::float16, CodecId::bfloat16, CodecId::linear8, CodecId::dynamic8}) {
+  for (const CodecId codec : kCodecIds) {
     CAPTURE(static_cast<int>(codec));
     Random random(7);
     RoundsOptions options;
     options.codecs = CodecOptions::all(codec);
-    options.codecs.eight_bit_values_min = 0;
+    options.codecs.coarse_values_min = 0;
     options.chunk_units = 2;
     Rounds rounds(7, draw_players(random, 5, false), options);
     rounds.run();

@@ -102,7 +102,8 @@ TEST_CASE("moshpit: after a pass everybody holds the exact weighted mean in the 
 }
 
 TEST_CASE("moshpit: with every codec the whole swarm ends with the same bytes") {
-  for (const CodecId codec : {CodecId::float16, CodecId::bfloat16, CodecId::linear8, CodecId::dynamic8}) {
+  for (const CodecId codec : kCodecIds) {
+    if (codec == CodecId::float32) continue;  // every other test
     CAPTURE(static_cast<int>(codec));
     GridOptions options = grid_of(18, {4, 4}, 6, 5);
     options.codec = codec;
@@ -110,7 +111,8 @@ TEST_CASE("moshpit: with every codec the whole swarm ends with the same bytes") 
     swarm.run();
     CHECK(swarm.result().complete == 18);
     CHECK(swarm.result().equal_bytes);
-    CHECK(swarm.result().max_relative_error < 0.02);  // of 8 bits, twice
+    // of 8 bits, twice; or what senders leave out, once
+    CHECK(swarm.result().max_relative_error < (leaves_out(codec) ? 2 : 0.02));
   }
 }
 

@@ -205,10 +205,11 @@ std::uint64_t Rounds::bytes_to_send(std::size_t rank) const {
   for (const auto& member : group_.roster) units.push_back(member.units);
   const auto partition = Partition::cut(codecs_.length(), units, group_.chunk_units).value();
   for (std::size_t segment = 0; segment < size(); ++segment) {
-    const std::uint64_t encoded = codecs_.encoded_bytes(partition.segment(segment));
+    const std::uint64_t result = codecs_.encoded_bytes(partition.segment(segment));
+    const std::uint64_t part = codecs_.parts().encoded_bytes(partition.segment(segment));
     const std::size_t receivers = averaging::count(members_.voters & ~bit(rank));
-    if (segment == rank) bytes += encoded * receivers;
-    if (segment != rank && contains(members_.voters, rank)) bytes += encoded;
+    if (segment == rank) bytes += result * receivers;
+    if (segment != rank && contains(members_.voters, rank)) bytes += part;
   }
   return bytes;
 }
@@ -383,8 +384,10 @@ std::string Rounds::wrong_mean(const averaging::CommittedRound& round) const {
         weight += player(rank).weight;
         std::vector<float> part(range.size);
         const auto own = std::span(before(rank)).subspan(range.begin, range.size);
-        const auto bytes = codecs_.encode(own, range.begin, EncodeOptions()).value();
-        if (!codecs_.decode(bytes, range.begin, part)) return "a part does not decode";
+        const auto options = averaging::part_options(round.group(), round.group().roster[rank].id);
+        const CodecMap& parts = round.shape().part_codecs();
+        const auto bytes = parts.encode(own, range.begin, options).value();
+        if (!parts.decode(bytes, range.begin, part)) return "a part does not decode";
         for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += double(player(rank).weight) * double(part[k]);
       }
       if (weight != chunk.weight) return "weight of segment " + std::to_string(segment);

@@ -17,8 +17,7 @@
 namespace collab {
 namespace {
 
-constexpr std::array kAll = {CodecId::float32, CodecId::float16, CodecId::bfloat16, CodecId::linear8,
-                             CodecId::dynamic8};
+constexpr std::array kAll = kCodecIds;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 

@@ -21,8 +21,7 @@
 namespace collab {
 namespace {
 
-constexpr std::array kEveryCodec = {CodecId::float32, CodecId::float16, CodecId::bfloat16, CodecId::linear8,
-                                    CodecId::dynamic8};
+constexpr std::array kEveryCodec = kCodecIds;
 /// Around the lengths of vectors, of lanes and of units.
 constexpr std::array<std::size_t, 22> kSizes = {0,  1,  7,  8,   15,  16,  17,  31,   32,   33,   63,
                                                 64, 65, 96, 255, 256, 257, 300, 4095, 4096, 4097, 9000};

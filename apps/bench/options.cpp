@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include "tensor/codec.hpp"
+
 namespace collab::bench {
 
 using node::OptionKind;
@@ -17,7 +19,7 @@ node::OptionTable bench_options() {
       {"floats", OptionKind::number, what, "N", "",
        "of the vector [18000000; any-moment 500000; codec 10000000], of each small tensor [100]", 1, 1e9},
       {"tensors", OptionKind::number, what, "N", "500", "small-tensors only", 1, 100'000},
-      {"codec", OptionKind::text, what, "NAME", "float32", "float32, float16, bfloat16, linear8, dynamic8"},
+      {"codec", OptionKind::text, what, "NAME", "float32", kCodecNames},
       {"rounds", OptionKind::number, what, "N", "",
        "that count, after one to warm up [7; kill, freeze, state 5; directory 50; any-moment, matchmaking 100]", 1,
        10'000},

@@ -36,8 +36,7 @@ Schema Workload::schema() const {
 CodecMap Workload::codecs() const {
   const auto id = codec_named(codec);
   if (!id) {
-    throw Failure(ExitCode::usage, fmt::format("there is no codec \"{}\"", codec),
-                  "float32, float16, bfloat16, linear8 or dynamic8");
+    throw Failure(ExitCode::usage, fmt::format("there is no codec \"{}\"", codec), kCodecNames);
   }
   return {schema(), CodecOptions::all(*id)};
 }

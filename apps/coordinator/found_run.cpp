@@ -181,8 +181,12 @@ void check_founding(const node::Config& config) {
   if (own_job(config)) (void)checked(recipe);
   if (own_job(config) && config.has("data")) check_data(config.text("data"));
   if (!codec_named(config.text("codec"))) {
-    throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")),
-                  "float32, float16, bfloat16, linear8 or dynamic8");
+    throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")), kCodecNames);
+  }
+  if (leaves_out(*codec_named(config.text("codec"))) && chosen_mode(config).average != node::Mode::Average::gradients) {
+    throw Failure(ExitCode::usage,
+                  fmt::format("{} writes gradients, and this mode averages moves", config.text("codec")),
+                  "--codec float16, or --mode synchronous");
   }
   const auto grid = matchmaking::parse_grid(config.text("grid"));
   if (!grid) {

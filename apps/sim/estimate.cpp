@@ -21,23 +21,24 @@ constexpr double kGoodShare = 0.8;
 constexpr double kStateBytesPerValue = 12;  // parameters and two moments, float32
 
 /// Seconds of one round of one group; adds what each member moves.
-double round_of(const std::vector<std::size_t>& members, const EstimateOptions& options, std::vector<double>& up,
-                std::vector<double>& down) {
+double round_of(const std::vector<std::size_t>& members, const EstimateOptions& options, bool first,
+                std::vector<double>& up, std::vector<double>& down) {
   std::vector<averaging::MemberLoad> loads;
   for (const std::size_t peer : members)
     loads.push_back({options.lines[peer].up_bytes_per_s, options.lines[peer].down_bytes_per_s, true, true});
   averaging::LoadOptions load;
-  load.part_bytes_per_value = load.result_bytes_per_value = options.bytes_per_value;
+  load.part_bytes_per_value = first ? options.part_bytes_per_value : options.bytes_per_value;
+  load.result_bytes_per_value = options.bytes_per_value;
   const auto plan = averaging::plan_load(loads, options.values, load);
   if (!plan) return 0;
   const double all = std::accumulate(plan->units.begin(), plan->units.end(), 0.0);
-  const double bytes = options.bytes_per_value * static_cast<double>(options.values);
+  const double parts = load.part_bytes_per_value * static_cast<double>(options.values);
+  const double results = load.result_bytes_per_value * static_cast<double>(options.values);
   const auto others = static_cast<double>(members.size() - 1);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const double share = plan->units[i] / all;
-    const double moved = bytes * (1 - share + share * others);  // parts and results, both ways alike
-    up[members[i]] += moved;
-    down[members[i]] += moved;
+    up[members[i]] += parts * (1 - share) + results * share * others;
+    down[members[i]] += parts * share * others + results * (1 - share);
   }
   return plan->seconds;
 }
@@ -65,7 +66,7 @@ Estimate estimate(const EstimateOptions& options) {
     for (std::size_t group = 0; group < groups; ++group) {
       const auto begin = order.begin() + static_cast<std::ptrdiff_t>(peers * group / groups);
       const auto end = order.begin() + static_cast<std::ptrdiff_t>(peers * (group + 1) / groups);
-      slowest = std::max(slowest, round_of({begin, end}, options, up, down));
+      slowest = std::max(slowest, round_of({begin, end}, options, round == 0, up, down));
     }
     out.rounds_s += slowest + kSlack_s + kRoundTrips * 2 * to_seconds(options.latency);
   }
@@ -89,8 +90,11 @@ int run_estimate(const node::Config& config, const std::string& command) {
   const auto codec = codec_named(config.text("codec"));
   if (!codec) refuse(fmt::format("there is no codec {}", config.text("codec")), "see --help");
   const CodecMap codecs = grid_codecs(options.values, *codec);
-  options.bytes_per_value =
-      static_cast<double>(codecs.encoded_bytes({0, codecs.length()})) / static_cast<double>(options.values);
+  const auto bytes_per_value = [&](const CodecMap& map) {
+    return static_cast<double>(map.encoded_bytes({0, map.length()})) / static_cast<double>(options.values);
+  };
+  options.bytes_per_value = bytes_per_value(codecs);
+  options.part_bytes_per_value = bytes_per_value(codecs.parts());
   options.target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
   const double spread = config.real("spread");
   options.samples_per_s = static_cast<double>(peers) * config.real("speed") * std::exp(spread * spread / 2);

@@ -14,7 +14,8 @@ struct EstimateOptions {
   std::vector<LineOptions> lines;  ///< by peer
   Duration latency{};              ///< one way, of the mean pair
   std::size_t values = 1;
-  double bytes_per_value = 2;
+  double bytes_per_value = 2;       ///< of averages, and of parts after round 1
+  double part_bytes_per_value = 2;  ///< of parts in round 1
   std::uint64_t target_batch = 1;
   double samples_per_s = 0;            ///< of all peers
   std::vector<std::uint32_t> radices;  ///< of the grid

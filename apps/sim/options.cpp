@@ -2,6 +2,7 @@
 
 #include "base/file.hpp"
 #include "matchmaking/group_key.hpp"
+#include "tensor/codec.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -77,7 +78,7 @@ node::OptionTable sim_options() {
       {"speed", OptionKind::real, swarm, "SAMPLES/S", "16", "of the median peer; log-normal", 1e-3, 1e6},
       {"spread", OptionKind::real, swarm, "SIGMA", "0.7", "of the logarithm of speeds; 0: all alike", 0, 3},
       {"values", OptionKind::number, swarm, "N", "32768", "of the flat gradient", 1, 1e8},
-      {"codec", OptionKind::text, swarm, "NAME", "float16", "float32, float16, bfloat16, linear8, dynamic8"},
+      {"codec", OptionKind::text, swarm, "NAME", "float16", kCodecNames},
       {"links", OptionKind::text, links, "KIND", "",
        "lan, dsl, hybrid, mobile, or a table: 1x1000/1000,2x20/100 (shares x Mbit/s up/down)"},
       {"model-bytes", OptionKind::real, links, "N", "", "of a gradient, that lines carry instead of --values", 1, 1e12},

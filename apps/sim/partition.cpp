@@ -155,7 +155,7 @@ FILE is JSON. Three volunteers, one behind a firewall, and a helper in a data ce
    "pairs": [{"a": 2, "b": 3, "bytes_per_s": 500e3}]}
 
   values                   of the vector, 1 to 1e12
-  part_codec, result_codec float32, float16, bfloat16, linear8 or dynamic8 [float16]
+  part_codec, result_codec float32, float16, bfloat16, linear8 or dynamic8 [float16]; parts also topk or powersgd
   peers                    2 to 1000000; with pairs at most 64
     up, down               of the line, bytes/s; 0 or absent: unknown, which counts as the median of the known, or as
                            12.5e6 where none is; what is outside 1..1e12 counts as the nearer of these

@@ -132,9 +132,13 @@ class Place {
   }
   CodecId codec() const {
     const auto id = codec_named(text());
-    if (!id)
-      refuse(fmt::format("is {}, which is no codec", shown()), "float32, float16, bfloat16, linear8 or dynamic8");
+    if (!id) refuse(fmt::format("is {}, which is no codec", shown()), kCodecNames);
     return *id;
+  }
+  CodecId result_codec() const {
+    const CodecId id = codec();
+    if (leaves_out(id)) refuse(fmt::format("is {}, which is for parts only", shown()), "float16");
+    return id;
   }
   std::string text() const {
     if (!value_.is_string()) refuse(fmt::format("is {}, not a text", shown()), kSeeHelp);
@@ -211,7 +215,7 @@ PartitionCase read_partition(const std::string& file) {
   PartitionCase given;
   given.values = root.at("values").whole(1, kPartitionValuesMax);
   if (root.has("part_codec")) given.part_codec = root.at("part_codec").codec();
-  if (root.has("result_codec")) given.result_codec = root.at("result_codec").codec();
+  if (root.has("result_codec")) given.result_codec = root.at("result_codec").result_codec();
   given.peers = read_peers(root.at("peers"));
   if (root.has("pairs")) given.pairs = read_pairs(root.at("pairs"), given.peers.size());
   return given;

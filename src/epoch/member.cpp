@@ -83,6 +83,7 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       legacy_({context_.net, context_.clock, context_.log, context_.tracker, bridge_, options_.codecs, context_.leases,
                [this] { return takes_part(); }, context_.random.derive("legacy")},
               legacy_options(options_)),
+      feedback_(options_.codecs),
       left_(context_.loop) {}
 
 Member::~Member() = default;
@@ -433,8 +434,9 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.role_stands = [this, kept, role = options_.role] { return kept || role_now() == role; };
   options.diverged = context_.tracker.diverged_at();
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
-  const EpochContext node{averaging,        matchmaker_, *moshpit_,       seats_,           legacy_,
-                          context_.tracker, bridge_,     options_.codecs, context_.workers, context_.leases};
+  options.on_parts = options_.on_parts;
+  const EpochContext node{averaging, matchmaker_,     *moshpit_, seats_,           legacy_,        context_.tracker,
+                          bridge_,   options_.codecs, feedback_, context_.workers, context_.leases};
   EpochReport report;
   const auto done = co_await run_epoch(node, options, report);
   tell_lost(report);
@@ -601,6 +603,7 @@ void Member::missed(std::shared_ptr<const averaging::CommittedRound> round) {
   failures_ = 0;
   full_since_.reset();
   group_ = round->group().id;
+  feedback_.missed(*round, context_.identity.id());
   context_.store.keep_result(epoch_ - 1, kept(std::move(round)));
   context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
   context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}});
@@ -610,6 +613,7 @@ void Member::missed(std::shared_ptr<const averaging::CommittedRound> round) {
 
 void Member::restored(const Arrival& arrival) {
   context_.tracker.forget_history();
+  feedback_.forget();
   context_.metrics.observe("collab_state_download_seconds", arrival.seconds);
   context_.log.info(
       "state.downloaded",

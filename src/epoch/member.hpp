@@ -7,6 +7,7 @@
 #include "base/random.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/catch_up.hpp"
+#include "epoch/feedback.hpp"
 #include "epoch/legacy.hpp"
 #include "epoch/member_event.hpp"
 #include "epoch/member_options.hpp"
@@ -138,6 +139,7 @@ class Member {
   CatchUp catch_up_;
   SeatingKeeper seats_;
   Legacy legacy_;
+  Feedback feedback_;
   std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
   unsigned failures_ = 0;       ///< in a row

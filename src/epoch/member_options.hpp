@@ -45,6 +45,9 @@ struct MemberOptions {
   Delay delay = Delay::none;                    ///< of a trainer that may take steps beside its microbatches
   averaging::LoadOptions load;                  ///< how the leader cuts segments; bytes per value follow from `codecs`
   averaging::AllReduceOptions all_reduce;
+  /// For who looks on: told before each round what this peer's parts will be made of, when that is more than what the
+  /// trainer handed over (Feedback).
+  std::function<void(std::span<const float>)> on_parts = {};
 };
 
 /// Of the search for the first round of an epoch. `tracker`, `rates` and `net` outlive it.

@@ -254,6 +254,22 @@ void left_out(bool overlapped, EpochReport& report) {
   report.left_out_why = overlapped ? "their units were counted already" : "they reached the group too late";
 }
 
+/// To what is handed over, what earlier parts have left out.
+void add_owed(EpochContext node, const EpochOptions& options, const matchmaking::Group& group, Contribution& mine,
+              const EpochReport& report) {
+  if (!node.feedback.in_use() || report.own_weight == 0) return;
+  const PeerId& self = node.averaging.identity.id();
+  const EncodeOptions part = averaging::part_options(group, self, options.all_reduce.stochastic_parts);
+  node.feedback.add_to(mine.values, report.own_weight, group, part);
+  if (options.on_parts) options.on_parts(mine.values);
+}
+
+/// `first`: of round 1, in which this peer's own parts were; null: it missed that.
+void settle_owed(EpochContext node, const averaging::CommittedRound* first, const EpochReport& report) {
+  if (!node.feedback.in_use() || report.own_weight == 0 || first == nullptr || first->group().round != 1) return;
+  node.feedback.settle(*first, node.averaging.identity.id());
+}
+
 /// `counted`: the units that the round was made of; likewise below.
 Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, matchmaking::Group group,
                                 std::unique_ptr<net::Conversation> talk, std::shared_ptr<Contribution> mine,
@@ -270,6 +286,7 @@ Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, 
   const averaging::PeerReport& self = report.round.peers[rank];
   if (self.counted == 0) left_out(self.fault == averaging::Fault::overlap, report);
   report.proof = std::move(outcome->proof);
+  settle_owed(node, report.proof.get(), report);
   counted = report.proof ? report.proof->work().all() : Work();
   co_return Result<>();
 }
@@ -284,6 +301,7 @@ Task<Result<>> average_on_grid(EpochContext node, std::shared_ptr<Contribution> 
   if (!outcome) co_return outcome.error();
   report.weight = outcome->weight;
   if (!told.counted) left_out(told.overlapped, report);
+  settle_owed(node, outcome->rounds.front().proof.get(), report);
   counted = std::move(outcome->work);
   report.proof = outcome->rounds.back().proof;
   report.group = report.proof->group();
@@ -327,11 +345,14 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   Work counted = mine->behind.work;
   if (in_company) {
     if (group) report.own_weight = own_weight(node, *group, *mine, report);
+    const bool brings = report.own_weight > 0;
+    if (group) add_owed(node, options, *group, *mine, report);
     auto averaging = options.pass
                          ? average_on_grid(node, mine, counted, report)
                          : average_in_group(node, options, std::move(*group), std::move(talk), mine, counted, report);
     const auto committed = co_await std::move(averaging);
     if (!committed) {
+      if (brings && node.feedback.in_use()) node.feedback.restore(mine->values);
       if (!only_receives) co_await give_back(node, mine);
       report.overflowed = mine->lost;
       co_return committed.error();

@@ -6,6 +6,7 @@
 #include "data/leases.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/delay.hpp"
+#include "epoch/feedback.hpp"
 #include "epoch/legacy.hpp"
 #include "epoch/report.hpp"
 #include "epoch/seating_keeper.hpp"
@@ -13,6 +14,8 @@
 #include "progress/tracker.hpp"
 
 #include <cstdint>
+#include <functional>
+#include <span>
 
 namespace collab::epoch {
 
@@ -25,6 +28,7 @@ struct EpochContext {
   progress::Tracker& tracker;
   Bridge& bridge;
   const CodecMap& codecs;
+  Feedback& feedback;
   asio::any_io_executor workers;   ///< of steps that the trainer does not wait for
   data::Leases* leases = nullptr;  ///< null: this peer's samples are no units
 };
@@ -51,6 +55,7 @@ struct EpochOptions {
   /// Whether the role that the search began with is this peer's still: who only dials must not lead, nor may a group
   /// lack its owners because they searched as clients. Empty: it is.
   std::function<bool()> role_stands;
+  std::function<void(std::span<const float>)> on_parts = {};  ///< as MemberOptions::on_parts
 };
 
 /// Waits until the swarm has its target batch, averages with the group or over the grid, and has the trainer take the

@@ -69,11 +69,16 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
                   fmt::format("this run averages with the codec \"{}\", unknown here", codec_name),
                   "a newer version of collab");
   }
+  const node::Mode mode = mode_of(manifest);
+  if (leaves_out(*known) && mode.average != node::Mode::Average::gradients) {
+    throw Failure(ExitCode::incompatible,
+                  fmt::format("the codec \"{}\" writes gradients, and this run averages moves", codec_name),
+                  "float16, or the mode \"synchronous\"");
+  }
   CodecOptions codecs;
-  codecs.gradient = *known;
+  codecs.gradients_as(*known);
   codecs.statistic = *known == CodecId::float32 ? CodecId::float32 : CodecId::bfloat16;
   codecs.extra = CodecId::float32;
-  const node::Mode mode = mode_of(manifest);
   epoch::MemberOptions out(CodecMap(round_schema(schema, mode), codecs));
   out.run_id = manifest.run_id;
   out.target_batch = manifest.target_batch;

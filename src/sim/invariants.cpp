@@ -69,7 +69,7 @@ void Invariants::begun(std::size_t peer, std::uint64_t epoch, const std::string&
   if (mine == taken.end() || mine->second.epoch != epoch) return;
   const Taken again = mine->second;
   Taken& copy = taken_[books_[peer].group].emplace(peer, again).first->second;
-  copy.contribution.values = copy.values;
+  copy.contribution.values = copy.sent.empty() ? copy.values : copy.sent;
 }
 
 void Invariants::check_untouched(std::size_t peer, const Digest& parameters, const char* when) {
@@ -90,6 +90,7 @@ void Invariants::handed_over(const HandOver& mine) {
   Taken& taken = taken_[group][mine.peer];
   taken.epoch = mine.epoch;
   taken.values.assign(mine.values.begin(), mine.values.end());
+  taken.sent.clear();
   taken.contribution = {mine.weight, taken.values};
   taken.samples.assign(mine.samples.begin(), mine.samples.end());
   taken.told_max = mine.weight;
@@ -99,6 +100,14 @@ void Invariants::handed_over(const HandOver& mine) {
   books.exaggerated = books.exaggerates;
   live_.handed_over(mine.peer, group);
   if (mine.epoch > kEpochsKept) forget(mine.epoch - kEpochsKept);
+}
+
+void Invariants::sends(std::size_t peer, std::span<const float> values) {
+  auto& group = taken_[books_[peer].group];
+  const auto mine = group.find(peer);
+  if (mine == group.end()) return add("ledger", {peer}, "it sends parts of what it has not handed over");
+  mine->second.sent.assign(values.begin(), values.end());
+  mine->second.contribution.values = mine->second.sent;
 }
 
 void Invariants::gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight,

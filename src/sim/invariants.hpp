@@ -47,6 +47,7 @@ class Invariants {
   /// if it was for a try that failed.
   void begun(std::size_t peer, std::uint64_t epoch, const std::string& group, std::uint64_t peers);
   void handed_over(const HandOver& mine);
+  void sends(std::size_t peer, std::span<const float> values);
   void gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight, const Digest& parameters);
   /// What a leaver hands on is taken on once or never, by one peer, and whole.
   void handed_on(const HandOver& mine);
@@ -96,6 +97,7 @@ class Invariants {
   struct Taken {
     std::uint64_t epoch = 0;
     std::vector<float> values;
+    std::vector<float> sent;  // what its parts are made of; empty: of `values`
     Contribution contribution;
     std::vector<SampleRun> samples;
     std::uint64_t told_max = 0;  // that an honest leader can have believed it had

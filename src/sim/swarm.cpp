@@ -84,9 +84,15 @@ Schema schema_of(std::size_t values) {
   return schema;
 }
 
+CodecMap codecs_of(const SwarmOptions& options) {
+  CodecOptions codecs = CodecOptions::all(options.codec);
+  if (leaves_out(options.codec)) codecs.coarse_values_min = 0;  // else vectors of a simulation are too small for it
+  return {schema_of(options.values), codecs};
+}
+
 epoch::MemberOptions member_options(const SwarmOptions& options) {
   const Schema schema = schema_of(options.values);
-  epoch::MemberOptions member(CodecMap(schema, CodecOptions::all(options.codec)));
+  epoch::MemberOptions member(codecs_of(options));
   member.run_id = kRun;
   member.target_batch = options.target_batch;
   member.commit_fraction = options.commit_fraction;
@@ -200,7 +206,7 @@ Swarm::World::World(SwarmOptions given)
     : options(std::move(given)),
       net(world, options.seed, options.links),
       problem(options.values, options.seed, options.noise),
-      codecs(schema_of(options.values), CodecOptions::all(options.codec)),
+      codecs(codecs_of(options)),
       rates(draw_rates(options, options.peers + joins(options.faults))),
       invariants(world.clock(), invariant_options(options, codecs)),
       recorder(world.clock(), invariants),

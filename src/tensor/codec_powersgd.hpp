@@ -15,7 +15,7 @@ inline constexpr std::size_t kPowerSgdRank = 4;
 /// of Q, float16; a value stands for the sum of P Q over the four, no farther from 0 than 1, times a. PowerSGD averages
 /// P over the senders before it makes Q, which costs a second exchange; here each sender's part is one of its own.
 ///
-/// A block that would not become smaller than as float16 (n <= 292) is written as float16. One with a < 2^-126 is
+/// A block that would not become smaller than as float16 (n <= 278) is written as float16. One with a < 2^-126 is
 /// zeros. Error of a value: 2 a. Sums in one order, so the same bytes at all levels. Decoding refuses an a that encode
 /// never writes, and factors that are not finite.
 const Codec& powersgd_codec(VectorLevel level = best_level()) noexcept;

@@ -152,7 +152,11 @@ TEST_CASE("codec powersgd: its bytes and what it loses are those of its shape, a
   CHECK(low.encoded_bytes({4096, 3 * 4096}) == 3 * (4 + 4 * 128 * 2));
   CHECK(low.encoded_bytes({0, 4096 + 640}) == 4 + 4 * 128 * 2 + 4 + 4 * 74 * 2);
   CHECK(low.encoded_bytes({0, 200}) == 400);  // as float16
-  for (const std::size_t size : {1, 200, 291, 292, 293, 300, 640, 641, 4095}) {
+  CHECK(low.encoded_bytes({0, 278}) == 556);  // the longest
+  CHECK(low.encoded_bytes({0, 279}) == 556);
+  const auto short_block = normal(278, 278);
+  CHECK(encoded(CodecId::powersgd, short_block) == encoded(CodecId::float16, short_block));
+  for (const std::size_t size : {1, 200, 278, 279, 291, 292, 293, 300, 640, 641, 4095}) {
     CAPTURE(size);
     CHECK(low.encoded_bytes({0, size}) <= 2 * size);
     const auto values = normal(size, size);

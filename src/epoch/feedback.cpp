@@ -1,7 +1,5 @@
 #include "epoch/feedback.hpp"
 
-#include "tensor/view.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -9,6 +7,11 @@
 #include <utility>
 
 namespace collab::epoch {
+namespace {
+
+constexpr float kFloat16Max = 65504;
+
+}  // namespace
 
 /// Calls visit(begin, end) for the pieces of `range` whose codec leaves something out.
 template <class Visit>
@@ -23,20 +26,17 @@ void Feedback::for_each_left_out(Range range, Visit visit) const {
 }
 
 float Feedback::with_owed(std::size_t i) const {
-  return sent_->mean[i] + owed_[i] / static_cast<float>(sent_->weight);
+  return std::clamp(sent_->mean[i], -kFloat16Max, kFloat16Max) + owed_[i] / static_cast<float>(sent_->weight);
 }
 
 void Feedback::add_to(std::span<float> mean, std::uint64_t weight, const matchmaking::Group& group,
                       EncodeOptions options) {
   assert(in_use() && weight > 0 && mean.size() == codecs_.length());
   owed_.resize(mean.size());
-  sent_ = Sent{{mean.begin(), mean.end()}, weight, group.id, options};
+  sent_ = Sent{{mean.begin(), mean.end()}, weight, group.epoch, group.id, options};
   for_each_left_out({0, mean.size()}, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) mean[i] = with_owed(i);
   });
-  if (all_finite(mean)) return;
-  std::fill(owed_.begin(), owed_.end(), 0.0F);
-  restore(mean);
 }
 
 void Feedback::restore(std::span<float> mean) const {
@@ -69,6 +69,8 @@ void Feedback::settle_unit(Range unit) {
 
 void Feedback::settle(const averaging::CommittedRound& round, const PeerId& self) {
   if (!sent_) return;
+  if (round.group().epoch != sent_->epoch) return left_out();
+  if (round.group().round != 1) return forget();
   const averaging::Shape& shape = round.shape();
   const auto rank = shape.group.rank_of(self);
   for (std::size_t index = 0; rank && index < round.results().size(); ++index) {
@@ -85,7 +87,21 @@ void Feedback::settle(const averaging::CommittedRound& round, const PeerId& self
 }
 
 void Feedback::missed(const averaging::CommittedRound& round, const PeerId& self) {
-  if (sent_ && round.group().id == sent_->group) settle(round, self);
+  if (!sent_ || round.group().epoch < sent_->epoch) return;
+  // an earlier try with this peer carried other values than those that are kept
+  const bool other_try = round.group().id != sent_->group && round.group().rank_of(self);
+  const bool same_epoch = round.group().epoch == sent_->epoch;
+  if (same_epoch && other_try) return forget();
+  if (same_epoch && round.group().round == 1 && round.group().id != sent_->group) return left_out();
+  settle(round, self);
+}
+
+void Feedback::pay(std::span<float> mean, std::uint64_t weight) {
+  for (std::size_t i = 0; i < owed_.size(); ++i) {
+    const float sum = mean[i] + owed_[i] / static_cast<float>(weight);
+    if (std::isfinite(sum)) mean[i] = sum;
+  }
+  forget();
 }
 
 void Feedback::forget() {

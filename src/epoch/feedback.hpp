@@ -22,11 +22,16 @@ namespace collab::epoch {
 /// on by who leaves, and zero in the beginning.
 ///
 /// Only a committed round changes it, chunk by chunk where it names this peer among the senders: after a round that
-/// failed, or left this peer out, it is as before. Nor is it touched where this peer never learns whether a round
-/// counted its parts (a pass over a grid that is fetched): then some of it may count twice. Runs of the vector with
-/// other codecs have no feedback.
+/// failed, or left this peer out, it is as before. Where this peer does not learn whether a round counted its parts (it
+/// has only a later round of the pass over a grid) all of it is forgotten: lost once is better than doubled again and
+/// again. Runs of the vector with other codecs have no feedback.
 ///
-/// Memory: one flat vector, from the hand-over to the end of the round two; nothing where no codec leaves out.
+/// A value beyond float16 is sent as the largest one of float16, as it would be with that codec, and the excess is not
+/// owed: one spike would be paid for ever. With that, sums stay finite.
+///
+/// Memory: one flat vector, from the hand-over to the end of the round two; nothing where no codec leaves out. After a
+/// round that failed here the second stays until the next hand-over, or until it shows what became of the epoch: others
+/// may have committed that round, with this peer's parts.
 /// Thread safety: none; the loop's. One pass over the vector each way, the second with the codec there and back.
 class Feedback {
  public:
@@ -35,16 +40,21 @@ class Feedback {
 
   bool in_use() const noexcept { return codecs_.leaves_out(); }
 
-  /// Adds to the mean of `weight` > 0 samples what is owed; `options`: how the parts will be encoded. If that is not
-  /// finite, what was owed is forgotten, and `mean` is as before.
+  /// Adds to the mean of `weight` > 0 samples what is owed; `options`: how the parts will be encoded.
   void add_to(std::span<float> mean, std::uint64_t weight, const matchmaking::Group& group, EncodeOptions options);
   /// The round failed: `mean` as it was before add_to(), to the bit.
   void restore(std::span<float> mean) const;
   /// The round of the last add_to(), or another try with the same values, has committed: what parts of `self` that it
-  /// counted have left out is owed from now on, instead of what was.
+  /// counted have left out is owed from now on, instead of what was. `round`: the first that this peer has of its
+  /// epoch; when that is not round 1, all is forgotten.
   void settle(const averaging::CommittedRound& round, const PeerId& self);
-  /// As `settle` when `round`, which this peer has fetched, is that of the group of the last add_to(); else nothing.
+  /// The round of the last add_to() has committed without the values of this peer.
+  void left_out() { sent_.reset(); }
+  /// This peer has fetched `round`. As `settle` when it is that of the group of the last add_to(); of the same epoch
+  /// and another group, all is forgotten when the parts may be in it.
   void missed(const averaging::CommittedRound& round, const PeerId& self);
+  /// A step alone: `mean` carries all that is owed, and nothing is owed any more.
+  void pay(std::span<float> mean, std::uint64_t weight);
   /// Parameters of another state: what is owed were gradients of the old ones.
   void forget();
 
@@ -55,6 +65,7 @@ class Feedback {
   struct Sent {
     std::vector<float> mean;  // as it was handed over
     std::uint64_t weight = 0;
+    std::uint64_t epoch = 0;
     Digest group{};
     EncodeOptions options;
   };

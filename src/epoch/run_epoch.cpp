@@ -264,9 +264,10 @@ void add_owed(EpochContext node, const EpochOptions& options, const matchmaking:
   if (options.on_parts) options.on_parts(mine.values);
 }
 
-/// `first`: of round 1, in which this peer's own parts were; null: it missed that.
+/// `first`: the first round of the epoch that this peer has; if not round 1, its own parts may be in that all the same.
 void settle_owed(EpochContext node, const averaging::CommittedRound* first, const EpochReport& report) {
-  if (!node.feedback.in_use() || report.own_weight == 0 || first == nullptr || first->group().round != 1) return;
+  if (!node.feedback.in_use() || first == nullptr) return;
+  if (report.own_weight == 0 && first->group().round == 1) return node.feedback.left_out();
   node.feedback.settle(*first, node.averaging.identity.id());
 }
 
@@ -358,6 +359,8 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
       co_return committed.error();
     }
     if (report.own_weight == 0) report.left_out = mine->behind.samples;  // a listener's are none
+  } else if (report.own_weight > 0 && node.feedback.in_use()) {
+    node.feedback.pay(mine->values, report.own_weight);
   }
   const TimePoint averaged = clock.now();
   const auto stepped = co_await step(node, mine, std::move(counted), delay, report);

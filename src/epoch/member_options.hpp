@@ -46,8 +46,8 @@ struct MemberOptions {
   averaging::LoadOptions load;                  ///< how the leader cuts segments; bytes per value follow from `codecs`
   averaging::AllReduceOptions all_reduce;
   /// For who looks on: told before each round what this peer's parts will be made of, when that is more than what the
-  /// trainer handed over (Feedback).
-  std::function<void(std::span<const float>)> on_parts = {};
+  /// trainer handed over (Feedback), and their weight.
+  std::function<void(std::span<const float>, std::uint64_t)> on_parts = {};
 };
 
 /// Of the search for the first round of an epoch. `tracker`, `rates` and `net` outlive it.

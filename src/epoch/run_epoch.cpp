@@ -261,7 +261,7 @@ void add_owed(EpochContext node, const EpochOptions& options, const matchmaking:
   const PeerId& self = node.averaging.identity.id();
   const EncodeOptions part = averaging::part_options(group, self, options.all_reduce.stochastic_parts);
   node.feedback.add_to(mine.values, report.own_weight, group, part);
-  if (options.on_parts) options.on_parts(mine.values);
+  if (options.on_parts) options.on_parts(mine.values, report.own_weight);
 }
 
 /// `first`: the first round of the epoch that this peer has; if not round 1, its own parts may be in that all the same.

@@ -55,7 +55,7 @@ struct EpochOptions {
   /// Whether the role that the search began with is this peer's still: who only dials must not lead, nor may a group
   /// lack its owners because they searched as clients. Empty: it is.
   std::function<bool()> role_stands;
-  std::function<void(std::span<const float>)> on_parts = {};  ///< as MemberOptions::on_parts
+  std::function<void(std::span<const float>, std::uint64_t)> on_parts = {};  ///< as MemberOptions::on_parts
 };
 
 /// Waits until the swarm has its target batch, averages with the group or over the grid, and has the trainer take the

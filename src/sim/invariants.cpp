@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -41,6 +42,7 @@ Invariants::Invariants(Clock& clock, InvariantOptions options)
     : clock_(clock),
       options_(std::move(options)),
       ledger_(clock, violations_),
+      owed_(options_.codecs),
       live_(clock, options_.live, violations_) {}
 
 void Invariants::add(std::string invariant, std::vector<std::size_t> peers, std::string text) {
@@ -102,12 +104,42 @@ void Invariants::handed_over(const HandOver& mine) {
   if (mine.epoch > kEpochsKept) forget(mine.epoch - kEpochsKept);
 }
 
-void Invariants::sends(std::size_t peer, std::span<const float> values) {
+void Invariants::sends(std::size_t peer, std::span<const float> values, std::uint64_t weight) {
   auto& group = taken_[books_[peer].group];
   const auto mine = group.find(peer);
   if (mine == group.end()) return add("ledger", {peer}, "it sends parts of what it has not handed over");
   mine->second.sent.assign(values.begin(), values.end());
   mine->second.contribution.values = mine->second.sent;
+  const PeerBooks& books = books_[peer];
+  const auto open = owed_.open_epoch(peer);
+  if (open && books.stepped && *books.stepped >= *open) {  // a step of which it has told no round: that was fetched
+    const auto& epochs = history_of(peer).epochs;
+    const auto known = epochs.find(*open);
+    const Owed::Round round = known == epochs.end() ? nullptr : known->second.round;
+    owed_.fetched(peer, ids_[peer], *open, round, round ? words(round->group().id) : std::string());
+  }
+  const Taken& taken = mine->second;
+  const std::string wrong = owed_.sends(peer, taken.epoch, books.group, taken.values, values, weight);
+  if (!wrong.empty()) add("owed", {peer}, wrong);
+}
+
+/// Alone it takes what it owes with its own values.
+void Invariants::check_owed(std::size_t peer, const epoch::EpochReport& report) {
+  if (!options_.codecs.leaves_out()) return;
+  const std::string wrong = owed_.committed(peer, ids_[peer], report);
+  if (!wrong.empty()) add("owed", {peer}, wrong);
+  if (report.proof) {
+    Committed& committed = history_of(peer).epochs[report.epoch];
+    if (!committed.round) committed.round = report.proof;
+    return;
+  }
+  const auto& group = taken_[books_[peer].group];
+  const auto mine = group.find(peer);
+  if (report.group || mine == group.end() || report.own_weight == 0) return;
+  const std::vector<float> paid = owed_.pay(peer, mine->second.values, report.own_weight);
+  const bool is_known = std::none_of(paid.begin(), paid.end(), [](float value) { return std::isnan(value); });
+  if (is_known && hash_bytes("collab sim averaged", std::as_bytes(std::span(paid))) != books_[peer].averaged)
+    add("owed", {peer}, fmt::format("epoch {}: a step alone is not what it had and what it owed", report.epoch));
 }
 
 void Invariants::gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight,
@@ -162,6 +194,7 @@ void Invariants::dropped(std::size_t peer, std::span<const SampleRun> samples) {
 void Invariants::stepped(const StepTaken& step) {
   check_untouched(step.peer, step.before, "was about to step");
   books_[step.peer].parameters = step.after;
+  books_[step.peer].stepped = step.epoch;
   books_[step.peer].averaged = hash_bytes("collab sim averaged", std::as_bytes(step.averaged));
   if (spoilt_.contains(step.peer)) spoilt_parameters_.insert(step.after);
   if (is_expelled(step.peer) || spoilt_.contains(step.peer)) return;
@@ -173,6 +206,7 @@ void Invariants::stepped(const StepTaken& step) {
 
 void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& parameters) {
   books_[peer].parameters = parameters;
+  owed_.forget(peer);
   ledger_spoilt_.erase(peer);
   if (spoilt_parameters_.contains(parameters))
     return (void)spoilt_.emplace(peer, newest_epoch());  // until the vote says so
@@ -232,6 +266,7 @@ void Invariants::check_applied(std::size_t peer, const epoch::EpochReport& repor
 /// Groups of a pass end with the same bytes, which `stepped` sees; here is what they are made of.
 void Invariants::committed_on_grid(std::size_t peer, const epoch::EpochReport& report) {
   check_applied(peer, report);
+  check_owed(peer, report);
   Committed& committed = history_of(peer).epochs[report.epoch];
   committed.group = "grid";
   on_grid_ = true;
@@ -267,6 +302,7 @@ void Invariants::committed(std::size_t peer, const epoch::EpochReport& report) {
   } else if (known->second.result != report.round.result) {
     add("agree", {peer}, fmt::format("epoch {} was committed with two results", report.epoch));
   }
+  check_owed(peer, report);
   if (!report.proof) return;
   check_applied(peer, report);
   if (epochs.at(report.epoch).group == group) check_told(peer, report);
@@ -419,6 +455,7 @@ void Invariants::killed(std::size_t peer, bool blank) {
   }
   books_[peer].group.clear();  // its next life has handed over nothing, and owes no word of what this one had
   ledger_.killed(peer);
+  owed_.forget(peer);
 }
 
 void Invariants::expelled(std::size_t peer, bool is) {

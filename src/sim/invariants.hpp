@@ -5,6 +5,7 @@
 #include "epoch/run_epoch.hpp"
 #include "sim/ledger.hpp"
 #include "sim/liveness.hpp"
+#include "sim/owed.hpp"
 #include "sim/round_check.hpp"
 #include "sim/violation.hpp"
 #include "sim/witness.hpp"
@@ -29,15 +30,18 @@ struct InvariantOptions {
 
 /// agree: all steps of one epoch end with equal parameters. atomic: parameters move by a step or a fetched state only,
 /// and a failed round gives back to the bit what it took. mean: a committed result is that of the senders it names.
-/// begin: when an epoch begins, its target batch is there. units: the ledgers of one epoch are equal, and say what was
-/// computed; nothing is left out of a pass. ledger (no sample, so no unit, counts twice) and live: see there. Memory:
-/// what was handed over in the last few epochs.
+/// owed: parts carry what earlier ones left out, once. begin: when an epoch begins, its target batch is there. units:
+/// the ledgers of one epoch are equal, and say what was computed; nothing is left out of a pass. ledger (no sample, so
+/// no unit, counts twice) and live: see there. Memory: what was handed over in the last few epochs.
 class Invariants {
  public:
   Invariants(Clock& clock, InvariantOptions options);
 
   /// Numbers are given in this order.
-  void add_peer(const PeerId& id) { numbers_.emplace(id, numbers_.size()); }
+  void add_peer(const PeerId& id) {
+    numbers_.emplace(id, numbers_.size());
+    ids_.push_back(id);
+  }
   /// These peers and all others do not hear of each other any more: from now on each side has a history of its own,
   /// and whoever fetches the other's state goes over to it.
   void split(const std::vector<std::size_t>& side);
@@ -47,7 +51,7 @@ class Invariants {
   /// if it was for a try that failed.
   void begun(std::size_t peer, std::uint64_t epoch, const std::string& group, std::uint64_t peers);
   void handed_over(const HandOver& mine);
-  void sends(std::size_t peer, std::span<const float> values);
+  void sends(std::size_t peer, std::span<const float> values, std::uint64_t weight);
   void gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight, const Digest& parameters);
   /// What a leaver hands on is taken on once or never, by one peer, and whole.
   void handed_on(const HandOver& mine);
@@ -109,6 +113,7 @@ class Invariants {
   struct Committed {
     std::string group;
     Digest result{};
+    Owed::Round round;  // with feedback: the last, as the first who told has it
     std::uint64_t weight = 0;
     std::map<std::size_t, Sent> senders;
     std::set<std::string> first_groups;  // on a grid: of those whose samples are counted here
@@ -123,9 +128,10 @@ class Invariants {
   };
   struct PeerBooks {
     std::size_t history = 0;
-    std::optional<Digest> parameters;  // as of the last step or restore
-    std::string group;                 // of the round it is in; empty when it has its samples back
-    Digest averaged{};                 // hash of what its last step took
+    std::optional<Digest> parameters;      // as of the last step or restore
+    std::string group;                     // of the round it is in; empty when it has its samples back
+    Digest averaged{};                     // hash of what its last step took
+    std::optional<std::uint64_t> stepped;  // epoch of the last step
     bool exaggerates = false;
     bool exaggerated = false;  // since its last hand-over
   };
@@ -141,6 +147,7 @@ class Invariants {
   /// The round's mean is that of what its senders handed over, and their samples are in the epoch.
   void count_senders(std::size_t peer, std::uint64_t epoch, const averaging::CommittedRound& round);
   void check_told(std::size_t peer, const epoch::EpochReport& report);
+  void check_owed(std::size_t peer, const epoch::EpochReport& report);
   void check_owners(std::size_t peer, const averaging::CommittedRound& round);
   void check_applied(std::size_t peer, const epoch::EpochReport& report);
   /// No epoch begins before its batch is there, as far as a leader can know; a group whose members have not all handed
@@ -153,8 +160,10 @@ class Invariants {
   InvariantOptions options_;
   Violations violations_;
   Ledger ledger_;
+  Owed owed_;
   Liveness live_;
   std::map<PeerId, std::size_t> numbers_;
+  std::vector<PeerId> ids_;  // by number
   std::set<std::size_t> hidden_;
   std::map<std::size_t, PeerBooks> books_;
   std::set<std::size_t> expelled_;

@@ -232,7 +232,7 @@ Task<> Peer::live(Life& life) {
   }
   options.incarnation = static_cast<std::uint64_t>(host_.clock().unix_ms());
   options.all_reduce.guard = slots_.get();
-  options.on_parts = [this](std::span<const float> values) { needs_.witness.sends(number_, values); };
+  options.on_parts = [this](const auto values, std::uint64_t weight) { needs_.witness.sends(number_, values, weight); };
   if (needs_.plant == Plant::begin_early) options.target_batch = options.target_batch * 3 / 4;
   if (needs_.plant == Plant::arrival_order) options.all_reduce.rule = &arrival_order_;
   const epoch::Member::Context context{endpoint,

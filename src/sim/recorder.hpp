@@ -49,7 +49,9 @@ class Recorder final : public Witness {
   void reached(std::size_t peer, Phase phase) override;
   void happened(std::size_t peer, const epoch::MemberEvent& event) override;
   void handed_over(const HandOver& mine) override { invariants_.handed_over(mine); }
-  void sends(std::size_t peer, std::span<const float> values) override { invariants_.sends(peer, values); }
+  void sends(std::size_t peer, std::span<const float> values, std::uint64_t weight) override {
+    invariants_.sends(peer, values, weight);
+  }
   void gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight,
                  const Digest& parameters) override {
     invariants_.gave_back(peer, values, weight, parameters);

@@ -66,7 +66,7 @@ class Witness {
   virtual void happened(std::size_t peer, const epoch::MemberEvent& event) = 0;
   virtual void handed_over(const HandOver& mine) = 0;
   /// Of what the peer handed over last, its parts are made of these values instead: what it owed is added.
-  virtual void sends(std::size_t peer, std::span<const float> values) = 0;
+  virtual void sends(std::size_t peer, std::span<const float> values, std::uint64_t weight) = 0;
   /// `parameters`: their hash at this moment; likewise below.
   virtual void gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight,
                          const Digest& parameters) = 0;

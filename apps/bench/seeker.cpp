@@ -21,7 +21,7 @@ directory::ServerOptions server_options(const Seeker::Needs& needs) {
   return options;
 }
 
-matchmaking::Plan plan_units(const std::vector<matchmaking::Applicant>& roster) {
+matchmaking::Plan plan_units(const std::vector<matchmaking::Applicant>& roster, std::uint32_t /*round*/) {
   averaging::LoadOptions options;
   options.segment_units_min = 1;
   const std::vector<averaging::MemberLoad> loads(roster.size());

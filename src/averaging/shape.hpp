@@ -12,14 +12,18 @@ namespace collab::averaging {
 /// What `Group::codec_map` has to be for this map.
 Digest codec_map_digest(const CodecMap& codecs);
 
+/// What parts of `round` are written by. After round 1 they are averages, of which nobody would keep what was left out.
+inline const CodecMap& part_codecs(const CodecMap& codecs, std::uint32_t round) noexcept {
+  return round == 1 ? codecs.parts() : codecs;
+}
+
 struct Shape {
   matchmaking::Group group;
   Members members;
   Partition partition;
   CodecMap codecs;
 
-  /// What parts are written by. After round 1 they are averages, of which nobody would keep what was left out.
-  const CodecMap& part_codecs() const noexcept { return group.round == 1 ? codecs.parts() : codecs; }
+  const CodecMap& part_codecs() const noexcept { return averaging::part_codecs(codecs, group.round); }
 
   /// `group` was checked against its own id. Errors: `bad_request` when its units do not make up the vector of
   /// `codecs`, or it was made for another codec map.

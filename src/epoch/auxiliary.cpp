@@ -112,7 +112,7 @@ Task<> Auxiliary::take_part(TaskGroup& tasks) {
   }
   failures_ = 0;
   ++rounds_;
-  rates_.see(*group, report, load_options(options_));
+  rates_.see(*group, report, load_options(options_, group->round));
   matchmaker_.committed(*group, outcome->proof ? outcome->proof->holders() : ~std::uint64_t(0));
   on_round_(epoch_++, {});
 }

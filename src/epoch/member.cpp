@@ -482,7 +482,7 @@ void Member::committed(EpochReport report) {
   loss_ = report.loss;
   if (report.group) {
     group_ = report.group->id;
-    rates_.see(*report.group, report.round, load_options(options_));
+    rates_.see(*report.group, report.round, load_options(options_, report.group->round));
     if (report.pass.empty()) {
       matchmaker_.committed(*report.group, report.proof ? report.proof->holders() : ~std::uint64_t(0));
     }

@@ -39,11 +39,18 @@ matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roste
 
 }  // namespace
 
-averaging::LoadOptions load_options(const MemberOptions& options) {
+averaging::LoadOptions load_options(const MemberOptions& options, std::uint32_t round) {
   averaging::LoadOptions load = options.load;
-  load.part_bytes_per_value = bytes_per_value(options.codecs.parts());
+  load.part_bytes_per_value = bytes_per_value(averaging::part_codecs(options.codecs, round));
   load.result_bytes_per_value = bytes_per_value(options.codecs);
   return load;
+}
+
+matchmaking::Planner planner(const MemberOptions& options, const averaging::ClaimedRates& rates) {
+  return [values = options.codecs.length(), first = load_options(options, 1), later = load_options(options, 2), &rates](
+             const auto& roster, std::uint32_t round) {
+    return plan_segments(roster, values, round == 1 ? first : later, rates);
+  };
 }
 
 matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker,
@@ -56,9 +63,7 @@ matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, 
   out.role = options.role;
   out.incarnation = options.incarnation;
   out.group_size_max = options.group_size_max;
-  out.plan = [values = options.codecs.length(), load = load_options(options), &rates](const auto& roster) {
-    return plan_segments(roster, values, load, rates);
-  };
+  out.plan = planner(options, rates);
   // what counts towards the begin is what is believed now; a weight has also the time until it is handed over
   out.samples_believed = [&tracker](const PeerId& peer) { return tracker.samples_max(peer); };
   // who gathered while rounds failed has more than its records allow, and yet no lie in hand

@@ -53,8 +53,10 @@ struct MemberOptions {
 /// Of the search for the first round of an epoch. `tracker`, `rates` and `net` outlive it.
 matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker,
                                                   const averaging::ClaimedRates& rates, net::Endpoint& net);
-/// How a leader cuts segments, with the bytes per value that follow from the codecs.
-averaging::LoadOptions load_options(const MemberOptions& options);
+/// How a leader cuts segments in `round` of a pass, with the bytes per value that follow from the codecs.
+averaging::LoadOptions load_options(const MemberOptions& options, std::uint32_t round);
+/// What a leader plans with. `rates` outlives it.
+matchmaking::Planner planner(const MemberOptions& options, const averaging::ClaimedRates& rates);
 SeatingOptions seating_options(const MemberOptions& options);
 averaging::AllReduceOptions all_reduce_options(const MemberOptions& options);
 LegacyOptions legacy_options(const MemberOptions& options);

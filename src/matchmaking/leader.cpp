@@ -166,7 +166,7 @@ std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_o
   const auto before = [](const Applicant& a, const Applicant& b) { return a.id < b.id; };
   roster.insert(std::upper_bound(roster.begin(), roster.end(), self, before), self);
 
-  const Plan plan = terms_.options.plan(roster);
+  const Plan plan = terms_.options.plan(roster, terms_.wanted.round);
   assert(plan.units.size() == roster.size());
   Group group;
   group.topic = topic(terms_.options.key, terms_.wanted.epoch, terms_.wanted.round);

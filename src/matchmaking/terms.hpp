@@ -40,8 +40,8 @@ struct Plan {
   std::uint32_t chunk_units = 16;
 };
 
-/// Segments for a roster sorted by id, of 1..kGroupSizeMax peers. Must keep what check() asks.
-using Planner = std::function<Plan(const std::vector<Applicant>& roster)>;
+/// Segments for a roster sorted by id, of 1..kGroupSizeMax peers, in `round` of the pass. Must keep what check() asks.
+using Planner = std::function<Plan(const std::vector<Applicant>& roster, std::uint32_t round)>;
 /// Samples that a peer can honestly have: what its progress records allow, and one microbatch.
 using WeightMax = std::function<std::uint64_t(const PeerId&)>;
 

@@ -19,7 +19,7 @@ COLLAB_FUZZ_TARGET(matchmaking_wire) {
   Terms terms;
   terms.self.key.fill(7);
   terms.options.values = 4096;
-  terms.options.plan = [](const std::vector<Applicant>& roster) {
+  terms.options.plan = [](const std::vector<Applicant>& roster, std::uint32_t /*round*/) {
     Plan plan;
     plan.units.assign(roster.size(), 0);
     plan.units[0] = 1;

@@ -26,7 +26,7 @@ inline constexpr std::size_t kValues = kUnits * 4096;
 inline constexpr std::uint64_t kTarget = 1000;
 
 /// Equal shares for whoever can be dialled.
-inline matchmaking::Plan equal_plan(const std::vector<matchmaking::Applicant>& roster) {
+inline matchmaking::Plan equal_plan(const std::vector<matchmaking::Applicant>& roster, std::uint32_t /*round*/) {
   matchmaking::Plan plan;
   plan.units.assign(roster.size(), 0);
   std::vector<std::size_t> owners;

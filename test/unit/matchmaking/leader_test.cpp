@@ -28,6 +28,22 @@ TEST_CASE("leader: it begins when the batch is full, and not on a sample less") 
   CHECK(check(*group, peer(2), terms.options.values));
 }
 
+TEST_CASE("leader: it plans for the round of the pass that it leads") {
+  for (const std::uint32_t round : {1U, 3U}) {
+    Terms terms = terms_of(1, 1);
+    terms.wanted.round = round;
+    terms.options.plan = [round](const std::vector<Applicant>& roster, std::uint32_t of) {
+      CHECK(of == round);
+      return everything_to_first_node(roster, of);
+    };
+    Leader leader(terms);
+    wire::Join join = join_of(2, 0);
+    join.round = round;
+    CHECK(!leader.on_join(peer(2), join, kStart));
+    CHECK(leader.begin(kTarget, false, kStart));
+  }
+}
+
 TEST_CASE("leader: members that tell more samples than there can be neither begin the epoch nor hold it up") {
   Terms terms = terms_of(1);
   terms.options.samples_believed = [](const PeerId&) { return std::uint64_t(10); };

@@ -17,7 +17,7 @@ inline constexpr std::size_t kUnits = 64;
 inline constexpr std::uint64_t kTarget = 100;
 inline constexpr TimePoint kStart{std::chrono::seconds(100)};
 
-inline Plan everything_to_first_node(const std::vector<Applicant>& roster) {
+inline Plan everything_to_first_node(const std::vector<Applicant>& roster, std::uint32_t /*round*/) {
   Plan plan;
   plan.units.assign(roster.size(), 0);
   const auto owns = [](const Applicant& one) { return one.role != Role::client; };

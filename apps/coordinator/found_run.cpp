@@ -183,7 +183,7 @@ void check_founding(const node::Config& config) {
   if (!codec_named(config.text("codec"))) {
     throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")), kCodecNames);
   }
-  if (leaves_out(*codec_named(config.text("codec"))) && chosen_mode(config).average != node::Mode::Average::gradients) {
+  if (owes(*codec_named(config.text("codec"))) && chosen_mode(config).average != node::Mode::Average::gradients) {
     throw Failure(ExitCode::usage,
                   fmt::format("{} writes gradients, and this mode averages moves", config.text("codec")),
                   "--codec float16, or --mode synchronous");

@@ -137,7 +137,7 @@ class Place {
   }
   CodecId result_codec() const {
     const CodecId id = codec();
-    if (leaves_out(id)) refuse(fmt::format("is {}, which is for parts only", shown()), "float16");
+    if (owes(id)) refuse(fmt::format("is {}, which is for parts only", shown()), "float16");
     return id;
   }
   std::string text() const {

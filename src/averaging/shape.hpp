@@ -12,7 +12,7 @@ namespace collab::averaging {
 /// What `Group::codec_map` has to be for this map.
 Digest codec_map_digest(const CodecMap& codecs);
 
-/// What parts of `round` are written by. After round 1 they are averages, of which nobody would keep what was left out.
+/// What parts of `round` are written by. After round 1 they are averages, of which nobody could owe a rest.
 inline const CodecMap& part_codecs(const CodecMap& codecs, std::uint32_t round) noexcept {
   return round == 1 ? codecs.parts() : codecs;
 }

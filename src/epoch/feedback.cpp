@@ -13,14 +13,14 @@ constexpr float kFloat16Max = 65504;
 
 }  // namespace
 
-/// Calls visit(begin, end) for the pieces of `range` whose codec leaves something out.
+/// Calls visit(begin, end) for the pieces of `range` whose codec owes.
 template <class Visit>
-void Feedback::for_each_left_out(Range range, Visit visit) const {
+void Feedback::for_each_owing(Range range, Visit visit) const {
   std::size_t begin = 0;
   for (const CodecRun& run : codecs_.parts().runs()) {
     const std::size_t from = std::max(begin, range.begin);
     const std::size_t to = std::min<std::size_t>(run.end, range.end());
-    if (leaves_out(run.codec) && from < to) visit(from, to);
+    if (owes(run.codec) && from < to) visit(from, to);
     begin = run.end;
   }
 }
@@ -34,7 +34,7 @@ void Feedback::add_to(std::span<float> mean, std::uint64_t weight, const matchma
   assert(in_use() && weight > 0 && mean.size() == codecs_.length());
   owed_.resize(mean.size());
   sent_ = Sent{{mean.begin(), mean.end()}, weight, group.epoch, group.id, options};
-  for_each_left_out({0, mean.size()}, [&](std::size_t begin, std::size_t end) {
+  for_each_owing({0, mean.size()}, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) mean[i] = with_owed(i);
   });
 }
@@ -49,7 +49,7 @@ void Feedback::settle_unit(Range unit) {
   std::array<float, kUnitValues> arrived;
   std::array<std::byte, kUnitValues * sizeof(float) * 2> bytes;
   std::copy_n(sent_->mean.begin() + static_cast<std::ptrdiff_t>(unit.begin), unit.size, sent.begin());
-  for_each_left_out(unit, [&](std::size_t begin, std::size_t end) {
+  for_each_owing(unit, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) sent[i - unit.begin] = with_owed(i);
   });
   const CodecMap& parts = codecs_.parts();
@@ -58,11 +58,11 @@ void Feedback::settle_unit(Range unit) {
   const auto encoded = parts.encode(std::span(sent).first(unit.size), unit.begin, sent_->options, into);
   const bool known = encoded && parts.decode(into, unit.begin, values);
   assert(known);  // it was sent
-  for_each_left_out(unit, [&](std::size_t begin, std::size_t end) {
+  for_each_owing(unit, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t k = i - unit.begin;
-      const float left_out = (sent[k] - arrived[k]) * static_cast<float>(sent_->weight);
-      owed_[i] = std::isfinite(left_out) ? left_out : 0.0F;
+      const float rest = (sent[k] - arrived[k]) * static_cast<float>(sent_->weight);
+      owed_[i] = std::isfinite(rest) ? rest : 0.0F;
     }
   });
 }

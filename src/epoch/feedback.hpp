@@ -1,5 +1,5 @@
 #pragma once
-// Error feedback: what a peer's parts leave out is sent with later ones.
+// Error feedback: what a peer's parts owe is sent with later ones.
 
 #include "averaging/committed_round.hpp"
 #include "matchmaking/group.hpp"
@@ -12,14 +12,14 @@
 
 namespace collab::epoch {
 
-/// With a codec that `leaves_out`, a part is one value in 32, or a matrix of low rank, of what there is to say. The
+/// With a codec that `owes`, a part is one value in 32, or a matrix of low rank, of what there is to say. The
 /// rest is owed: it is added to what the peer hands over next, and of that sum again the largest is sent. So nothing
 /// is lost, only late (Seide et al. 2014; arXiv 1809.07599, 1905.13727).
 ///
 /// A peer's mean gradient counts by its samples, and so does what it owes: kept are sums over samples, and a hand-over
 /// of w samples carries owed / w. In the average of W samples it weighs what it would have weighed in the round that
-/// left it out, however many samples the peer has now. What is owed is the peer's own: no part of the state, not handed
-/// on by who leaves, and zero in the beginning.
+/// began to owe it, however many samples the peer has now. What is owed is the peer's own: no part of the state, not
+/// handed on by who leaves, and zero in the beginning.
 ///
 /// Only a committed round changes it, chunk by chunk where it names this peer among the senders: after a round that
 /// failed, or left this peer out, it is as before. Where this peer does not learn whether a round counted its parts (it
@@ -29,7 +29,7 @@ namespace collab::epoch {
 /// A value beyond float16 is sent as the largest one of float16, as it would be with that codec, and the excess is not
 /// owed: one spike would be paid for ever. With that, sums stay finite.
 ///
-/// Memory: one flat vector, from the hand-over to the end of the round two; nothing where no codec leaves out. After a
+/// Memory: one flat vector, from the hand-over to the end of the round two; nothing where no codec owes. After a
 /// round that failed here the second stays until the next hand-over, or until it shows what became of the epoch: others
 /// may have committed that round, with this peer's parts.
 /// Thread safety: none; the loop's. One pass over the vector each way, the second with the codec there and back.
@@ -38,14 +38,14 @@ class Feedback {
   /// `codecs` outlives it.
   explicit Feedback(const CodecMap& codecs) : codecs_(codecs) {}
 
-  bool in_use() const noexcept { return codecs_.leaves_out(); }
+  bool in_use() const noexcept { return codecs_.owes(); }
 
   /// Adds to the mean of `weight` > 0 samples what is owed; `options`: how the parts will be encoded.
   void add_to(std::span<float> mean, std::uint64_t weight, const matchmaking::Group& group, EncodeOptions options);
   /// The round failed: `mean` as it was before add_to(), to the bit.
   void restore(std::span<float> mean) const;
-  /// The round of the last add_to(), or another try with the same values, has committed: what parts of `self` that it
-  /// counted have left out is owed from now on, instead of what was. `round`: the first that this peer has of its
+  /// The round of the last add_to(), or another try with the same values, has committed: what the parts of `self`
+  /// that it counted did not say is owed from now on, instead of what was. `round`: the first that this peer has of its
   /// epoch; when that is not round 1, all is forgotten.
   void settle(const averaging::CommittedRound& round, const PeerId& self);
   /// The round of the last add_to() has committed without the values of this peer.
@@ -71,7 +71,7 @@ class Feedback {
   };
 
   template <class Visit>
-  void for_each_left_out(Range range, Visit visit) const;
+  void for_each_owing(Range range, Visit visit) const;
   float with_owed(std::size_t i) const;
   void settle_unit(Range unit);
 

@@ -254,7 +254,7 @@ void left_out(bool overlapped, EpochReport& report) {
   report.left_out_why = overlapped ? "their units were counted already" : "they reached the group too late";
 }
 
-/// To what is handed over, what earlier parts have left out.
+/// To what is handed over, what earlier parts owe.
 void add_owed(EpochContext node, const EpochOptions& options, const matchmaking::Group& group, Contribution& mine,
               const EpochReport& report) {
   if (!node.feedback.in_use() || report.own_weight == 0) return;

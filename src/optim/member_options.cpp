@@ -70,7 +70,7 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
                   "a newer version of collab");
   }
   const node::Mode mode = mode_of(manifest);
-  if (leaves_out(*known) && mode.average != node::Mode::Average::gradients) {
+  if (owes(*known) && mode.average != node::Mode::Average::gradients) {
     throw Failure(ExitCode::incompatible,
                   fmt::format("the codec \"{}\" writes gradients, and this run averages moves", codec_name),
                   "float16, or the mode \"synchronous\"");

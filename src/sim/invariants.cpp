@@ -125,7 +125,7 @@ void Invariants::sends(std::size_t peer, std::span<const float> values, std::uin
 
 /// Alone it takes what it owes with its own values.
 void Invariants::check_owed(std::size_t peer, const epoch::EpochReport& report) {
-  if (!options_.codecs.leaves_out()) return;
+  if (!options_.codecs.owes()) return;
   const std::string wrong = owed_.committed(peer, ids_[peer], report);
   if (!wrong.empty()) add("owed", {peer}, wrong);
   if (report.proof) {

@@ -30,7 +30,7 @@ struct InvariantOptions {
 
 /// agree: all steps of one epoch end with equal parameters. atomic: parameters move by a step or a fetched state only,
 /// and a failed round gives back to the bit what it took. mean: a committed result is that of the senders it names.
-/// owed: parts carry what earlier ones left out, once. begin: when an epoch begins, its target batch is there. units:
+/// owed: parts carry what earlier ones owe, once. begin: when an epoch begins, its target batch is there. units:
 /// the ledgers of one epoch are equal, and say what was computed; nothing is left out of a pass. ledger (no sample, so
 /// no unit, counts twice) and live: see there. Memory: what was handed over in the last few epochs.
 class Invariants {

@@ -11,12 +11,12 @@
 
 namespace collab::sim {
 
-/// By place in the vector: whether what its parts leave out is owed.
+/// By place in the vector: whether its parts owe.
 std::vector<bool> Owed::fed_back() const {
   std::vector<bool> out(codecs_.length());
   std::size_t i = 0;
   for (const CodecRun& run : codecs_.parts().runs())
-    for (; i < run.end; ++i) out[i] = leaves_out(run.codec);
+    for (; i < run.end; ++i) out[i] = owes(run.codec);
   return out;
 }
 
@@ -64,7 +64,7 @@ void Owed::settle(Books& books, const PeerId& id, const averaging::CommittedRoun
 }
 
 std::string Owed::committed(std::size_t peer, const PeerId& id, const epoch::EpochReport& report) {
-  if (!codecs_.leaves_out() || !report.proof) return {};
+  if (!codecs_.owes() || !report.proof) return {};
   const averaging::CommittedRound& first = report.pass.empty() ? *report.proof : *report.pass.front();
   Books& books = books_[peer];
   const bool told = books.sent && books.sent->epoch == report.epoch;

@@ -1,5 +1,5 @@
 #pragma once
-// What each peer's parts have left out, by the books: epoch/feedback.hpp once more, in the obvious way.
+// What each peer owes of its parts, by the books: epoch/feedback.hpp once more, in the obvious way.
 
 #include "averaging/committed_round.hpp"
 #include "epoch/report.hpp"

@@ -86,7 +86,7 @@ Schema schema_of(std::size_t values) {
 
 CodecMap codecs_of(const SwarmOptions& options) {
   CodecOptions codecs = CodecOptions::all(options.codec);
-  if (leaves_out(options.codec)) codecs.coarse_values_min = 0;  // else vectors of a simulation are too small for it
+  if (owes(options.codec)) codecs.coarse_values_min = 0;  // else vectors of a simulation are too small for it
   return {schema_of(options.values), codecs};
 }
 

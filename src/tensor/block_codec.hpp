@@ -5,15 +5,23 @@
 #include "tensor/codec_kernels.hpp"
 
 #include <cassert>
+#include <cmath>
 
 namespace collab {
 
-/// `Format`: kName; bytes(size) of a block; encode(kernels, values, offset, options, out) and decode(kernels, bytes,
-/// out), false for what may not be; error_bound(value_max).
+/// Of blocks that are divided by their largest value: below it 1/a could overflow.
+inline constexpr float kScaleMin = 0x1p-126F;
+/// What encode may write as the scale of a block that is not zeros: not negative, too small, or NaN.
+inline bool is_scale(float scale) {
+  return scale >= kScaleMin && std::isfinite(scale);
+}
+
+/// `Format`: kName; bytes(size) of a block, none of an empty one; encode(kernels, values, offset, options, out) and
+/// decode(kernels, bytes, out), false for what may not be; error_bound(value_max, stochastic).
 template <class Format>
-class BlocksCodec final : public Codec {
+class BlockCodec final : public Codec {
  public:
-  explicit BlocksCodec(const CodecKernels& kernels) : kernels_(kernels) {}
+  explicit BlockCodec(const CodecKernels& kernels) : kernels_(kernels) {}
 
   std::string_view name() const noexcept override { return Format::kName; }
 
@@ -51,8 +59,8 @@ class BlocksCodec final : public Codec {
     return {};
   }
 
-  double error_bound(double value_max, bool /*stochastic*/) const noexcept override {
-    return Format::error_bound(value_max);
+  double error_bound(double value_max, bool stochastic) const noexcept override {
+    return Format::error_bound(value_max, stochastic);
   }
 
  private:

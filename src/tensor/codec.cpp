@@ -27,8 +27,8 @@ CodecId by_role(TensorRole role, const CodecOptions& options, Use use) {
 
 CodecId choose(const TensorInfo& tensor, const CodecOptions& options, Use use) {
   const CodecId wanted = by_role(tensor.role, options, use);
-  assert(use == Use::part || !leaves_out(wanted));
-  const bool coarse = wanted == CodecId::linear8 || wanted == CodecId::dynamic8 || leaves_out(wanted);
+  assert(use == Use::part || !owes(wanted));
+  const bool coarse = wanted == CodecId::linear8 || wanted == CodecId::dynamic8 || owes(wanted);
   return coarse && tensor.values() < options.coarse_values_min ? CodecId::float16 : wanted;
 }
 
@@ -78,8 +78,8 @@ Result<CodecId> codec_named(std::string_view name) {
 }
 
 void CodecOptions::gradients_as(CodecId codec) {
-  gradient = collab::leaves_out(codec) ? CodecId::float16 : codec;
-  gradient_parts = collab::leaves_out(codec) ? std::optional(codec) : std::nullopt;
+  gradient = collab::owes(codec) ? CodecId::float16 : codec;
+  gradient_parts = collab::owes(codec) ? std::optional(codec) : std::nullopt;
 }
 
 CodecOptions CodecOptions::all(CodecId codec) {
@@ -94,8 +94,8 @@ CodecMap::CodecMap(const Schema& schema, const CodecOptions& options) : runs_(ru
   if (parts != runs_) parts_ = std::make_shared<const CodecMap>(CodecMap(std::move(parts)));
 }
 
-bool CodecMap::leaves_out() const noexcept {
-  const auto does = [](const CodecRun& run) { return collab::leaves_out(run.codec); };
+bool CodecMap::owes() const noexcept {
+  const auto does = [](const CodecRun& run) { return collab::owes(run.codec); };
   return std::any_of(parts().runs_.begin(), parts().runs_.end(), does);
 }
 

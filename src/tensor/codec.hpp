@@ -24,9 +24,9 @@ enum class CodecId : std::uint8_t { float32, float16, bfloat16, linear8, dynamic
 inline constexpr std::array kCodecIds = {CodecId::float32,  CodecId::float16, CodecId::bfloat16, CodecId::linear8,
                                          CodecId::dynamic8, CodecId::topk,    CodecId::powersgd};
 
-/// topk and powersgd leave out most of what they are given. They are for parts only: what one sender leaves out it can
-/// keep and send later (epoch/feedback.hpp), what an average leaves out is nobody's.
-constexpr bool leaves_out(CodecId id) noexcept {
+/// topk and powersgd write little of what they are given. They are for parts only: their sender owes the rest, and
+/// sends it with later ones (epoch/feedback.hpp); for the rest of an average nobody could be asked.
+constexpr bool owes(CodecId id) noexcept {
   return id == CodecId::topk || id == CodecId::powersgd;
 }
 
@@ -80,16 +80,16 @@ Result<CodecId> codec_named(std::string_view name);
 /// By role. Tensors under `coarse_values_min` values (norms, biases: little to save, much to lose) use float16 where
 /// their role says a codec of 8 bits, topk or powersgd.
 struct CodecOptions {
-  CodecId gradient = CodecId::float16;  ///< one that `leaves_out` is none: see `gradients_as`
+  CodecId gradient = CodecId::float16;  ///< not one that `owes`: see `gradients_as`
   CodecId parameter = CodecId::float16;
   CodecId statistic = CodecId::float16;
   CodecId extra = CodecId::float16;
   std::size_t coarse_values_min = 65'536;
   std::optional<CodecId> gradient_parts = {};  ///< what senders write, if not what owners write: any codec
 
-  /// `codec` for gradients; where it `leaves_out`, of parts, and averages are float16.
+  /// `codec` for gradients; where it `owes`, of parts, and averages are float16.
   void gradients_as(CodecId codec);
-  /// One codec for all roles; `all(CodecId::float32)` makes an exact map. One that `leaves_out`: for parts of
+  /// One codec for all roles; `all(CodecId::float32)` makes an exact map. One that `owes`: for parts of
   /// gradients, and all else is float16.
   static CodecOptions all(CodecId codec);
 };
@@ -114,8 +114,8 @@ class CodecMap {
   std::span<const CodecRun> runs() const noexcept { return runs_; }
   /// What senders write; this map where it is no other.
   const CodecMap& parts() const noexcept { return parts_ ? *parts_ : *this; }
-  /// Senders keep what their parts leave out.
-  bool leaves_out() const noexcept;
+  /// Whether a codec of parts does.
+  bool owes() const noexcept;
   /// The same bytes on every machine, parts included: what the group hashes beside the schema.
   Bytes canonical() const;
 

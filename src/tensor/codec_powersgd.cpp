@@ -16,7 +16,6 @@ namespace {
 
 static_assert(kPowerSgdColumns * kPowerSgdColumns == kUnitValues);
 
-constexpr float kLeastScale = 0x1p-126F;  ///< below it 1/a could overflow
 constexpr int kIterations = 2;
 
 constexpr std::size_t rows_of(std::size_t values) {
@@ -57,7 +56,7 @@ struct PowerSgd {
     if (as_float16(values.size())) return kernels.encode_float16(values.data(), values.size(), out.data());
     const float largest = kernels.largest(values.data(), values.size());
     if ((not_finite(largest) & kNotFinite) != 0) return false;
-    if (largest < kLeastScale) {
+    if (largest < kScaleMin) {
       std::fill(out.begin(), out.end(), std::byte{0});
       return true;
     }
@@ -94,7 +93,7 @@ struct PowerSgd {
       std::fill(out.begin(), out.end(), 0.0F);
       return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
     }
-    if (!(scale >= kLeastScale) || !std::isfinite(scale)) return false;  // negative, too small, NaN
+    if (!is_scale(scale)) return false;
     const std::size_t rows = rows_of(out.size());
     const std::byte* const from_p = bytes.data() + sizeof(scale);
     LowRankFactor p;
@@ -108,7 +107,7 @@ struct PowerSgd {
     return kernels.all_finite(out.data(), out.size());
   }
 
-  static double error_bound(double value_max) {
+  static double error_bound(double value_max, bool /*stochastic*/) {
     return std::max(2 * value_max, float16_codec().error_bound(value_max, false));
   }
 };
@@ -116,7 +115,7 @@ struct PowerSgd {
 }  // namespace
 
 const Codec& powersgd_codec(VectorLevel level) noexcept {
-  return at_level<BlocksCodec<PowerSgd>>(level);
+  return at_level<BlockCodec<PowerSgd>>(level);
 }
 
 }  // namespace collab

@@ -129,7 +129,7 @@ struct Topk {
     return true;
   }
 
-  static double error_bound(double value_max) {
+  static double error_bound(double value_max, bool /*stochastic*/) {
     return std::max(value_max, float16_codec().error_bound(value_max, false));
   }
 };
@@ -137,7 +137,7 @@ struct Topk {
 }  // namespace
 
 const Codec& topk_codec(VectorLevel level) noexcept {
-  return at_level<BlocksCodec<Topk>>(level);
+  return at_level<BlockCodec<Topk>>(level);
 }
 
 }  // namespace collab

@@ -111,8 +111,8 @@ TEST_CASE("moshpit: with every codec the whole swarm ends with the same bytes") 
     swarm.run();
     CHECK(swarm.result().complete == 18);
     CHECK(swarm.result().equal_bytes);
-    // of 8 bits, twice; or what senders leave out, once
-    CHECK(swarm.result().max_relative_error < (leaves_out(codec) ? 2 : 0.02));
+    // of 8 bits, twice; or what senders owe, once
+    CHECK(swarm.result().max_relative_error < (owes(codec) ? 2 : 0.02));
   }
 }
 

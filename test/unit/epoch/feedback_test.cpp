@@ -369,10 +369,10 @@ TEST_CASE("feedback: a step alone pays all that is owed") {
   CHECK(feedback.owed().empty());
 }
 
-TEST_CASE("feedback: codecs that leave nothing out need none") {
+TEST_CASE("feedback: codecs that owe nothing need none") {
   for (const CodecId codec : kCodecIds) {
     const CodecMap map = map_of(kUnitValues, codec);
-    CHECK(Feedback(map).in_use() == leaves_out(codec));
+    CHECK(Feedback(map).in_use() == owes(codec));
   }
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("codec powersgd: a matrix of rank 4 arrives as it was, up to the round
     for (std::size_t i = 0; i < values.size(); ++i) left[i] -= values[i];
     CHECK(square_sum(left) < 1e-6 * square_sum(values));
   }
-  const auto values = of_rank(7);  // what is left out: the three smallest, 2^-8, 2^-10 and 2^-12 of the first, squared
+  const auto values = of_rank(7);  // what is owed: the three smallest, 2^-8, 2^-10 and 2^-12 of the first, squared
   auto left = decoded(CodecId::powersgd, encoded(CodecId::powersgd, values), values.size());
   for (std::size_t i = 0; i < values.size(); ++i) left[i] -= values[i];
   CHECK(square_sum(left) < 0.01 * square_sum(values));
@@ -225,20 +225,20 @@ TEST_CASE("codec_map: topk and powersgd write parts of large gradients, and floa
     REQUIRE(map.parts().runs().size() == 2);
     CHECK(map.parts().runs()[0] == CodecRun{100'000, id});
     CHECK(map.parts().runs()[1] == CodecRun{200'300, CodecId::float16});
-    CHECK(map.leaves_out());
+    CHECK(map.owes());
     CHECK(map.parts().length() == map.length());
     CHECK(map.canonical() != CodecMap(schema, CodecOptions()).canonical());
   }
   const CodecMap plain(schema, CodecOptions::all(CodecId::linear8));
   CHECK(&plain.parts() == &plain);
-  CHECK_FALSE(plain.leaves_out());
+  CHECK_FALSE(plain.owes());
 
   CodecOptions fine_results;
   fine_results.gradient_parts = CodecId::linear8;
   const CodecMap apart(schema, fine_results);
   CHECK(apart.runs()[0].codec == CodecId::float16);
   CHECK(apart.parts().runs()[0].codec == CodecId::linear8);
-  CHECK_FALSE(apart.leaves_out());
+  CHECK_FALSE(apart.owes());
 }
 
 }  // namespace collab

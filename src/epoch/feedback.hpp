@@ -6,11 +6,40 @@
 #include "tensor/codec.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace collab::epoch {
+
+/// What one hand-over carried.
+struct SentParts {
+  std::vector<float> mean;  ///< as it was handed over
+  std::uint64_t weight = 0;
+  std::uint64_t epoch = 0;
+  Digest group{};
+  EncodeOptions options;
+};
+
+/// What is owed after a round, from what was owed before and what was sent. Has all that it needs, so that it can run
+/// while the loop goes on.
+class Settling {
+ public:
+  /// Encodes anew what was sent, and decodes it: the round has put the average in its place.
+  void run();
+
+ private:
+  friend class Feedback;
+
+  void settle_unit(Range unit);
+
+  const CodecMap* codecs_ = nullptr;
+  std::vector<float> owed_;
+  SentParts sent_;
+  std::shared_ptr<const averaging::CommittedRound> round_;
+  averaging::Rank rank_ = 0;  // in its group
+};
 
 /// With a codec that `owes`, a part is one value in 32, or a matrix of low rank, of what there is to say. The
 /// rest is owed: it is added to what the peer hands over next, and of that sum again the largest is sent. So nothing
@@ -29,10 +58,11 @@ namespace collab::epoch {
 /// A value beyond float16 is sent as the largest one of float16, as it would be with that codec, and the excess is not
 /// owed: one spike would be paid for ever. With that, sums stay finite.
 ///
-/// Memory: one flat vector, from the hand-over to the end of the round two; nothing where no codec owes. After a
+/// Memory: one flat vector, from the hand-over until its round is settled two; nothing where no codec owes. After a
 /// round that failed here the second stays until the next hand-over, or until it shows what became of the epoch: others
 /// may have committed that round, with this peer's parts.
-/// Thread safety: none; the loop's. One pass over the vector each way, the second with the codec there and back.
+/// Thread safety: none. One pass over the vector each way, the second with the codec there and back; that one is a
+/// `Settling`, which shares nothing with it.
 class Feedback {
  public:
   /// `codecs` outlives it.
@@ -46,38 +76,29 @@ class Feedback {
   void restore(std::span<float> mean) const;
   /// The round of the last add_to(), or another try with the same values, has committed: what the parts of `self`
   /// that it counted did not say is owed from now on, instead of what was. `round`: the first that this peer has of its
-  /// epoch; when that is not round 1, all is forgotten.
-  void settle(const averaging::CommittedRound& round, const PeerId& self);
+  /// epoch; when that is not round 1, all is forgotten. What is returned has to be run, and given to settled() before
+  /// the next add_to() or pay(); nothing: it is done.
+  std::optional<Settling> settle(std::shared_ptr<const averaging::CommittedRound> round, const PeerId& self);
+  /// Nothing comes of it when all was forgotten meanwhile.
+  void settled(Settling settling);
   /// The round of the last add_to() has committed without the values of this peer.
   void left_out() { sent_.reset(); }
   /// This peer has fetched `round`. As `settle` when it is that of the group of the last add_to(); of the same epoch
   /// and another group, all is forgotten when the parts may be in it.
-  void missed(const averaging::CommittedRound& round, const PeerId& self);
+  std::optional<Settling> missed(std::shared_ptr<const averaging::CommittedRound> round, const PeerId& self);
   /// A step alone: `mean` carries all that is owed, and nothing is owed any more.
   void pay(std::span<float> mean, std::uint64_t weight);
   /// Parameters of another state: what is owed were gradients of the old ones.
   void forget();
 
-  /// Sums over samples; empty: nothing is owed.
+  /// Sums over samples; empty: nothing is owed, or it is being settled.
   std::span<const float> owed() const noexcept { return owed_; }
 
  private:
-  struct Sent {
-    std::vector<float> mean;  // as it was handed over
-    std::uint64_t weight = 0;
-    std::uint64_t epoch = 0;
-    Digest group{};
-    EncodeOptions options;
-  };
-
-  template <class Visit>
-  void for_each_owing(Range range, Visit visit) const;
-  float with_owed(std::size_t i) const;
-  void settle_unit(Range unit);
-
   const CodecMap& codecs_;
   std::vector<float> owed_;
-  std::optional<Sent> sent_;
+  std::optional<SentParts> sent_;
+  bool settling_ = false;
 };
 
 }  // namespace collab::epoch

@@ -83,7 +83,7 @@ Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent o
       legacy_({context_.net, context_.clock, context_.log, context_.tracker, bridge_, options_.codecs, context_.leases,
                [this] { return takes_part(); }, context_.random.derive("legacy")},
               legacy_options(options_)),
-      feedback_(options_.codecs),
+      owed_(context_.loop, context_.workers, options_.codecs, context_.identity.id()),
       left_(context_.loop) {}
 
 Member::~Member() = default;
@@ -102,6 +102,7 @@ Task<> Member::run(std::uint64_t first_epoch) {
     const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
     const matchmaking::Context searches{context_.net, context_.clock, context_.directory, context_.log};
     moshpit_.emplace(averaging, searches, options_.codecs, moshpit_options());
+    if (owed_.in_use()) tasks.spawn("epoch.owed", owed_.run());
     (void)co_await seats_.look(context_.clock.now() + kLookTime);  // else the watch brings them
     const TimePoint role_due = context_.clock.now() + kRoleAwaited;
     co_await synchronise();
@@ -436,7 +437,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   options.on_parts = options_.on_parts;
   const EpochContext node{averaging, matchmaker_,     *moshpit_, seats_,           legacy_,        context_.tracker,
-                          bridge_,   options_.codecs, feedback_, context_.workers, context_.leases};
+                          bridge_,   options_.codecs, owed_,     context_.workers, context_.leases};
   EpochReport report;
   const auto done = co_await run_epoch(node, options, report);
   tell_lost(report);
@@ -603,7 +604,7 @@ void Member::missed(std::shared_ptr<const averaging::CommittedRound> round) {
   failures_ = 0;
   full_since_.reset();
   group_ = round->group().id;
-  feedback_.missed(*round, context_.identity.id());
+  owed_.missed(round);
   context_.store.keep_result(epoch_ - 1, kept(std::move(round)));
   context_.metrics.add("collab_rounds_total", 1, {{"result", "behind"}});
   context_.log.info("epoch.caught_up", {{"epoch", epoch_ - 1}});
@@ -613,7 +614,7 @@ void Member::missed(std::shared_ptr<const averaging::CommittedRound> round) {
 
 void Member::restored(const Arrival& arrival) {
   context_.tracker.forget_history();
-  feedback_.forget();
+  owed_.forget();
   context_.metrics.observe("collab_state_download_seconds", arrival.seconds);
   context_.log.info(
       "state.downloaded",

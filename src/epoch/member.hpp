@@ -7,10 +7,10 @@
 #include "base/random.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/catch_up.hpp"
-#include "epoch/feedback.hpp"
 #include "epoch/legacy.hpp"
 #include "epoch/member_event.hpp"
 #include "epoch/member_options.hpp"
+#include "epoch/owed_keeper.hpp"
 #include "epoch/run_epoch.hpp"
 #include "epoch/seating_keeper.hpp"
 #include "matchmaking/matchmaker.hpp"
@@ -139,7 +139,7 @@ class Member {
   CatchUp catch_up_;
   SeatingKeeper seats_;
   Legacy legacy_;
-  Feedback feedback_;
+  OwedKeeper owed_;
   std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
   unsigned failures_ = 0;       ///< in a row

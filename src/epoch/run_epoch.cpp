@@ -255,20 +255,21 @@ void left_out(bool overlapped, EpochReport& report) {
 }
 
 /// To what is handed over, what earlier parts owe.
-void add_owed(EpochContext node, const EpochOptions& options, const matchmaking::Group& group, Contribution& mine,
-              const EpochReport& report) {
-  if (!node.feedback.in_use() || report.own_weight == 0) return;
+Task<> add_owed(EpochContext node, const EpochOptions& options, const matchmaking::Group& group, Contribution& mine,
+                const EpochReport& report) {
+  if (!node.owed.in_use() || report.own_weight == 0) co_return;
   const PeerId& self = node.averaging.identity.id();
   const EncodeOptions part = averaging::part_options(group, self, options.all_reduce.stochastic_parts);
-  node.feedback.add_to(mine.values, report.own_weight, group, part);
+  auto adding = node.owed.add_to(mine.values, report.own_weight, group, part);
+  co_await std::move(adding);
   if (options.on_parts) options.on_parts(mine.values, report.own_weight);
 }
 
 /// `first`: the first round of the epoch that this peer has; if not round 1, its own parts may be in that all the same.
-void settle_owed(EpochContext node, const averaging::CommittedRound* first, const EpochReport& report) {
-  if (!node.feedback.in_use() || first == nullptr) return;
-  if (report.own_weight == 0 && first->group().round == 1) return node.feedback.left_out();
-  node.feedback.settle(*first, node.averaging.identity.id());
+void settle_owed(EpochContext node, std::shared_ptr<const averaging::CommittedRound> first, const EpochReport& report) {
+  if (!node.owed.in_use() || first == nullptr) return;
+  if (report.own_weight == 0 && first->group().round == 1) return node.owed.left_out();
+  node.owed.settle(std::move(first));
 }
 
 /// `counted`: the units that the round was made of; likewise below.
@@ -287,7 +288,7 @@ Task<Result<>> average_in_group(EpochContext node, const EpochOptions& options, 
   const averaging::PeerReport& self = report.round.peers[rank];
   if (self.counted == 0) left_out(self.fault == averaging::Fault::overlap, report);
   report.proof = std::move(outcome->proof);
-  settle_owed(node, report.proof.get(), report);
+  settle_owed(node, report.proof, report);
   counted = report.proof ? report.proof->work().all() : Work();
   co_return Result<>();
 }
@@ -302,7 +303,7 @@ Task<Result<>> average_on_grid(EpochContext node, std::shared_ptr<Contribution> 
   if (!outcome) co_return outcome.error();
   report.weight = outcome->weight;
   if (!told.counted) left_out(told.overlapped, report);
-  settle_owed(node, outcome->rounds.front().proof.get(), report);
+  settle_owed(node, outcome->rounds.front().proof, report);
   counted = std::move(outcome->work);
   report.proof = outcome->rounds.back().proof;
   report.group = report.proof->group();
@@ -347,20 +348,23 @@ Task<Result<>> run_epoch(EpochContext node, EpochOptions options, EpochReport& r
   if (in_company) {
     if (group) report.own_weight = own_weight(node, *group, *mine, report);
     const bool brings = report.own_weight > 0;
-    if (group) add_owed(node, options, *group, *mine, report);
+    if (group) {
+      auto adding = add_owed(node, options, *group, *mine, report);
+      co_await std::move(adding);
+    }
     auto averaging = options.pass
                          ? average_on_grid(node, mine, counted, report)
                          : average_in_group(node, options, std::move(*group), std::move(talk), mine, counted, report);
     const auto committed = co_await std::move(averaging);
     if (!committed) {
-      if (brings && node.feedback.in_use()) node.feedback.restore(mine->values);
+      if (brings && node.owed.in_use()) co_await node.owed.restore(mine->values);
       if (!only_receives) co_await give_back(node, mine);
       report.overflowed = mine->lost;
       co_return committed.error();
     }
     if (report.own_weight == 0) report.left_out = mine->behind.samples;  // a listener's are none
-  } else if (report.own_weight > 0 && node.feedback.in_use()) {
-    node.feedback.pay(mine->values, report.own_weight);
+  } else if (report.own_weight > 0 && node.owed.in_use()) {
+    co_await node.owed.pay(mine->values, report.own_weight);
   }
   const TimePoint averaged = clock.now();
   const auto stepped = co_await step(node, mine, std::move(counted), delay, report);

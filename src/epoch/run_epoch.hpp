@@ -6,8 +6,8 @@
 #include "data/leases.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/delay.hpp"
-#include "epoch/feedback.hpp"
 #include "epoch/legacy.hpp"
+#include "epoch/owed_keeper.hpp"
 #include "epoch/report.hpp"
 #include "epoch/seating_keeper.hpp"
 #include "matchmaking/matchmaker.hpp"
@@ -28,7 +28,7 @@ struct EpochContext {
   progress::Tracker& tracker;
   Bridge& bridge;
   const CodecMap& codecs;
-  Feedback& feedback;
+  OwedKeeper& owed;
   asio::any_io_executor workers;   ///< of steps that the trainer does not wait for
   data::Leases* leases = nullptr;  ///< null: this peer's samples are no units
 };

@@ -21,6 +21,7 @@
 #include "progress/wire.hpp"
 #include "recipes/recipe.hpp"
 #include "state/snapshot.hpp"
+#include "tensor/codec.hpp"
 #include "tensor/safetensors.hpp"
 
 #include <fstream>
@@ -449,6 +450,58 @@ void write_missed_round() {
   write_one("missed_round", "more-averages-than-bytes", counted.finish());
 }
 
+/// Parts of one tensor: of what the target makes a map of, and the payload.
+Bytes parts_of(CodecId id, std::uint16_t values, std::span<const std::byte> payload) {
+  std::uint8_t first = 25;  // from here on it says what parts are written by
+  while (kCodecIds[first % kCodecIds.size()] != id) ++first;
+  const auto low = static_cast<std::uint8_t>(values & 0xffU);
+  const auto high = static_cast<std::uint8_t>(values >> 8U);
+  return FieldWriter()
+      .add(first)
+      .add(low)
+      .add(high)
+      .add(std::uint8_t(0))
+      .add(std::uint8_t(0))
+      .add_raw(payload)
+      .finish();
+}
+
+Bytes encoded(CodecId id, std::size_t size) {
+  std::vector<float> values(size);
+  for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<float>(i * i % 101) / 64 - 0.75F;
+  Bytes out(codec(id).encoded_bytes({0, size}));
+  (void)codec(id).encode(values, 0, {}, out);
+  return out;
+}
+
+/// Those that owe.
+void write_codec() {
+  constexpr std::uint16_t kValues = 300;
+  const auto write_changed = [](CodecId id, const std::string& name, std::size_t at, std::initializer_list<int> bytes) {
+    Bytes payload = encoded(id, kValues);
+    for (const int byte : bytes) payload[at++] = static_cast<std::byte>(byte);
+    write_one("codec", name, parts_of(id, kValues, payload));
+  };
+  const Bytes largest = encoded(CodecId::topk, kValues);  // ten positions, then ten float16
+  const std::size_t half = largest.size() / 2;
+  write_one("codec", "topk", parts_of(CodecId::topk, kValues, largest));
+  write_changed(CodecId::topk, "topk-descending", half - 2, {0, 0});
+  write_changed(CodecId::topk, "topk-outside", half - 2, {kValues & 0xff, kValues >> 8});
+  write_changed(CodecId::topk, "topk-not-finite", largest.size() - 2, {0x00, 0x7c});
+
+  write_changed(CodecId::powersgd, "powersgd", 0, {});
+  write_changed(CodecId::powersgd, "powersgd-scale-negative", 3, {0xbf});
+  Bytes far(encoded(CodecId::powersgd, kValues).size(), std::byte(0xff));  // all factors 65504, and as large a scale
+  for (std::size_t i = 1; i < far.size(); i += 2) far[i] = std::byte(0x7b);
+  far[3] = std::byte(0x7f);
+  far[2] = std::byte(0x7f);
+  write_one("codec", "powersgd-largest", parts_of(CodecId::powersgd, kValues, far));
+  Bytes zeros(far.size());
+  zeros.back() = std::byte(1);
+  write_one("codec", "powersgd-zeros-but-one", parts_of(CodecId::powersgd, kValues, zeros));
+  write_one("codec", "powersgd-short", parts_of(CodecId::powersgd, 200, encoded(CodecId::powersgd, 200)));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -469,4 +522,5 @@ int main(int argc, char** argv) {
   write_checkpoint();
   write_prepared();
   write_missed_round();
+  write_codec();
 }

@@ -25,7 +25,9 @@ std::shared_ptr<const Shape> shape_of(std::size_t peers, std::vector<std::uint8_
   tensor.shape = {static_cast<std::int64_t>(kValues)};
   Schema schema;
   schema.tensors.push_back(tensor);
-  const CodecMap codecs(schema, CodecOptions::all(codec));
+  CodecOptions options = CodecOptions::all(codec);
+  options.coarse_values_min = 0;
+  const CodecMap codecs(schema, options);
   matchmaking::Group group;
   group.codec_map = codec_map_digest(codecs);
   group.chunk_units = 1;
@@ -62,13 +64,16 @@ struct Bench {
   }
 
   Result<> send(Rank from, std::uint32_t chunk, std::uint64_t weight, const Work& work = {}) {
+    const Range range = shape->partition.chunk(0, chunk);
+    return send(from, chunk, weight, std::as_bytes(std::span(values[from]).subspan(range.begin, range.size)), work);
+  }
+  Result<> send(Rank from, std::uint32_t chunk, std::uint64_t weight, std::span<const std::byte> bytes,
+                const Work& work = {}) {
     wire::Part part;
     part.chunk = chunk;
     for (const WorkRange& range : work.ranges())
       part.work.push_back({range.first, static_cast<std::uint32_t>(range.count)});
     part.weight = weight;
-    const Range range = shape->partition.chunk(0, chunk);
-    const auto bytes = std::as_bytes(std::span(values[from]).subspan(range.begin, range.size));
     const Frame frame = frame::encode(wire::Header(part), bytes);
     return reducer->add(from, part, frame, frame::decode<wire::Header>(*frame)->payload);
   }
@@ -206,6 +211,21 @@ TEST_CASE("reducer: what is wrong with a part leaves out its sender, and says wh
   CHECK(bench.reducer->fault(3) == Fault::not_finite);
   REQUIRE(bench.averages.size() == 3);  // nobody is awaited any more
   CHECK(bench.header(0).senders == 0b0001);
+}
+
+TEST_CASE("reducer: a part is written by the codec of parts, and by no other") {
+  for (const CodecId parts : {CodecId::topk, CodecId::powersgd}) {
+    CAPTURE(codec(parts).name());
+    Bench bench(shape_of(1 + kCodecIds.size(), {}, parts));
+    for (std::size_t i = 0; i < kCodecIds.size(); ++i) {
+      const Rank from = static_cast<Rank>(i + 1);
+      const Range range = bench.shape->partition.chunk(0, 0);
+      Bytes bytes(codec(kCodecIds[i]).encoded_bytes(range));
+      REQUIRE(codec(kCodecIds[i]).encode(std::span(bench.values[from]).first(range.size), 0, {}, bytes));
+      CHECK(bench.send(from, 0, 5, bytes).has_value() == (kCodecIds[i] == parts));
+      CHECK(bench.reducer->fault(from) == (kCodecIds[i] == parts ? Fault::none : Fault::malformed));
+    }
+  }
 }
 
 TEST_CASE("reducer: the last average names the work of everyone who is in some chunk, and of nobody else") {

@@ -147,6 +147,42 @@ TEST_CASE("feedback: what did not reach a chunk in time stays owed, and the rest
   CHECK(counted < chunks);
 }
 
+TEST_CASE("feedback: only runs of codecs that owe do, wherever in a unit their borders lie") {
+  // in units of 4096: a border at 1.46 and at 1.49; the norm is too small for a coarse codec, statistics are no
+  // gradient
+  const auto tensor = [](const char* name, std::int64_t values, TensorRole role) {
+    return TensorInfo{name, DType::float32, {values}, role};
+  };
+  const Schema schema = {{tensor("a", 6000, TensorRole::gradient), tensor("norm", 100, TensorRole::gradient),
+                          tensor("b", 5000, TensorRole::gradient), tensor("c", 5284, TensorRole::statistic)}};
+  for (const CodecId codec : {CodecId::topk, CodecId::powersgd}) {
+    CAPTURE(static_cast<int>(codec));
+    CodecOptions options = CodecOptions::all(codec);
+    options.coarse_values_min = 1000;
+    FedSwarm swarm(2, CodecMap(schema, options));
+    REQUIRE(swarm.map.parts().runs().size() == 4);
+    Feedback& feedback = *swarm.feedback[0];
+    std::vector<float> owed(swarm.map.length());
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      CAPTURE(epoch);
+      const auto group = swarm.group(epoch);
+      const auto gradient = noise(swarm.map.length(), epoch);
+      std::vector<std::vector<float>> values = {gradient, gradient};
+      feedback.add_to(values[0], 4, group, swarm.options(0, group));
+      const auto owes_at = [](std::size_t i) { return i < 6000 || (i >= 6100 && i < 11'100); };
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < owed.size(); ++i) wrong += values[0][i] != gradient[i] + owed[i] / 4 ? 1U : 0U;
+      CHECK(wrong == 0);
+      std::vector<float> arrived(owed.size());
+      const auto bytes = swarm.map.parts().encode(values[0], 0, swarm.options(0, group));
+      REQUIRE(swarm.map.parts().decode(*bytes, 0, arrived));
+      settle(feedback, swarm.average(group, values, {4, 4}), swarm.identities[0].id());
+      for (std::size_t i = 0; i < owed.size(); ++i) owed[i] = owes_at(i) ? (values[0][i] - arrived[i]) * 4 : 0;
+      CHECK(std::ranges::equal(owed, feedback.owed()));
+    }
+  }
+}
+
 TEST_CASE("feedback: what is owed begins at zero, ends with the state, and never makes a gradient infinite") {
   FedSwarm swarm(2, CodecId::topk);
   Feedback& feedback = *swarm.feedback[0];

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -42,7 +41,7 @@ Invariants::Invariants(Clock& clock, InvariantOptions options)
     : clock_(clock),
       options_(std::move(options)),
       ledger_(clock, violations_),
-      owed_(options_.codecs),
+      owed_(clock, options_.codecs, violations_),
       live_(clock, options_.live, violations_) {}
 
 void Invariants::add(std::string invariant, std::vector<std::size_t> peers, std::string text) {
@@ -52,6 +51,7 @@ void Invariants::add(std::string invariant, std::vector<std::size_t> peers, std:
 void Invariants::split(const std::vector<std::size_t>& side) {
   const std::size_t before = common();
   ledger_.fork(before);
+  owed_.fork(before);
   const History copy = histories_[before];
   histories_.push_back(copy);
   for (const std::size_t peer : side) books_[peer].history = histories_.size() - 1;
@@ -110,36 +110,16 @@ void Invariants::sends(std::size_t peer, std::span<const float> values, std::uin
   if (mine == group.end()) return add("ledger", {peer}, "it sends parts of what it has not handed over");
   mine->second.sent.assign(values.begin(), values.end());
   mine->second.contribution.values = mine->second.sent;
-  const PeerBooks& books = books_[peer];
-  const auto open = owed_.open_epoch(peer);
-  if (open && books.stepped && *books.stepped >= *open) {  // a step of which it has told no round: that was fetched
-    const auto& epochs = history_of(peer).epochs;
-    const auto known = epochs.find(*open);
-    const Owed::Round round = known == epochs.end() ? nullptr : known->second.round;
-    owed_.fetched(peer, ids_[peer], *open, round, round ? words(round->group().id) : std::string());
-  }
   const Taken& taken = mine->second;
-  const std::string wrong = owed_.sends(peer, taken.epoch, books.group, taken.values, values, weight);
-  if (!wrong.empty()) add("owed", {peer}, wrong);
+  const PeerBooks& books = books_[peer];
+  owed_.sends({peer, books.history, taken.epoch, books.group, taken.values, values, weight});
 }
 
-/// Alone it takes what it owes with its own values.
 void Invariants::check_owed(std::size_t peer, const epoch::EpochReport& report) {
-  if (!options_.codecs.owes()) return;
-  const std::string wrong = owed_.committed(peer, ids_[peer], report);
-  if (!wrong.empty()) add("owed", {peer}, wrong);
-  if (report.proof) {
-    Committed& committed = history_of(peer).epochs[report.epoch];
-    if (!committed.round) committed.round = report.proof;
-    return;
-  }
   const auto& group = taken_[books_[peer].group];
   const auto mine = group.find(peer);
-  if (report.group || mine == group.end() || report.own_weight == 0) return;
-  const std::vector<float> paid = owed_.pay(peer, mine->second.values, report.own_weight);
-  const bool is_known = std::none_of(paid.begin(), paid.end(), [](float value) { return std::isnan(value); });
-  if (is_known && hash_bytes("collab sim averaged", std::as_bytes(std::span(paid))) != books_[peer].averaged)
-    add("owed", {peer}, fmt::format("epoch {}: a step alone is not what it had and what it owed", report.epoch));
+  const auto had = mine == group.end() ? std::span<const float>() : std::span<const float>(mine->second.values);
+  owed_.committed(peer, books_[peer].history, report, had);
 }
 
 void Invariants::gave_back(std::size_t peer, std::span<const float> values, std::uint64_t weight,
@@ -194,7 +174,7 @@ void Invariants::dropped(std::size_t peer, std::span<const SampleRun> samples) {
 void Invariants::stepped(const StepTaken& step) {
   check_untouched(step.peer, step.before, "was about to step");
   books_[step.peer].parameters = step.after;
-  books_[step.peer].stepped = step.epoch;
+  owed_.stepped(step.peer, step.epoch, step.averaged);
   books_[step.peer].averaged = hash_bytes("collab sim averaged", std::as_bytes(step.averaged));
   if (spoilt_.contains(step.peer)) spoilt_parameters_.insert(step.after);
   if (is_expelled(step.peer) || spoilt_.contains(step.peer)) return;
@@ -500,6 +480,7 @@ void Invariants::forget(std::uint64_t before_epoch) {
     drop(history.ledgers);
   }
   ledger_.forget(before_epoch - kHistoryKept);
+  owed_.forget_before(before_epoch - kHistoryKept);
 }
 
 }  // namespace collab::sim

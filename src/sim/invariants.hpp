@@ -30,9 +30,9 @@ struct InvariantOptions {
 
 /// agree: all steps of one epoch end with equal parameters. atomic: parameters move by a step or a fetched state only,
 /// and a failed round gives back to the bit what it took. mean: a committed result is that of the senders it names.
-/// owed: parts carry what earlier ones owe, once. begin: when an epoch begins, its target batch is there. units:
-/// the ledgers of one epoch are equal, and say what was computed; nothing is left out of a pass. ledger (no sample, so
-/// no unit, counts twice) and live: see there. Memory: what was handed over in the last few epochs.
+/// begin: when an epoch begins, its target batch is there. units: the ledgers of one epoch are equal, and say what was
+/// computed; nothing is left out of a pass. ledger (no sample, so no unit, counts twice), owed and live: see there.
+/// Memory: what was handed over in the last few epochs.
 class Invariants {
  public:
   Invariants(Clock& clock, InvariantOptions options);
@@ -40,7 +40,7 @@ class Invariants {
   /// Numbers are given in this order.
   void add_peer(const PeerId& id) {
     numbers_.emplace(id, numbers_.size());
-    ids_.push_back(id);
+    owed_.add_peer(id);
   }
   /// These peers and all others do not hear of each other any more: from now on each side has a history of its own,
   /// and whoever fetches the other's state goes over to it.
@@ -113,7 +113,6 @@ class Invariants {
   struct Committed {
     std::string group;
     Digest result{};
-    Owed::Round round;  // with feedback: the last, as the first who told has it
     std::uint64_t weight = 0;
     std::map<std::size_t, Sent> senders;
     std::set<std::string> first_groups;  // on a grid: of those whose samples are counted here
@@ -128,10 +127,9 @@ class Invariants {
   };
   struct PeerBooks {
     std::size_t history = 0;
-    std::optional<Digest> parameters;      // as of the last step or restore
-    std::string group;                     // of the round it is in; empty when it has its samples back
-    Digest averaged{};                     // hash of what its last step took
-    std::optional<std::uint64_t> stepped;  // epoch of the last step
+    std::optional<Digest> parameters;  // as of the last step or restore
+    std::string group;                 // of the round it is in; empty when it has its samples back
+    Digest averaged{};                 // hash of what its last step took
     bool exaggerates = false;
     bool exaggerated = false;  // since its last hand-over
   };
@@ -163,7 +161,6 @@ class Invariants {
   Owed owed_;
   Liveness live_;
   std::map<PeerId, std::size_t> numbers_;
-  std::vector<PeerId> ids_;  // by number
   std::set<std::size_t> hidden_;
   std::map<std::size_t, PeerBooks> books_;
   std::set<std::size_t> expelled_;

@@ -12,8 +12,8 @@
 namespace collab::sim {
 
 struct Violation {
-  std::string invariant;  ///< agree, atomic, mean, begin, units, ledger, live, rejoin, owners, clean, determinism,
-                          ///< hang, livelock
+  std::string invariant;  ///< agree, atomic, mean, owed, begin, units, ledger, live, rejoin, owners, clean,
+                          ///< determinism, hang, livelock
   Duration at{};          ///< virtual time
   std::vector<std::size_t> peers;
   std::string text;

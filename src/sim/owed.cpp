@@ -77,6 +77,8 @@ void Owed::stepped(std::size_t peer, std::uint64_t epoch, std::span<const float>
 void Owed::committed(std::size_t peer, std::size_t history, const epoch::EpochReport& report,
                      std::span<const float> handed_over) {
   if (!codecs_.owes()) return;
+  const std::optional<Sent>& sent = books_[peer].sent;
+  if (sent && sent->epoch < report.epoch) fetched(peer, history);
   if (report.proof) {
     settle_committed(peer, report);
     rounds_.at(history).emplace(report.epoch, report.proof);

@@ -71,9 +71,13 @@ void ThreadBridge::border(Trainer& trainer, double samples_per_s, const std::fun
   if (arrive(trainer, samples_per_s)) tell();
   std::unique_lock lock(mutex_);
   work_off(trainer, lock);
-  while (held_ && !open_ && (!waiting || waiting())) {
+  bool stays = true;
+  while (held_ && !open_ && stays) {
     if (waiting) {
       changed_.wait_for(lock, kLookAtUser);
+      lock.unlock();  // it may ask the loop, which asks us
+      stays = waiting();
+      lock.lock();
     } else {
       changed_.wait(lock);
     }

@@ -16,7 +16,9 @@ constexpr Duration kResultGrace = std::chrono::milliseconds(100);  // signatures
 constexpr std::size_t kOthersAsked = 4;                            // for a round that they may have by now
 constexpr std::size_t kOthersAskedToWait = 16;                     // where it may well be running
 constexpr Duration kStateTime = std::chrono::hours(1);
-constexpr unsigned kMisfitsMax = 5;  // in a row, of states that no majority vouches for
+constexpr std::uint64_t kAheadOfRecords = 32;  // that a donor may be, where epochs are shorter than records travel
+constexpr unsigned kInsteadAtOnce = 8;         // epochs asked for in a row because donors name them; then a pause
+constexpr unsigned kMisfitsMax = 5;            // in a row, of states that no majority vouches for
 
 }  // namespace
 
@@ -105,6 +107,7 @@ Task<bool> CatchUp::apply(std::shared_ptr<const averaging::CommittedRound> round
 
 Task<bool> CatchUp::by_state(std::uint64_t epoch) {
   epoch_ = epoch;
+  instead_in_a_row_ = 0;
   const TimePoint start = needs_.clock.now();
   std::uint64_t asked = std::max(epoch_, needs_.tracker.global_epoch().value_or(0));
   while (!leaving_ && needs_.clock.now() < start + kStateTime) {
@@ -131,10 +134,13 @@ Task<bool> CatchUp::by_state(std::uint64_t epoch) {
   co_return false;
 }
 
+/// What donors name is hearsay: one who is alone in being reached could send us anywhere, and for ever.
 Task<std::uint64_t> CatchUp::epoch_instead(std::uint64_t asked, Refusal refusal) {
   needs_.log.info("state.not_yet", {{"epoch", asked}, {"reason", refusal.reason}, {"number", refusal.number}});
   const auto instead = state::epoch_instead(refusal, asked, options_.epochs_max);
-  if (instead && *instead >= epoch_) co_return *instead;
+  const std::uint64_t farthest = needs_.tracker.global_epoch().value_or(epoch_) + kAheadOfRecords;
+  const bool may_be = instead && *instead >= epoch_ && *instead <= farthest;
+  if (may_be && ++instead_in_a_row_ % kInsteadAtOnce != 0) co_return *instead;
   co_await needs_.clock.sleep_until(needs_.clock.now() + options_.retry_min);
   co_await needs_.tracker.look(needs_.clock.now() + kLookTime);
   co_return std::max(epoch_, needs_.tracker.global_epoch().value_or(asked));

@@ -89,6 +89,7 @@ class CatchUp {
   OnArrival on_arrival_;
   std::uint64_t epoch_ = 0;  // the trainer's
   unsigned misfits_ = 0;     // in a row: states of another model or optimizer
+  unsigned instead_in_a_row_ = 0;
   bool leaving_ = false;
 };
 

@@ -70,6 +70,7 @@ void Feedback::add_to(std::span<float> mean, std::uint64_t weight, const matchma
                       EncodeOptions options) {
   assert(in_use() && !settling_ && weight > 0 && mean.size() == codecs_.length());
   owed_.resize(mean.size());
+  sent_.reset();  // of a try that failed: not three vectors at once
   sent_ = SentParts{{mean.begin(), mean.end()}, weight, group.epoch, group.id, options};
   for_each_owing(codecs_, {0, mean.size()}, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) mean[i] = with_owed(mean[i], owed_[i], weight);

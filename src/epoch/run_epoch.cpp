@@ -267,7 +267,8 @@ Task<> add_owed(EpochContext node, const EpochOptions& options, const matchmakin
 
 /// `first`: the first round of the epoch that this peer has; if not round 1, its own parts may be in that all the same.
 void settle_owed(EpochContext node, std::shared_ptr<const averaging::CommittedRound> first, const EpochReport& report) {
-  if (!node.owed.in_use() || first == nullptr) return;
+  if (!node.owed.in_use()) return;
+  if (first == nullptr) return node.owed.forget();  // lost once is better than sent twice
   if (report.own_weight == 0 && first->group().round == 1) return node.owed.left_out();
   node.owed.settle(std::move(first));
 }

@@ -343,7 +343,7 @@ void Gathering::on(const PeerId& from, const wire::Refused& refused, TimePoint n
   if (outcome_) return;
   const auto reason = static_cast<RefusalReason>(refused.reason);
   const bool by_leader = follower_.leader() == from;
-  if (!by_leader && !invited_.contains(from)) return;
+  if (!by_leader && !invited_.contains(from) && !leader_.has(from)) return;
   note(reason);
   if (reason == RefusalReason::begun) has_begun(refused.attempt);
   strike(from, sentence(reason), now);

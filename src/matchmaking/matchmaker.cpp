@@ -77,7 +77,7 @@ void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_byte
 }
 
 void Matchmaker::take_role(const Wanted& wanted) {
-  const bool presumed = follows_directly(wanted) && wanted.expected.empty();
+  const bool presumed = follows_directly(wanted) && wanted.expected.empty() && wanted.attempt == 0;
   if (options_.role == role_ || presumed) return;
   options_.role = role_;
   declared_at_.reset();
@@ -90,7 +90,7 @@ std::uint32_t Matchmaker::next_attempt(std::uint64_t epoch) const {
 bool Matchmaker::is_presumed(std::uint64_t epoch) const {
   Wanted wanted;
   wanted.epoch = epoch;
-  return follows_directly(wanted);
+  return follows_directly(wanted) && next_attempt(epoch) == 0;
 }
 
 bool Matchmaker::follows_directly(const Wanted& wanted) const {

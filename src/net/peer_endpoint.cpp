@@ -513,7 +513,7 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   struct Dialling {
     Partner& with;
     ~Dialling() {
-      --with.dials;
+      if (--with.dials == 0) with.elsewhere = false;
       with.changed.notify();
     }
   };
@@ -531,8 +531,10 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   Refusal why = opened.error();
   if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
   needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
-  if (dialling.with.dials > 1) co_return;                  // the other one may get through
-  if (by_relay_only || links_.current(peer) != nullptr) {  // no word of whether it lives
+  if (why.code == Errc::gone && dialling.with.dials > 1) co_return;  // the other one may get through
+  const Connection* other = links_.current(peer);
+  if (other != nullptr && !other->is_circuit()) co_return;  // another way was found
+  if (by_relay_only || other != nullptr) {                  // no word of whether it lives
     peers_.no_circuit(peer, std::move(why), needs_.clock.now());
   } else {
     peers_.failed(peer, std::move(why), needs_.clock.now());
@@ -667,10 +669,12 @@ void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses)
 /// While it is dialled where it is perhaps no more: there nobody says so, and a dial in vain takes its time.
 void PeerEndpoint::dial_elsewhere(const PeerId& peer, std::vector<Address> addresses) {
   const auto with = partners_.find(peer);
-  if (with == partners_.end() || with->second->dials != 1 || addresses.empty()) return;
+  if (with == partners_.end() || with->second->dials != 1 || with->second->elsewhere || addresses.empty()) return;
   const Connection* current = links_.current(peer);
   const bool is_there = current != nullptr && !current->is_circuit();
-  if (tasks_ != nullptr && !leaving_ && !is_there) begin_dial(peer, std::move(addresses));
+  if (tasks_ == nullptr || leaving_ || is_there) return;
+  with->second->elsewhere = true;  // not again and again, however often it says so
+  begin_dial(peer, std::move(addresses));
 }
 
 void PeerEndpoint::introduce_relays(const PeerId& peer, std::vector<Address> relays) {

@@ -134,7 +134,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// A peer with whom something happens now.
   struct Partner {
     Partner(const asio::any_io_executor& executor, const TokenBucket& bucket) : refusals(bucket), changed(executor) {}
-    unsigned dials = 0;  ///< that run: one, or a second one since it is said to be elsewhere
+    unsigned dials = 0;      ///< that run: one, or a second one since it is said to be elsewhere
+    bool elsewhere = false;  ///< there has been a second one since none ran
     int waiting = 0;
     int conversing = 0;
     TokenBucket refusals;  ///< that it may still cause

@@ -257,8 +257,7 @@ Frame Store::send_in_place(const PeerId& peer, Kind kind, Frame frame) {
 }
 
 Refusal Store::not_reached(const Key& key) const {
-  if (key.kind == Kind::result) return Refusal(Errc::gone, "no such round yet", epoch_);
-  return Refusal(Errc::late, "not reached yet", epoch_);
+  return Refusal(Errc::late, key.kind == Kind::result ? "no such round yet" : "not reached yet", epoch_);
 }
 
 /// Why waiting for it is no use.

@@ -229,6 +229,30 @@ TEST_CASE("sim: of ten donors nine are at no known address, and what the tenth s
   });
 }
 
+TEST_CASE("sim: one donor that says an epoch is over is not believed against those who have not reached its end") {
+  Swarm swarm(1);
+  std::vector<PeerId> donors;
+  for (unsigned i = 0; i < 4; ++i) {
+    swarm.add_donor(i, 7);
+    donors.push_back(peer(i));
+  }
+  const auto lie = [](PeerId, Frame, TimePoint) -> Task<net::Answer> {
+    co_return Refusal(Errc::stale, "that epoch is over", 100);
+  };
+  swarm.network().add_peer(peer(4)).handle(method(wire::kIndexMethod), lie);
+  donors.push_back(peer(4));
+  swarm.run([&](TaskGroup&) -> Task<> {
+    WantedResult next;
+    next.epoch = 7;
+    next.deadline = swarm.in(seconds(10));
+    next.check = [](std::span<const std::byte>) { return true; };
+    auto fetching = download_result(swarm.context(100), next, donors);
+    const auto got = co_await std::move(fetching);
+    REQUIRE(got.has_error());
+    CHECK(got.error().code == Errc::late);
+  });
+}
+
 TEST_CASE("sim: the index of most donors counts, and one without the voted parameters never does") {
   Swarm swarm(5);
   swarm.add_donor(0, 7);

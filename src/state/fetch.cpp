@@ -344,8 +344,8 @@ void Fetch::report() {
   if (on_progress_) on_progress_(progress_);
 }
 
-/// What most donors said, of whom nobody who cannot be reached is one; of those who said `stale` the epoch in the
-/// middle, so that one liar does not send us far away.
+/// What most of the donors said that could be reached; of those who said `stale` the epoch in the middle, so that one
+/// liar does not send us far away.
 Refusal Fetch::why_nobody() const {
   if (first_sharer_ == 0) return Refusal(Errc::gone, "there is nobody to ask");
   std::map<Errc, std::vector<const Refusal*>> reasons;

@@ -177,20 +177,23 @@ def line_fails(swarm):
 
 def router_forgets(swarm):
     """What it knew of all connections of one of them: they are dead at both ends, and nobody says so."""
-    heals(swarm, 'home', 'forget', 'its router forgets all connections')
+    heals(swarm, 'home', 'forget', 'its router forgets all connections', within=AT_ALL)
 
 
 def address_changes(swarm):
     """Of one that dials, then of the only one that the others can dial: it must find that out, be judged, and be found."""
     heals(swarm, 'symmetric', 'renumber', 'another address')
-    heals(swarm, 'public', 'renumber', 'another address')
+    heals(swarm, 'public', 'renumber', 'another address', within=AT_ALL)
 
 
-def heals(swarm, name, what, said):
-    """By itself. The figure is what counts: 10 s is the goal, and a path that nobody uses may cost five seconds more."""
+# The goal is 10 s for all of them. Where it is missed at times, only that it heals is demanded: see doc/status.md.
+AT_ALL = 30
+
+
+def heals(swarm, name, what, said, within=10):
     before = swarm.latest(name)
     lab('nat_lab.sh', what, NAMES[name])
-    again = swarm.each_commits(1, 30, with_peers=len(NAMES))
+    again = swarm.each_commits(1, within, with_peers=len(NAMES))
     print(f'{name}: {said} at epoch {before}: an epoch of all six within {again:.1f} s; samples lost so far: {swarm.lost()}; '
           f'{swarm.hold_the_same()} epochs compared', flush=True)
 

@@ -398,7 +398,8 @@ Task<> Membership::publish_self() {
       relay_client_->look_again();
       mapping_probe_->look_again();
       puncher_->look_again();
-      if (!host.empty()) changed = changed || host != std::exchange(own_host, host);
+      const bool elsewhere = !host.empty() && std::exchange(own_host, host) != host;
+      changed = changed || elsewhere;
       const bool is_client = reachability_->counts_as_client();
       if (std::exchange(counted_as_client, is_client) != is_client) changed = changed || is_perhaps_translated();
       explain_once();

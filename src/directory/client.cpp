@@ -55,6 +55,7 @@ Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePo
   if (!take_named(server, payload, message.known, message.servers)) co_return Errc::bad_request;
   answered_at_ = clock_.now();
   Read read;
+  read.records = message.records;
   for (SignedRecord& record : *records) {
     const auto offered = server_.accept(std::move(record), Storage::Source::read);
     if (offered.outcome == Storage::Outcome::stored) ++read.news;

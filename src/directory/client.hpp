@@ -39,7 +39,8 @@ class Client {
   struct Read {
     Cursor next;
     bool more = false;
-    std::size_t news = 0;       ///< records that were not here yet
+    std::size_t records = 0;    ///< on the page,
+    std::size_t news = 0;       ///< of which so many were not here yet
     std::uint8_t distance = 0;  ///< of the server from the key's keepers: `Server::distance`
   };
   struct Question {

@@ -306,6 +306,7 @@ Task<> SwarmDirectory::long_poll(std::string key) {
   std::set<PeerId> full;  // those who have watchers enough: others, who watch there, are asked instead
   // Else whoever was the first to be known would serve everybody for ever; who knows only one looks soon.
   TimePoint drawn_anew{};
+  Duration told{};
   for (;;) {
     auto others = router_.sources(key);
     for (const PeerId& follower : router_.followers(key)) others.push_back(follower);
@@ -340,8 +341,12 @@ Task<> SwarmDirectory::long_poll(std::string key) {
       auto& cursor = followed_.at(key).cursors[*server];
       const bool nothing_new = read->next == cursor;
       cursor = read->next;
+      // who keeps the key too has most of it from the owners, so it need not ask for each record once more
+      const bool is_told = read->records > 0 && 4 * read->news <= read->records;
+      if (is_told) told = std::clamp(2 * told, options_.retry, options_.told_pause);
+      if (read->news > 0 && !is_told) told = Duration();
       // a server that answers at once without news must not keep us busy
-      Duration pause = pace_of(key);
+      Duration pause = std::max(pace_of(key), told);
       if (nothing_new && clock_.now() < asked_at + options_.watch_wait / 4) pause = std::max(pause, options_.retry);
       if (pause > Duration::zero()) co_await clock_.sleep_until(clock_.now() + pause);
       continue;

@@ -28,6 +28,7 @@ struct SwarmDirectoryOptions {
   Duration watch_wait = std::chrono::seconds(30);   ///< of one long poll
   Duration watch_stay = std::chrono::seconds(30);   ///< with one server, or half as long or half as long again
   Duration watch_grace = std::chrono::seconds(5);   ///< after it, for the way there and back
+  Duration told_pause = std::chrono::seconds(2);    ///< at most, between long polls while puts bring the news
   Duration retry = std::chrono::milliseconds(200);  ///< after a server failed, until the next is asked
   Duration connected_window = std::chrono::seconds(15);
   Duration probe_period = std::chrono::seconds(10);     ///< contacts that are no members are tried this often,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 namespace collab::progress {
@@ -16,6 +17,7 @@ constexpr Duration kAskKeepers = std::chrono::seconds(2);  // for the answer; wi
 constexpr Duration kLookWhileLeaving = std::chrono::milliseconds(500);
 constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody has read who else leaves
 constexpr std::uint64_t kEpochsAhead = 2;                  // records travel: one may well be further than any two show
+constexpr Duration kNothingNew = std::chrono::seconds(2);  // between two records that say the same
 constexpr int kLooksPerPeriod = 4;
 constexpr Duration kPaceMax = std::chrono::milliseconds(500);    // later, who has a wrong clock is misjudged
 constexpr Duration kRestPerPeer = std::chrono::milliseconds(4);  // after each reading of all
@@ -31,6 +33,15 @@ void erase_from(Map& map, const Gone& gone) {
 
 std::int64_t to_ms(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+/// Of what others act upon; a rate alone, or a loss, is no news.
+bool says_the_same(const Record& a, const Record& b) {
+  const auto told = [](const Record& record) {
+    return std::tie(record.epoch, record.samples, record.handed_over, record.left, record.given_up, record.group,
+                    record.parameters, record.taking_part, record.averaging, record.heir);
+  };
+  return told(a) == told(b);
 }
 
 }  // namespace
@@ -135,18 +146,25 @@ Task<> Tracker::publish() {
   while (!shown_) co_await due_.wait();
   while (!left_) {
     // news at most every period_min, so that epochs of a blink do not flood the directory
-    const Duration wait = period();
+    const Duration look = period();
     // far from the end of an epoch nobody needs every record at once
-    pace_ = std::min<Duration>(wait / kLooksPerPeriod, kPaceMax);
+    pace_ = std::min<Duration>(look / kLooksPerPeriod, kPaceMax);
     watch_->relax(pace_);
     if (ask_) ask_();
+    const bool same = sent_ && says_the_same(*sent_, own_);
+    const Duration wait = same ? std::max(look, kNothingNew) : look;
     own_.period_ms = static_cast<std::uint32_t>(to_ms(wait));
     urgent_ = false;
     send();
+    sent_ = own_;
     if (!first_published_) first_published_ = needs_.clock.now();
     const TimePoint published = needs_.clock.now();
     co_await needs_.clock.sleep_until(published + options_.period_min);
-    while (!urgent_ && needs_.clock.now() < published + wait) co_await due_.wait_until(needs_.clock, published + wait);
+    while (!urgent_ && needs_.clock.now() < published + wait) {
+      co_await due_.wait_until(needs_.clock, std::min(published + wait, needs_.clock.now() + look));
+      if (same && ask_) ask_();
+      if (same && !says_the_same(*sent_, own_)) break;
+    }
   }
 }
 

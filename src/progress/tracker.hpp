@@ -238,6 +238,7 @@ class Tracker {
   std::optional<Record> former_life_;
   std::function<void()> ask_;
   Record own_;
+  std::optional<Record> sent_;
   bool shown_ = false;
   bool urgent_ = false;
   Duration pace_ = Duration::zero();  // in which records are looked at

@@ -163,6 +163,42 @@ TEST_CASE("swarm directory: who relaxes reads a busy key less often, and still s
   world.run(scenario());
 }
 
+TEST_CASE("swarm directory: who has the news from their owners does not ask others for each of them once more") {
+  World world;
+  const auto scenario = [&]() -> Task<> {
+    world.add_swarm(5, 0);  // each keeps every key
+    co_await world.sleep(10s);
+    std::vector<std::unique_ptr<Watch>> watches;
+    for (const auto& node : world.nodes) watches.push_back(node->directory.watch("busy"));
+    const auto asked = [&] {
+      std::size_t calls = 0;
+      for (const auto& node : world.nodes) calls += world.network.calls_of(node->id(), "directory.watch");
+      return calls;
+    };
+    const auto write = [&](int number) {
+      for (const auto& node : world.nodes) node->directory.publish("busy", "", text_bytes(std::to_string(number)), 30s);
+    };
+    const auto all_have = [&](int number) {
+      return std::all_of(watches.begin(), watches.end(), [&](const auto& watch) {
+        const auto& records = watch->records();
+        return records.size() == 5 && std::all_of(records.begin(), records.end(), [&](const Record& record) {
+                 return value_of(record) == std::to_string(number);
+               });
+      });
+    };
+    std::size_t before = 0;
+    for (int number = 0; number < 100; ++number) {
+      if (number == 20) before = asked();
+      write(number);
+      co_await world.sleep(250ms);
+      CHECK(all_have(number));
+    }
+    CHECK(asked() - before <= 5 * 20);  // once a second each, all their keys together; else four times
+    co_await world.stop();
+  };
+  world.run(scenario());
+}
+
 TEST_CASE("swarm directory: renewals of many share an answer, and reach the watchers in time") {
   World world;
   const auto scenario = [&]() -> Task<> {

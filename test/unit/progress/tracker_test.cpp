@@ -415,6 +415,43 @@ TEST_CASE("tracker: a peer publishes at most two records a second, also when the
   CHECK(seen <= 2 * 60 + 1);
 }
 
+TEST_CASE("tracker: a record that says nothing new is written every two seconds, and what is new within one") {
+  Swarm swarm({});
+  swarm.peers.push_back(std::make_unique<Trainer>(swarm.world, swarm.board, 1, 100ms));
+  Trainer& peer = *swarm.peers.front();
+  peer.own.taking_part = true;
+  peer.own.samples = kTarget;  // it waits for its group
+  peer.own.samples_per_s = 80;
+  peer.tracker.ask_before_publishing([&] { peer.tracker.show(peer.own); });
+  peer.tracker.show(peer.own);
+  swarm.tasks.spawn("track", peer.tracker.run());
+  const auto watch = swarm.board.view_of(test::peer(9)).watch(std::string(kProgressKey));
+  std::set<std::uint64_t> seen;
+  const auto look_for = [&](double seconds) -> Task<> {
+    while (swarm.now() < seconds) {
+      for (const auto& record : watch->records()) seen.insert(record.sequence);
+      co_await swarm.sleep_until(swarm.now() + 0.05);
+    }
+  };
+  const auto scenario = [&]() -> Task<> {
+    co_await look_for(5);
+    seen.clear();
+    co_await look_for(25);
+    CHECK(seen.size() >= 8);
+    CHECK(seen.size() <= 14);
+    for (std::uint64_t samples = kTarget + 1; samples <= kTarget + 10; ++samples) {
+      peer.own.samples = samples;  // nobody shows it: the tracker asks
+      const double changed = swarm.now();
+      const auto told = [&] { return decode(watch->records().front().value)->samples == samples; };
+      while (!told() && swarm.now() < changed + 5) co_await swarm.sleep_until(swarm.now() + 0.01);
+      CHECK(swarm.now() - changed < 1);
+      co_await swarm.sleep_until(swarm.now() + 3);
+    }
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: in a large swarm each writes less, so that nobody reads more than 32 records a second") {
   Swarm swarm(std::vector<std::int64_t>(64, 0));
   std::size_t seen = 0;

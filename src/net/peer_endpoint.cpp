@@ -229,7 +229,7 @@ void PeerEndpoint::look_at_all(TimePoint now) {
   close_unused(now);
   for (auto next = partners_.begin(); next != partners_.end();) {
     Partner& with = *next->second;
-    const bool active = links_.current(next->first) != nullptr || with.dials > 0 || with.waiting > 0 ||
+    const bool active = links_.current(next->first) != nullptr || with.dials + with.outdated > 0 || with.waiting > 0 ||
                         with.conversing > 0 || !with.refusals.full(now);  // who comes back does not begin anew
     next = active ? std::next(next) : partners_.erase(next);
   }
@@ -346,10 +346,19 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   const bool other_time = std::abs(connection.skew_ms() + time_.own_ms() - swarm_ms()) > kOtherTimeMs;
   if (other_time && !connection.knows_our_time()) connection.probe(needs_.clock.now());
   learn(connection);
+  if (!connection.is_circuit()) outdate_dials(partner(connection.peer()));
   observers_changed_ = true;
   if (!observed_host_) observe_self();
   if (connection.is_circuit() && connection.side() == Side::accepted) dial_in_return(connection);
   return connection.streams().serial();
+}
+
+/// A dial that still runs to where the peer was before takes its time, in which nobody else would be dialled should
+/// this connection break.
+void PeerEndpoint::outdate_dials(Partner& with) {
+  ++with.meetings;
+  with.outdated += std::exchange(with.dials, 0);
+  with.elsewhere = false;
 }
 
 void PeerEndpoint::detach(std::uint64_t serial) {
@@ -512,8 +521,11 @@ void PeerEndpoint::begin_dial(const PeerId& peer, std::vector<Address> addresses
 Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt) {
   struct Dialling {
     Partner& with;
+    const std::uint64_t meetings = with.meetings;
+    bool outdated() const { return meetings != with.meetings; }
     ~Dialling() {
-      if (--with.dials == 0) with.elsewhere = false;
+      --(outdated() ? with.outdated : with.dials);
+      if (with.dials == 0) with.elsewhere = false;
       with.changed.notify();
     }
   };
@@ -531,7 +543,7 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   Refusal why = opened.error();
   if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
   needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
-  if (why.code == Errc::gone && dialling.with.dials > 1) co_return;  // the other one may get through
+  if (why.code == Errc::gone && (dialling.outdated() || dialling.with.dials > 1)) co_return;  // another may get through
   const Connection* other = links_.current(peer);
   if (other != nullptr && !other->is_circuit()) co_return;  // another way was found
   if (by_relay_only || other != nullptr) {                  // no word of whether it lives

@@ -134,8 +134,10 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// A peer with whom something happens now.
   struct Partner {
     Partner(const asio::any_io_executor& executor, const TokenBucket& bucket) : refusals(bucket), changed(executor) {}
-    unsigned dials = 0;      ///< that run: one, or a second one since it is said to be elsewhere
-    bool elsewhere = false;  ///< there has been a second one since none ran
+    unsigned dials = 0;          ///< that run: one, or a second one since it is said to be elsewhere
+    bool elsewhere = false;      ///< there has been a second one since none ran
+    unsigned outdated = 0;       ///< that run too, though there was a connection since: nobody waits for them
+    std::uint64_t meetings = 0;  ///< direct connections so far
     int waiting = 0;
     int conversing = 0;
     TokenBucket refusals;  ///< that it may still cause
@@ -166,6 +168,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Hello hello() const;
   std::optional<Refuse> welcome(const PeerId& peer, const Hello& theirs) const;
   Partner& partner(const PeerId& peer);
+  static void outdate_dials(Partner& with);
   Task<Reached> find_way(PeerId peer, TimePoint deadline, bool by_relay);
   bool is_for_relays(TrafficClass traffic, const OpenHead& head) const;
 

@@ -87,6 +87,20 @@ std::vector<PeerId> only(SimNode& node) {
   return std::vector<PeerId>(1, node.id());
 }
 
+/// Where connections are taken, and nothing is ever said.
+struct Silent {
+  explicit Silent(Swarm& swarm) {
+    sim::Host& host = swarm.network.add_host("10.0.0.90");
+    at.host = host.address();
+    at.port = 4600;
+    auto listening = host.listen(at);
+    REQUIRE(listening);
+    listener = std::move(*listening);
+  }
+  Address at;
+  std::unique_ptr<Listener> listener;
+};
+
 }  // namespace
 
 TEST_CASE("sim net: everybody calls everybody at once, and one connection for each pair stays") {
@@ -682,23 +696,18 @@ TEST_CASE("sim net: a calendar that jumps counts once nobody is connected, so a 
 TEST_CASE("sim net: an address that accepts and says nothing holds up no other") {
   Swarm swarm(2, 1, near());
   const auto scenario = [&]() -> Task<> {
-    sim::Host& silent = swarm.network.add_host("10.0.0.90");
-    Address at;
-    at.host = silent.address();
-    at.port = 4600;
-    const auto listener = silent.listen(at);
-    REQUIRE(listener);
+    const Silent silent(swarm);
     const auto accept = [&]() -> Task<> {
       std::vector<std::unique_ptr<ByteStream>> streams;
       for (;;) {
-        auto stream = co_await (*listener)->accept();
+        auto stream = co_await silent.listener->accept();
         if (!stream) co_return;
         streams.push_back(std::move(*stream));
       }
     };
     TaskGroup tasks(swarm.world.executor(), rethrow);
     tasks.spawn("silent", accept());
-    swarm[0].endpoint().introduce(swarm[1].id(), {at, swarm[1].address()});
+    swarm[0].endpoint().introduce(swarm[1].id(), {silent.at, swarm[1].address()});
     const TimePoint asked = swarm.now();
     const auto answer =
         co_await swarm[0].endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), swarm[0].in(kLong));
@@ -712,13 +721,8 @@ TEST_CASE("sim net: an address that accepts and says nothing holds up no other")
 TEST_CASE("sim net: who is dialled where it is no more is dialled elsewhere as soon as somebody tells of it") {
   Swarm swarm(2, 1, near());
   const auto scenario = [&]() -> Task<> {
-    sim::Host& silent = swarm.network.add_host("10.0.0.90");
-    Address at;
-    at.host = silent.address();
-    at.port = 4600;
-    const auto listener = silent.listen(at);
-    REQUIRE(listener);
-    swarm[0].endpoint().introduce(swarm[1].id(), {at});
+    const Silent silent(swarm);
+    swarm[0].endpoint().introduce(swarm[1].id(), {silent.at});
     const TimePoint asked = swarm.now();
     const auto tell = [&]() -> Task<> {
       co_await swarm.pause(seconds(1));
@@ -735,6 +739,33 @@ TEST_CASE("sim net: who is dialled where it is no more is dialled elsewhere as s
     const auto again =
         co_await swarm[0].endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), swarm[0].in(kLong));
     CHECK(again);
+    co_await tasks.stop();
+  };
+  swarm.run(scenario);
+}
+
+TEST_CASE("sim net: a dial that still runs to where a peer was does not hold up the next one") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    const Silent silent(swarm);
+    swarm[0].endpoint().introduce(swarm[1].id(), {silent.at});
+    const auto tell = [&]() -> Task<> {
+      co_await swarm.pause(milliseconds(100));
+      swarm[0].endpoint().introduce(swarm[1].id(), {swarm[1].address()});
+    };
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("tell", tell());
+    const auto first =
+        co_await swarm[0].endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), swarm[0].in(kLong));
+    CHECK(first);
+    swarm.network.cut(swarm[0].host(), swarm[1].host());
+    co_await swarm.pause(milliseconds(100));
+    CHECK(!swarm[0].endpoint().link(swarm[1].id()).connected);
+    const TimePoint asked = swarm.now();
+    const auto again =
+        co_await swarm[0].endpoint().call(swarm[1].id(), "test.echo", filled_frame(10), swarm[0].in(kLong));
+    CHECK(again);
+    CHECK(swarm.now() - asked < seconds(1));  // the first dial has ten
     co_await tasks.stop();
   };
   swarm.run(scenario);

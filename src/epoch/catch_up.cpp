@@ -52,33 +52,50 @@ std::vector<PeerId> CatchUp::donors_of_round(std::uint64_t epoch, std::size_t ot
 
 Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
   for (epoch_ = epoch;; wait = Duration()) {
-    const auto donors = donors_of_round(epoch_, wait > Duration() ? kOthersAskedToWait : kOthersAsked);
-    if (donors.empty() || leaving_) co_return Outcome::nobody;
-    struct Verified {
-      std::shared_ptr<const averaging::CommittedRound> round;
-    };
-    const auto verified = std::make_shared<Verified>();
-    state::WantedResult wanted;
-    wanted.epoch = epoch_;
-    wanted.wait = wait;
-    wanted.deadline = needs_.clock.now() + kResultTime;
-    wanted.check = [verified, next = epoch_, schema = options_.schema, codecs = options_.codecs,
-                    &scheme = needs_.scheme](const auto bytes) {
-      auto round = decode_round(bytes, next, schema, codecs, scheme);
-      if (round) verified->round = std::move(*round);
-      return round.has_value();
-    };
-    const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
-    state::FetchOptions fetch;
-    fetch.grace = kResultGrace;
-    const auto result = co_await state::download_result(context, std::move(wanted), donors, fetch);
-    if (!result) {
-      const bool too_old = result.error().code == Errc::stale && result.error().number > epoch_;
-      co_return too_old ? Outcome::needs_state : Outcome::in_step;
+    Round round = std::exchange(ahead_, nullptr);
+    if (round == nullptr || round->group().epoch != epoch_) {
+      auto donors = donors_of_round(epoch_, wait > Duration() ? kOthersAskedToWait : kOthersAsked);
+      if (donors.empty() || leaving_) co_return Outcome::nobody;
+      auto fetched = co_await fetch_round(epoch_, std::move(donors), wait);
+      if (!fetched) {
+        const bool too_old = fetched.error().code == Errc::stale && fetched.error().number > epoch_;
+        co_return too_old ? Outcome::needs_state : Outcome::in_step;
+      }
+      round = std::move(*fetched);
     }
-    const bool applied = co_await apply(verified->round);
+    const bool applied = co_await apply(std::move(round));
     if (!applied) co_return Outcome::needs_state;
   }
+}
+
+Task<bool> CatchUp::is_over(std::uint64_t epoch) {
+  auto ahead = needs_.tracker.donors(epoch + 1);
+  if (ahead.empty() || leaving_) co_return false;
+  auto fetched = co_await fetch_round(epoch, std::move(ahead), Duration());
+  if (fetched) ahead_ = std::move(*fetched);
+  co_return fetched.has_value();
+}
+
+/// The donors may wait for it to end.
+Task<boost::system::result<CatchUp::Round, Refusal>> CatchUp::fetch_round(std::uint64_t epoch,
+                                                                          std::vector<PeerId> donors, Duration wait) {
+  const auto verified = std::make_shared<Round>();
+  state::WantedResult wanted;
+  wanted.epoch = epoch;
+  wanted.wait = wait;
+  wanted.deadline = needs_.clock.now() + kResultTime;
+  wanted.check = [verified, epoch, schema = options_.schema, codecs = options_.codecs,
+                  &scheme = needs_.scheme](const auto bytes) {
+    auto round = decode_round(bytes, epoch, schema, codecs, scheme);
+    if (round) *verified = std::move(*round);
+    return round.has_value();
+  };
+  const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
+  state::FetchOptions options;
+  options.grace = kResultGrace;
+  const auto result = co_await state::download_result(context, std::move(wanted), std::move(donors), options);
+  if (!result) co_return result.error();
+  co_return std::move(*verified);
 }
 
 /// The step that the others took in the round, taken here too: equal bytes, equal parameters. False: the trainer has

@@ -67,6 +67,9 @@ class CatchUp {
   /// Applies the rounds from `epoch` on, one after the other, for as long as somebody has the next one; donors may wait
   /// so long for the first.
   Task<Outcome> by_rounds(std::uint64_t epoch, Duration wait = {});
+  /// Whether one whose record is past `epoch`, though most are not, has the result of its round: one alone is no
+  /// majority, but the signatures are. It is kept for `by_rounds`. Applies nothing, and may be cancelled.
+  Task<bool> is_over(std::uint64_t epoch);
   /// The whole state from several donors, at an epoch not before `epoch` that all of them still have; false: nobody has
   /// one that fits. Throws `Failure(incompatible)` when the state that most of the others hold does not fit the
   /// trainer.
@@ -77,6 +80,9 @@ class CatchUp {
   void leave() noexcept { leaving_ = true; }
 
  private:
+  using Round = std::shared_ptr<const averaging::CommittedRound>;
+  Task<boost::system::result<Round, Refusal>> fetch_round(std::uint64_t epoch, std::vector<PeerId> donors,
+                                                          Duration wait);
   std::vector<PeerId> donors_of_round(std::uint64_t epoch, std::size_t others);
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
   Task<bool> restore(std::shared_ptr<const state::Snapshot> snapshot, bool agreed, Arrival arrival);
@@ -88,6 +94,7 @@ class CatchUp {
   const MemberOptions& options_;
   OnArrival on_arrival_;
   std::uint64_t epoch_ = 0;  // the trainer's
+  Round ahead_;              // that is_over has fetched
   unsigned misfits_ = 0;     // in a row: states of another model or optimizer
   unsigned instead_in_a_row_ = 0;
   bool leaving_ = false;

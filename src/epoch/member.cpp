@@ -19,6 +19,7 @@ using std::chrono::seconds;
 using Kind = MemberEvent::Kind;
 
 constexpr Duration kResultAwaited = milliseconds(250);  // where the round may well be running
+constexpr Duration kAskAgain = seconds(1);              // who has a result, and was not to be reached
 constexpr Duration kQuietMax = milliseconds(200);
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kRoleAwaited = seconds(2);  // enough where dialling back gets through
@@ -433,6 +434,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   // a standing group knows the old role, and is kept with it once more
   const bool kept = !options.pass && matchmaker_.is_presumed(epoch_);
   options.role_stands = [this, kept, role = options_.role] { return kept || role_now() == role; };
+  options.is_over = [this] { return catch_up_.is_over(epoch_); };
   options.diverged = context_.tracker.diverged_at();
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   options.on_parts = options_.on_parts;
@@ -558,6 +560,8 @@ Task<> Member::await_word_of_others(std::optional<matchmaking::Group> group) {
   const std::uint64_t before = epoch_;
   context_.log.info("epoch.undecided", {{"epoch", epoch_}});
   std::size_t asked = 0;
+  TimePoint ask_again = until;
+  Duration pause = kAskAgain;
   const auto has_given_up = [&](const matchmaking::Member& one) {
     // an auxiliary keeps no result for others
     return one.id == context_.identity.id() || one.role == matchmaking::Role::auxiliary ||
@@ -574,9 +578,13 @@ Task<> Member::await_word_of_others(std::optional<matchmaking::Group> group) {
   while (!is_over()) {
     // one who says that it has committed is no majority, but the signatures of that round are
     const std::size_t ahead = context_.tracker.donors(epoch_ + 1).size();
-    if (ahead > std::exchange(asked, ahead)) (void)co_await catch_up_.by_rounds(epoch_);
-    if (epoch_ > before) co_return;
-    co_await context_.tracker.changed().wait_until(context_.clock, until);
+    if (ahead > std::exchange(asked, ahead) || (ahead > 0 && context_.clock.now() >= ask_again)) {
+      (void)co_await catch_up_.by_rounds(epoch_);
+      if (epoch_ > before) co_return;
+      ask_again = context_.clock.now() + std::exchange(pause, 2 * pause);  // its line may have broken a moment ago
+    }
+    const TimePoint look = ahead > 0 ? std::min(until, ask_again) : until;
+    co_await context_.tracker.changed().wait_until(context_.clock, look);
   }
 }
 

@@ -15,6 +15,8 @@ namespace {
 
 constexpr Duration kLookAgain = std::chrono::seconds(1);
 constexpr Duration kLookAtSamples = std::chrono::milliseconds(100);
+constexpr Duration kAskWhoIsAhead = std::chrono::seconds(2);  // by then most are, where all is well
+constexpr Duration kAskWhoIsAheadMax = std::chrono::seconds(30);
 
 /// What goes from the trainer to the group and back. Shared with errands that may outlive the round's task.
 struct Contribution {
@@ -94,6 +96,17 @@ Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptio
   }
 }
 
+/// Returns when one alone that says to be past the epoch has shown its result. Perhaps only it got what the others had
+/// signed, and they cannot go on without it, nor it without them.
+Task<boost::system::error_code> is_over_for_one(Clock& clock, std::function<Task<bool>()> is_over) {
+  for (Duration pause = kAskWhoIsAhead;; pause = std::min(2 * pause, kAskWhoIsAheadMax)) {
+    co_await clock.sleep_until(clock.now() + pause);
+    if (!is_over) continue;
+    const bool over = co_await is_over();
+    if (over) co_return matchmaking::NoGroup::begun;
+  }
+}
+
 /// Everybody's, or the first one of a pass.
 Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options, bool alone) {
   const TimePoint deadline = node.averaging.clock.now() + options.patience;
@@ -127,8 +140,11 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
     tasks.spawn("epoch.feed", feed(node, options.epoch));
     if (options.pass) tasks.spawn("epoch.feed_elsewhere", feed_elsewhere(node, options.epoch, *options.pass));
     const bool alone = node.tracker.alone();
-    auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone));
-    group = first.index() == 0 ? std::get<0>(std::move(first)) : Result<matchmaking::Group>(std::get<1>(first));
+    auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone) ||
+                           is_over_for_one(node.averaging.clock, options.is_over));
+    if (first.index() == 0) group = std::get<0>(std::move(first));
+    if (first.index() == 1) group = std::get<1>(first);
+    if (first.index() == 2) group = std::get<2>(first);
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);

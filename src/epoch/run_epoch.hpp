@@ -55,6 +55,8 @@ struct EpochOptions {
   /// Whether the role that the search began with is this peer's still: who only dials must not lead, nor may a group
   /// lack its owners because they searched as clients. Empty: it is.
   std::function<bool()> role_stands;
+  /// Whether somebody has the result of this epoch though most are not past it: CatchUp::is_over. Empty: nobody asks.
+  std::function<Task<bool>()> is_over;
   std::function<void(std::span<const float>, std::uint64_t)> on_parts = {};  ///< as MemberOptions::on_parts
 };
 

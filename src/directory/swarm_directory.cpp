@@ -313,6 +313,7 @@ Task<> SwarmDirectory::long_poll(std::string key) {
     const bool stays =
         server && clock_.now() < drawn_anew && std::find(others.begin(), others.end(), *server) != others.end();
     if (!stays) {
+      told = Duration();
       // a dial in vain takes seconds, in which nothing new would come
       const auto may_answer = [&](const PeerId& id) { return !lately_lost(id); };
       std::stable_partition(others.begin(), others.end(), may_answer);
@@ -342,7 +343,8 @@ Task<> SwarmDirectory::long_poll(std::string key) {
       const bool nothing_new = read->next == cursor;
       cursor = read->next;
       // who keeps the key too has most of it from the owners, so it need not ask for each record once more
-      const bool is_told = read->records > 0 && 4 * read->news <= read->records;
+      const bool is_told =
+          server_.distance(key) == 0 && !read->more && read->records > 0 && 4 * read->news <= read->records;
       if (is_told) told = std::clamp(2 * told, options_.retry, options_.told_pause);
       if (read->news > 0 && !is_told) told = Duration();
       // a server that answers at once without news must not keep us busy

@@ -354,8 +354,9 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
 }
 
 /// A dial that still runs to where the peer was before takes its time, in which nobody else would be dialled should
-/// this connection break.
+/// this connection break. Those of one meeting at a time: who comes and goes again and again has no more of them begun.
 void PeerEndpoint::outdate_dials(Partner& with) {
+  if (with.dials == 0 || with.outdated > 0) return;
   ++with.meetings;
   with.outdated += std::exchange(with.dials, 0);
   with.elsewhere = false;
@@ -543,7 +544,8 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   Refusal why = opened.error();
   if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
   needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
-  if (why.code == Errc::gone && (dialling.outdated() || dialling.with.dials > 1)) co_return;  // another may get through
+  // another one may get through, or did: that nobody is there any more, or somebody else, is no news
+  if (dialling.outdated() || (why.code == Errc::gone && dialling.with.dials > 1)) co_return;
   const Connection* other = links_.current(peer);
   if (other != nullptr && !other->is_circuit()) co_return;  // another way was found
   if (by_relay_only || other != nullptr) {                  // no word of whether it lives

@@ -137,7 +137,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
     unsigned dials = 0;          ///< that run: one, or a second one since it is said to be elsewhere
     bool elsewhere = false;      ///< there has been a second one since none ran
     unsigned outdated = 0;       ///< that run too, though there was a connection since: nobody waits for them
-    std::uint64_t meetings = 0;  ///< direct connections so far
+    std::uint64_t meetings = 0;  ///< that have outdated dials
     int waiting = 0;
     int conversing = 0;
     TokenBucket refusals;  ///< that it may still cause

@@ -160,10 +160,11 @@ Task<> Tracker::publish() {
     if (!first_published_) first_published_ = needs_.clock.now();
     const TimePoint published = needs_.clock.now();
     co_await needs_.clock.sleep_until(published + options_.period_min);
-    while (!urgent_ && needs_.clock.now() < published + wait) {
-      co_await due_.wait_until(needs_.clock, std::min(published + wait, needs_.clock.now() + look));
+    for (;;) {
       if (same && ask_) ask_();
-      if (same && !says_the_same(*sent_, own_)) break;
+      const bool news = urgent_ || (same && !says_the_same(*sent_, own_));
+      if (news || needs_.clock.now() >= published + wait) break;
+      co_await due_.wait_until(needs_.clock, std::min(published + wait, needs_.clock.now() + look));
     }
   }
 }

@@ -182,8 +182,8 @@ def address_changes(swarm):
 
 
 def router_forgets(swarm):
-    """What it knew of all connections of one of them: they are dead at both ends, and nobody says so. The one that
-    the others dial has just moved: whoever still dials where it was must not wait for that."""
+    """What it knew of all connections of one of them: they are dead at both ends, and nobody says so. A second time
+    when the one that others dial has just moved: whoever still dials where it was must not wait for that."""
     heals(swarm, 'home', 'forget', 'its router forgets all connections')
 
 
@@ -217,7 +217,7 @@ def all_leave(swarm):
     swarm.hold_the_same()
 
 
-CASES = [trains, line_fails, address_changes, router_forgets, relay_dies, all_leave]
+CASES = [trains, line_fails, router_forgets, address_changes, router_forgets, relay_dies, all_leave]
 
 
 def carry_out(running):

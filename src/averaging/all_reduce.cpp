@@ -66,6 +66,7 @@ class Session {
   void receive(const net::Envelope& envelope);
   void tell_who_talks_on(Rank peer);
   void check();
+  std::vector<net::LinkState> look_at_links(TimePoint now) const;
   void follow_bytes(const std::vector<net::LinkState>& links, TimePoint now);
   void put_off_deadline(TimePoint until);
   bool left_alone() const;
@@ -232,12 +233,27 @@ void Session::tell_who_talks_on(Rank peer) {
   participant_.remind(bit(peer));
 }
 
+/// By rank. Of a large group that one keeps waiting, the lines to all who have the result are looked at no more.
+std::vector<net::LinkState> Session::look_at_links(TimePoint now) const {
+  std::vector<net::LinkState> links(shape_->members.size);
+  const Rank coordinator = participant_.commit().coordinator();
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const auto rank = static_cast<Rank>(i);
+    if (decided_ && contains(participant_.done(), rank) && rank != coordinator && lanes_.idle_to(rank)) {
+      links[i].connected = true;
+      links[i].last_received = now;
+    } else {
+      links[i] = context_.net.link(shape_->group.roster[i].id);
+    }
+  }
+  return links;
+}
+
 void Session::check() {
   const TimePoint now = context_.clock.now();
   next_check_ = now + options_.suspicion.period;
   lanes_.look_for_closed();
-  std::vector<net::LinkState> links;
-  for (const auto& member : shape_->group.roster) links.push_back(context_.net.link(member.id));
+  const std::vector<net::LinkState> links = look_at_links(now);
   probe(links);
   Suspicion::Debts debts;
   if (!decided_) {

@@ -34,8 +34,9 @@ void Lanes::push(Ranks to, net::TrafficClass traffic, const Frame& frame) {
       close(first(rest));  // it asks and asks, and reads no answer
       continue;
     }
-    (traffic == net::TrafficClass::control ? lane.control : lane.results).push_back(frame);
-    lane.changed.notify();
+    const bool is_control = traffic == net::TrafficClass::control;
+    (is_control ? lane.control : lane.results).push_back(frame);
+    lane.has(is_control ? Kind::control : Kind::results).notify();
   }
 }
 
@@ -45,16 +46,18 @@ void Lanes::look_for_closed() {
 }
 
 void Lanes::wake_parts(Rank to) {
-  lanes_.at(to)->changed.notify();
+  lanes_.at(to)->has_parts.notify();
 }
 
 bool Lanes::idle(Ranks gone) const noexcept {
-  for (std::size_t rank = 0; rank < lanes_.size(); ++rank) {
-    const Lane& lane = *lanes_[rank];
-    const bool busy = !lane.control.empty() || !lane.results.empty() || lane.sending > 0;
-    if (busy && !lane.closed && !contains(gone, rank)) return false;
-  }
+  for (std::size_t rank = 0; rank < lanes_.size(); ++rank)
+    if (!contains(gone, rank) && !idle_to(static_cast<Rank>(rank))) return false;
   return true;
+}
+
+bool Lanes::idle_to(Rank to) const noexcept {
+  const Lane& lane = *lanes_[to];
+  return lane.closed || (lane.control.empty() && lane.results.empty() && lane.sending == 0);
 }
 
 void Lanes::close(Rank to) {
@@ -81,7 +84,7 @@ Task<> Lanes::drain(Rank to, Kind kind) {
   for (;;) {
     Frame frame = take(to, kind);
     if (!frame) {
-      const bool changed = co_await lanes_[to]->changed.wait();
+      const bool changed = co_await lanes_[to]->has(kind).wait();
       if (!changed) co_return;  // all lanes of a round end so, which is too many to throw
       continue;
     }

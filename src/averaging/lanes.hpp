@@ -45,15 +45,23 @@ class Lanes {
   void wake_parts(Rank to);
   /// Nothing is queued or being sent to peers that are still here and not `gone`.
   bool idle(Ranks gone = 0) const noexcept;
+  /// The same of one peer.
+  bool idle_to(Rank to) const noexcept;
   std::uint64_t bytes_sent(Rank to) const { return lanes_.at(to)->bytes_sent; }
 
  private:
   enum class Kind : std::uint8_t { control, results, parts };
   struct Lane {
-    explicit Lane(const asio::any_io_executor& executor) : changed(executor) {}
+    explicit Lane(const asio::any_io_executor& executor)
+        : has_control(executor), has_results(executor), has_parts(executor) {}
+    Signal& has(Kind kind) {
+      return kind == Kind::control ? has_control : kind == Kind::results ? has_results : has_parts;
+    }
     boost::container::deque<Frame> control;  // that takes no memory while it is empty: lanes are many
     boost::container::deque<Frame> results;
-    Signal changed;
+    Signal has_control;  // each wakes one task: for nothing, two of three would be woken by every frame
+    Signal has_results;
+    Signal has_parts;
     std::size_t sending = 0;
     std::uint64_t bytes_sent = 0;
     bool closed = false;

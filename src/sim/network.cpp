@@ -1,7 +1,9 @@
 #include "sim/network.hpp"
 
+#include <boost/asio/error.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/container/deque.hpp>
+#include <boost/system/system_error.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -133,14 +135,17 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
 
 class Host::HostClock final : public Clock {
  public:
-  explicit HostClock(Host& host) : host_(host) {}
+  explicit HostClock(Host& host) : host_(host), turns_(Turns::of(host.executor())) {}
   TimePoint now() const override { return local(world().now()); }
   std::int64_t unix_ms() const override {
     const Duration ahead = now() - world().now() + host_.clock_options_.ahead + host_.calendar_ahead_;
     return world().unix_ms() + std::chrono::duration_cast<std::chrono::milliseconds>(ahead).count();
   }
   Task<> sleep_until(TimePoint when) override {
-    co_await world().sleep_until(in_world(when));
+    Wakeup alarm(turns_);
+    const Alarm ringing(world().events(), alarm, in_world(when));
+    co_await alarm.wait();
+    if (!ringing.rang()) throw boost::system::system_error(asio::error::operation_aborted);
     if (host_.frozen_) co_await host_.thawed();
   }
   Task<bool> rings(Wakeup& alarm, TimePoint when) override {
@@ -172,6 +177,7 @@ class Host::HostClock final : public Clock {
   }
 
   Host& host_;
+  Turns& turns_;
 };
 
 class Host::Stream final : public net::ByteStream {

@@ -4,9 +4,12 @@
 #include "sim/simulation.hpp"
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -265,6 +268,28 @@ TEST_CASE("offload: the work runs elsewhere, the coroutine goes on at home, anot
   node.join();
   CHECK(home_before == home_after);
   CHECK(away != home_before);
+}
+
+TEST_CASE("offload: who is cancelled meanwhile waits for the work, whichever thread does it") {
+  using namespace asio::experimental::awaitable_operators;
+  asio::thread_pool workers(2);
+  for (int i = 0; i < 20; ++i) {
+    asio::io_context loop(1);
+    std::atomic<bool> ended = false;
+    const auto work = [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ended = true;
+      return 1;
+    };
+    const auto scenario = [&]() -> Task<> {
+      asio::steady_timer timer(loop, std::chrono::milliseconds(i % 5));
+      (void)co_await (offload(workers.get_executor(), work) || timer.async_wait(asio::use_awaitable));
+    };
+    auto done = asio::co_spawn(loop, scenario(), asio::use_future);
+    loop.run();
+    done.get();
+    CHECK(ended);
+  }
 }
 
 TEST_CASE("with_deadline: what the work throws arrives at once, and a cancelled wait is cancelled") {

@@ -16,9 +16,13 @@ constexpr Duration kResultGrace = std::chrono::milliseconds(100);  // signatures
 constexpr std::size_t kOthersAsked = 4;                            // for a round that they may have by now
 constexpr std::size_t kOthersAskedToWait = 16;                     // where it may well be running
 constexpr Duration kStateTime = std::chrono::hours(1);
-constexpr std::uint64_t kAheadOfRecords = 32;  // that a donor may be, where epochs are shorter than records travel
-constexpr unsigned kInsteadAtOnce = 8;         // epochs asked for in a row because donors name them; then a pause
-constexpr unsigned kMisfitsMax = 5;            // in a row, of states that no majority vouches for
+constexpr std::uint64_t kAheadOfRecords = 32;      // that a donor may be, where epochs are shorter than records travel
+constexpr std::uint64_t kResultBytesPerValue = 8;  // float32 has 4, and frames have heads
+constexpr std::uint64_t kResultBytesMin = 1U << 20U;
+constexpr Duration kAskAheadMin = std::chrono::seconds(1);
+constexpr Duration kAskAheadMax = std::chrono::seconds(8);
+constexpr unsigned kInsteadAtOnce = 8;  // epochs asked for in a row because donors name them; then a pause
+constexpr unsigned kMisfitsMax = 5;     // in a row, of states that no majority vouches for
 
 }  // namespace
 
@@ -52,10 +56,11 @@ std::vector<PeerId> CatchUp::donors_of_round(std::uint64_t epoch, std::size_t ot
 
 Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
   for (epoch_ = epoch;; wait = Duration()) {
+    if (leaving_) co_return Outcome::nobody;
     Round round = std::exchange(ahead_, nullptr);
     if (round == nullptr || round->group().epoch != epoch_) {
       auto donors = donors_of_round(epoch_, wait > Duration() ? kOthersAskedToWait : kOthersAsked);
-      if (donors.empty() || leaving_) co_return Outcome::nobody;
+      if (donors.empty()) co_return Outcome::nobody;
       auto fetched = co_await fetch_round(epoch_, std::move(donors), wait);
       if (!fetched) {
         const bool too_old = fetched.error().code == Errc::stale && fetched.error().number > epoch_;
@@ -69,11 +74,31 @@ Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
 }
 
 Task<bool> CatchUp::is_over(std::uint64_t epoch) {
+  ahead_.reset();
+  if (std::exchange(ask_ahead_epoch_, epoch) != epoch) {
+    ask_ahead_at_ = TimePoint();
+    ask_ahead_pause_ = Duration();
+  }
   auto ahead = needs_.tracker.donors(epoch + 1);
-  if (ahead.empty() || leaving_) co_return false;
-  auto fetched = co_await fetch_round(epoch, std::move(ahead), Duration());
-  if (fetched) ahead_ = std::move(*fetched);
-  co_return fetched.has_value();
+  if (ahead.empty() || leaving_ || needs_.clock.now() < ask_ahead_at_) co_return false;
+  // one at a time: they do not vote, so a second one could only hide what the first one has
+  const PeerId asked = ahead[needs_.random.below(ahead.size())];
+  auto fetched = co_await fetch_round(epoch, std::vector<PeerId>(1, asked), Duration());
+  if (fetched && is_ours(**fetched)) {
+    ahead_ = std::move(*fetched);
+    co_return true;
+  }
+  ask_ahead_pause_ = std::clamp<Duration>(2 * ask_ahead_pause_, kAskAheadMin, kAskAheadMax);
+  ask_ahead_at_ = needs_.clock.now() + ask_ahead_pause_;
+  co_return false;
+}
+
+bool CatchUp::is_ours(const averaging::CommittedRound& round) const {
+  const matchmaking::Group& group = round.group();
+  const std::vector<PeerId> recent = needs_.tracker.recent();
+  const auto is_in = [&group](const PeerId& peer) { return group.rank_of(peer).has_value(); };
+  const auto present = static_cast<std::size_t>(std::count_if(recent.begin(), recent.end(), is_in));
+  return is_in(needs_.net.self()) && 2 * present > recent.size();
 }
 
 /// The donors may wait for it to end.
@@ -84,6 +109,7 @@ Task<boost::system::result<CatchUp::Round, Refusal>> CatchUp::fetch_round(std::u
   wanted.epoch = epoch;
   wanted.wait = wait;
   wanted.deadline = needs_.clock.now() + kResultTime;
+  wanted.bytes_max = kResultBytesPerValue * options_.codecs.length() + kResultBytesMin;
   wanted.check = [verified, epoch, schema = options_.schema, codecs = options_.codecs,
                   &scheme = needs_.scheme](const auto bytes) {
     auto round = decode_round(bytes, epoch, schema, codecs, scheme);

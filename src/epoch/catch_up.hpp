@@ -68,7 +68,9 @@ class CatchUp {
   /// so long for the first.
   Task<Outcome> by_rounds(std::uint64_t epoch, Duration wait = {});
   /// Whether one whose record is past `epoch`, though most are not, has the result of its round: one alone is no
-  /// majority, but the signatures are. It is kept for `by_rounds`. Applies nothing, and may be cancelled.
+  /// majority, but the signatures are, of a group in which this peer was, and more than half of those that it knows:
+  /// else two keys would do to invent one. It is kept for `by_rounds`. Who was asked in vain is asked ever more seldom.
+  /// Applies nothing, and may be cancelled.
   Task<bool> is_over(std::uint64_t epoch);
   /// The whole state from several donors, at an epoch not before `epoch` that all of them still have; false: nobody has
   /// one that fits. Throws `Failure(incompatible)` when the state that most of the others hold does not fit the
@@ -83,6 +85,7 @@ class CatchUp {
   using Round = std::shared_ptr<const averaging::CommittedRound>;
   Task<boost::system::result<Round, Refusal>> fetch_round(std::uint64_t epoch, std::vector<PeerId> donors,
                                                           Duration wait);
+  bool is_ours(const averaging::CommittedRound& round) const;
   std::vector<PeerId> donors_of_round(std::uint64_t epoch, std::size_t others);
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
   Task<bool> restore(std::shared_ptr<const state::Snapshot> snapshot, bool agreed, Arrival arrival);
@@ -95,7 +98,10 @@ class CatchUp {
   OnArrival on_arrival_;
   std::uint64_t epoch_ = 0;  // the trainer's
   Round ahead_;              // that is_over has fetched
-  unsigned misfits_ = 0;     // in a row: states of another model or optimizer
+  std::uint64_t ask_ahead_epoch_ = 0;
+  TimePoint ask_ahead_at_{};  // in it
+  Duration ask_ahead_pause_{};
+  unsigned misfits_ = 0;  // in a row: states of another model or optimizer
   unsigned instead_in_a_row_ = 0;
   bool leaving_ = false;
 };

@@ -434,7 +434,8 @@ Task<> Member::take_part(TaskGroup& tasks) {
   // a standing group knows the old role, and is kept with it once more
   const bool kept = !options.pass && matchmaker_.is_presumed(epoch_);
   options.role_stands = [this, kept, role = options_.role] { return kept || role_now() == role; };
-  options.is_over = [this] { return catch_up_.is_over(epoch_); };
+  // on a grid a stuck epoch is seated anew
+  if (!options.pass) options.is_over = [this] { return catch_up_.is_over(epoch_); };
   options.diverged = context_.tracker.diverged_at();
   const averaging::Context averaging{context_.net, context_.clock, context_.log, context_.identity, tasks};
   options.on_parts = options_.on_parts;

@@ -41,18 +41,19 @@ Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<
   const auto count = reader.take<std::uint32_t>();
   // every chunk has a unit of its own, the last of a segment perhaps a short one
   if (count > codecs.length() / kUnitValues + matchmaking::kGroupSizeMax) return Errc::bad_request;
-  std::vector<Frame> averages;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const auto average = reader.take_blob();
-    averages.push_back(std::make_shared<const Bytes>(average.begin(), average.end()));
-  }
-  if (!reader.finish() || !begin || !proof) return Errc::bad_request;
+  if (!begin || !proof) return Errc::bad_request;
   const auto* body = std::get_if<matchmaking::wire::Begin>(&begin->header);
   const auto* commit = std::get_if<averaging::wire::Commit>(&proof->header);
   if (body == nullptr || commit == nullptr) return Errc::bad_request;
   const auto group = matchmaking::wire::from_wire(*body);
   if (!group) return group.error();
   if (group->epoch != epoch || group->schema != schema || group->id != commit->group) return Errc::bad_request;
+  std::vector<Frame> averages;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto average = reader.take_blob();
+    averages.push_back(std::make_shared<const Bytes>(average.begin(), average.end()));
+  }
+  if (!reader.finish()) return Errc::bad_request;
   return averaging::CommittedRound::verify(*group, commit->proof, averages, codecs, scheme);
 }
 

@@ -16,7 +16,6 @@ namespace {
 constexpr Duration kLookAgain = std::chrono::seconds(1);
 constexpr Duration kLookAtSamples = std::chrono::milliseconds(100);
 constexpr Duration kAskWhoIsAhead = std::chrono::seconds(2);  // by then most are, where all is well
-constexpr Duration kAskWhoIsAheadMax = std::chrono::seconds(30);
 
 /// What goes from the trainer to the group and back. Shared with errands that may outlive the round's task.
 struct Contribution {
@@ -99,11 +98,11 @@ Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptio
 /// Returns when one alone that says to be past the epoch has shown its result. Perhaps only it got what the others had
 /// signed, and they cannot go on without it, nor it without them.
 Task<boost::system::error_code> is_over_for_one(Clock& clock, std::function<Task<bool>()> is_over) {
-  for (Duration pause = kAskWhoIsAhead;; pause = std::min(2 * pause, kAskWhoIsAheadMax)) {
-    co_await clock.sleep_until(clock.now() + pause);
+  for (;;) {
+    co_await clock.sleep_until(clock.now() + kAskWhoIsAhead);
     if (!is_over) continue;
     const bool over = co_await is_over();
-    if (over) co_return matchmaking::NoGroup::begun;
+    if (over) co_return Errc::stale;
   }
 }
 

@@ -131,7 +131,7 @@ void Links::remember(const Attached& attached) {
   if (connection.is_circuit()) return;  // ended by the relay, perhaps: that is not the peer's death
   needs_.peers.lost(connection.peer(), attached.since, now);
   if (connection.fell_silent() && !connection.is_punched())  // the hole may have closed: a relay leads there again
-    needs_.peers.failed(connection.peer(), Refusal(Errc::gone, "it fell silent"), now);
+    needs_.peers.fell_silent(connection.peer(), now);
 }
 
 // --- which of several

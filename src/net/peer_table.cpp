@@ -47,6 +47,11 @@ void PeerTable::failed(const PeerId& peer, Refusal why, TimePoint now) {
   at(peer, now).lost_at = now;
 }
 
+void PeerTable::fell_silent(const PeerId& peer, TimePoint now) {
+  at(peer, now).failures = 0;
+  failed(peer, Refusal(Errc::gone, "it fell silent"), now);
+}
+
 void PeerTable::no_circuit(const PeerId& peer, Refusal why, TimePoint now) {
   KnownPeer& known = at(peer, now);
   const unsigned doublings = std::min(known.failures, 16U);

@@ -771,6 +771,37 @@ TEST_CASE("sim net: a dial that still runs to where a peer was does not hold up 
   swarm.run(scenario);
 }
 
+TEST_CASE("sim net: who fell silent is dialled anew at once, however often it did") {
+  Swarm swarm(2, 1, near());
+  const auto scenario = [&]() -> Task<> {
+    SimNode& a = swarm[0];
+    SimNode& b = swarm[1];
+    const auto clog = [&](bool clogged) {
+      swarm.network.clog(a.host(), b.host(), clogged);
+      swarm.network.clog(b.host(), a.host(), clogged);
+    };
+    for (int i = 0; i < 6; ++i) {
+      CAPTURE(i);
+      const auto before = co_await a.endpoint().call(b.id(), "test.echo", filled_frame(10), a.in(kLong));
+      REQUIRE(before);
+      clog(true);
+      const auto meanwhile = co_await a.endpoint().call(b.id(), "test.echo", filled_frame(10), a.in(seconds(6)));
+      CHECK(!meanwhile);
+      while (a.endpoint().link(b.id()).connected) co_await swarm.pause(milliseconds(100));
+      swarm.network.cut(a.host(), b.host());  // of what was on its way nothing comes any more
+      clog(false);
+      const TimePoint heals = swarm.now();
+      for (bool there = false; !there;) {
+        const auto again = co_await a.endpoint().call(b.id(), "test.echo", filled_frame(10), a.in(kLong));
+        there = again.has_value();
+        if (!there) co_await swarm.pause(milliseconds(100));
+      }
+      CHECK(swarm.now() - heals < seconds(1));
+    }
+  };
+  swarm.run(scenario);
+}
+
 TEST_CASE("sim net: swarm time follows the pongs, not only what the hello said") {
   Swarm swarm(1, 1, near());
   const auto scenario = [&]() -> Task<> {

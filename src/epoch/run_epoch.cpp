@@ -141,9 +141,7 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
     const bool alone = node.tracker.alone();
     auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone) ||
                            is_over_for_one(node.averaging.clock, options.is_over));
-    if (first.index() == 0) group = std::get<0>(std::move(first));
-    if (first.index() == 1) group = std::get<1>(first);
-    if (first.index() == 2) group = std::get<2>(first);
+    std::visit([&group](auto& one) { group = std::move(one); }, first);
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);

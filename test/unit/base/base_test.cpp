@@ -5,11 +5,12 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_future.hpp>
 
 #include <atomic>
+#include <semaphore>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -275,16 +276,22 @@ TEST_CASE("offload: who is cancelled meanwhile waits for the work, whichever thr
   asio::thread_pool workers(2);
   for (int i = 0; i < 20; ++i) {
     asio::io_context loop(1);
+    std::binary_semaphore begun{0};
+    std::binary_semaphore may_end{0};
     std::atomic<bool> ended = false;
     const auto work = [&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      begun.release();
+      may_end.acquire();
       ended = true;
       return 1;
     };
-    const auto scenario = [&]() -> Task<> {
-      asio::steady_timer timer(loop, std::chrono::milliseconds(i % 5));
-      (void)co_await (offload(workers.get_executor(), work) || timer.async_wait(asio::use_awaitable));
+    // the loop cancels what runs beside this when it has ended, and lets the work end some turns later
+    const auto end_first = [&]() -> Task<> {
+      begun.acquire();
+      asio::post(loop, [&] { asio::post(loop, [&] { asio::post(loop, [&] { may_end.release(); }); }); });
+      co_return;
     };
+    const auto scenario = [&]() -> Task<> { (void)co_await (offload(workers.get_executor(), work) || end_first()); };
     auto done = asio::co_spawn(loop, scenario(), asio::use_future);
     loop.run();
     done.get();

@@ -283,33 +283,12 @@ void Tracker::tell_odd(const PeerId& peer) {
     odd_.erase(peer);
     return;
   }
-  if (!record.taking_part) return;
-  // gone through, not copied: when an epoch begins each record is ahead of the own one, and is asked about here
-  const auto see_voters = [this](const auto& see) {
-    for (const Standing& standing : others())
-      if (standing.record.taking_part) see(standing.record);
-    if (shown_ && own_.taking_part) see(own_);
-  };
-  std::size_t voters = 0;
-  EpochsShown epochs;
-  see_voters([&](const Record& one) {
-    ++voters;
-    epochs.add(one.epoch);
-  });
-  const auto global = epochs.global();
-  if (voters < 3 || !global) return;
-  std::size_t there = 0;
-  std::size_t alike = 0;
-  see_voters([&](const Record& one) {
-    if (one.epoch != record.epoch) return;
-    ++there;
-    if (one.parameters == record.parameters) ++alike;
-  });
-  const bool is_most = 2 * alike > there;  // else most of them may still be fewer than half
+  const auto standings = taking_part();
+  const auto global = progress::global_epoch(standings);
+  if (standings.size() < 3 || !global || !record.taking_part) return;
   const char* why = nullptr;
   if (record.epoch > *global + kEpochsAhead) why = "epochs ahead of all others";
-  if (record.epoch == *global && !is_most && record.parameters != majority(taking_part(), *global))
-    why = "other parameters than most";
+  if (record.epoch == *global && record.parameters != majority(standings, *global)) why = "other parameters than most";
   if (why == nullptr) {
     if (record.epoch == *global) odd_.erase(peer);
   } else if (odd_.insert(peer).second) {
@@ -450,12 +429,8 @@ std::vector<PeerId> Tracker::recent() const {
 }
 
 std::vector<Standing> Tracker::taking_part() const {
-  const Fresh& fresh = this->fresh();
-  std::vector<Standing> standings;
-  standings.reserve(fresh.taking_part + 1);
-  for (const Standing& standing : fresh.standings)
-    if (standing.record.taking_part) standings.push_back(standing);
-  if (shown_ && own_.taking_part) standings.push_back({needs_.self, own_});
+  auto standings = all();
+  std::erase_if(standings, [](const Standing& standing) { return !standing.record.taking_part; });
   return standings;
 }
 

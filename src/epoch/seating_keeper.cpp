@@ -58,8 +58,9 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
   const Place place(seating.from, seating.revision);
   const auto found = known_.find(place);
   if (found != known_.end()) {
-    if (found->second.seating == seating) return;
-    if (!matchmaking::goes_before(writer, found->second.writer, seating.from)) return;
+    const Known& before = found->second;
+    if (before.seating == seating) return;
+    if (!before.outgrown && !matchmaking::goes_before(writer, before.writer, seating.from)) return;
   }
   const Seating* before = in_force(epoch_);
   known_.insert_or_assign(place, Known{writer, seating, peers_ > 0});
@@ -93,9 +94,22 @@ void SeatingKeeper::judge_early() {
   for (auto& [place, known] : known_) known.judged = true;
 }
 
+/// While a swarm gathers, peers count differently: what one passes over as another swarm's, one who came later follows,
+/// and each would keep to his for the whole epoch. So who counts many more by now follows none of the old ones.
+void SeatingKeeper::outgrow(const Now& now) {
+  if (now.averaging || now.batch_full_in < options_.notice) return;
+  for (auto& [place, known] : known_) {
+    const Seating& seating = known.seating;
+    if (known.outgrown || seating.one_group() || peers_ <= kSeatsOff * seating.seats.size()) continue;
+    known.outgrown = passed_over_ = true;
+  }
+}
+
 const Seating* SeatingKeeper::in_force(std::uint64_t epoch) const {
-  const auto after = known_.upper_bound({epoch, std::numeric_limits<std::uint32_t>::max()});
-  return after == known_.begin() ? nullptr : &std::prev(after)->second.seating;
+  auto next = known_.upper_bound({epoch, std::numeric_limits<std::uint32_t>::max()});
+  while (next != known_.begin())
+    if (const Known& known = (--next)->second; !known.outgrown) return &known.seating;
+  return nullptr;
 }
 
 void SeatingKeeper::forget_old() {
@@ -108,7 +122,7 @@ void SeatingKeeper::forget_old() {
 }
 
 const Seating* SeatingKeeper::last() const {
-  return known_.empty() ? nullptr : &known_.rbegin()->second.seating;
+  return in_force(std::numeric_limits<std::uint64_t>::max());
 }
 
 /// `now`: what it is to take the place of; null: one group of everybody.
@@ -153,6 +167,7 @@ void SeatingKeeper::look_at(const Now& now) {
   stuck_ = stuck_ || now.stuck;
   peers_ = now.present.size();
   judge_early();
+  outgrow(now);
   if (std::exchange(passed_over_, false)) read(watch_->records());  // by now we may count as many
   forget_old();
   if (now.present.empty()) {  // the last ones are leaving
@@ -177,7 +192,9 @@ void SeatingKeeper::look_at(const Now& now) {
   if (misfits_ < kMisfitsMin || !now.my_turn) return;
   wanted.from = stuck ? epoch_ : soonest;  // an epoch to come may never come
   if (!stuck && planned != nullptr) wanted.from = std::max(wanted.from, planned->from);
-  if (replaced != nullptr && replaced->from == wanted.from) wanted.revision = replaced->revision + 1;
+  const auto after = known_.upper_bound({wanted.from, std::numeric_limits<std::uint32_t>::max()});
+  const bool again_for_it = after != known_.begin() && std::prev(after)->first.first == wanted.from;
+  if (again_for_it) wanted.revision = std::prev(after)->first.second + 1;
   misfits_ = 0;
   write(std::move(wanted));
 }

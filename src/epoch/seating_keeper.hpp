@@ -79,7 +79,8 @@ class SeatingKeeper {
   struct Known {
     PeerId writer;
     matchmaking::Seating seating;
-    bool judged = true;  ///< false: it came before this peer could count the others
+    bool judged = true;     ///< false: it came before this peer could count the others
+    bool outgrown = false;  ///< it seats not half of those who are there by now, and nobody could have begun with it
   };
   using Place = std::pair<std::uint64_t, std::uint32_t>;  ///< first epoch and revision: the later counts
   struct Slot {
@@ -90,6 +91,7 @@ class SeatingKeeper {
   void read(const std::vector<directory::Record>& records);
   void consider(const PeerId& writer, const matchmaking::Seating& seating);
   void judge_early();
+  void outgrow(const Now& now);
   const matchmaking::Seating* last() const;
   bool leaves_many_out(const matchmaking::Seating& seating, const Now& now) const;
   static bool fits(const matchmaking::Seating& wanted, const matchmaking::Seating* now);

@@ -261,6 +261,49 @@ TEST_CASE("seating keeper: a newcomer who cannot count yet follows no absurd sea
   CHECK(many.in_force(7, 4) == Radices{3, 2});  // it counts as many
 }
 
+TEST_CASE("seating keeper: of two lists for one epoch all keep the one that seats most of a swarm that has grown") {
+  const auto [small, large] =
+      matchmaking::goes_before(peer(200), peer(201), 0) ? std::pair(200, 201) : std::pair(201, 200);
+  Peers peers(8);
+  const auto seat_all = [&](int writer) {
+    matchmaking::Seating seating;
+    seating.revision = 5;
+    seating.radices = {8, 8};
+    for (const PeerId& id : peers.ids) seating.seats.push_back(matchmaking::seat_of(id));
+    std::sort(seating.seats.begin(), seating.seats.end());
+    peers.write(static_cast<unsigned char>(writer), seating);
+  };
+  const auto look = [&] {  // it is nobody's turn to write
+    for (const auto& keeper : peers.keepers) keeper->look_at({0, false, 1s, peers.ids, peers.ids, false, false, 60s});
+    peers.settle();
+  };
+  look();  // all count eight
+  seat_all(small);
+  for (std::size_t i = 0; i < 8; ++i) REQUIRE(peers.keepers[i]->in_force(0)->seats.size() == 8);
+  for (unsigned char late = 100; late < 112; ++late) peers.add(late);
+  seat_all(large);  // absurd to who counts eight, and its writer comes second
+  look();
+  for (const auto& keeper : peers.keepers) {
+    REQUIRE(keeper->in_force(0) != nullptr);
+    CHECK(keeper->in_force(0)->seats.size() == 20);
+  }
+}
+
+TEST_CASE("seating keeper: who has outgrown a list writes a later one, and during a pass nobody leaves it") {
+  Peers peers(8);
+  for (int look = 0; look < 2; ++look) peers.epoch(0, 1s, false, 60s);
+  const auto before = *peers.keepers[0]->in_force(0);
+  for (unsigned char late = 100; late < 112; ++late) peers.add(late);
+  peers.epoch(0, 1s, false, 1s);  // some may have begun
+  CHECK(*peers.keepers[0]->in_force(0) == before);
+  peers.epoch(0, 1s, false, 60s);
+  for (std::size_t i = 0; i < 20; ++i) {
+    REQUIRE(peers.keepers[i]->in_force(0) != nullptr);
+    CHECK(peers.keepers[i]->in_force(0)->seats.size() == 20);
+    CHECK(peers.keepers[i]->in_force(0)->revision > before.revision);
+  }
+}
+
 TEST_CASE(
     "seating keeper: where a pass is hopeless the same seats are another grid, where it is only stuck they stay") {
   Peers peers(12);

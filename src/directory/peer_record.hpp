@@ -55,22 +55,7 @@ struct PeerV1 {
   std::uint64_t incarnation = 0;
   std::vector<std::string> relays;  ///< `relay://host:port/ID`; apart from `listen`, which older readers read whole
   bool punchable = false;
-  using FieldsByName =
-      void;  // as MESSAGE_MAP; what follows `incarnation` is not written when it says nothing, as of most
-  template <class Visitor>
-  void visit_fields(const Visitor& visit) {
-    visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays, punchable);
-  }
-  template <class Visitor>
-  void visit_fields(const Visitor& visit) const {
-    if (relays.empty()) {
-      visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation);
-    } else if (!punchable) {
-      visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays);
-    } else {
-      visit MSGPACK_DEFINE_MAP_IMPL(listen, reachable, directory, role, name, software, incarnation, relays, punchable);
-    }
-  }
+  MESSAGE_MAP(listen, reachable, directory, role, name, software, incarnation, relays, punchable)
 };
 using PeerHeader = std::variant<PeerV1>;
 

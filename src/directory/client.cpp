@@ -8,6 +8,7 @@
 namespace collab::directory {
 namespace {
 
+constexpr std::size_t kToldMin = 4;  // records
 constexpr std::size_t kFailingMax = 1024;
 constexpr Duration kFailingTime = std::chrono::seconds(60);
 constexpr Duration kTellAgain = std::chrono::seconds(60);  // he may have been restarted
@@ -31,6 +32,14 @@ std::vector<PeerId> Client::others() {
   return others;
 }
 
+/// Empty where a few records cost no more than to say that they are here.
+Bytes Client::known_of(const std::string& key) const {
+  std::vector<Mark> marks = server_.storage().marks(key);
+  if (marks.size() < kToldMin) return {};
+  marks.resize(std::min(marks.size(), wire::kKnownMax));
+  return wire::pack_marks(marks);
+}
+
 Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePoint deadline) {
   wire::Get get;
   get.key = std::move(question.key);
@@ -40,6 +49,7 @@ Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePo
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(question.wait).count());
   get.servers = server_.servers_hash();
   get.contacts = question.contacts;
+  if (question.tells) get.known = known_of(get.key);
   const std::string key = get.key;
   Frame request = frame::encode(wire::Header(std::move(get)));
   const std::string_view method = question.wait > Duration(0) ? "directory.watch" : "directory.get";

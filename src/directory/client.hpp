@@ -48,6 +48,7 @@ class Client {
     Cursor from;
     Duration wait{};        ///< for a change; zero: answer at once
     bool contacts = false;  ///< ask for some too
+    bool tells = false;     ///< what is here already, when that is much
   };
   /// One page. Errors: those of `Endpoint::call`; `bad_request` for an answer that no correct server gives.
   Task<Result<Read>> read(PeerId server, Question question, TimePoint deadline);
@@ -99,6 +100,7 @@ class Client {
   /// What a call's end says about whoever was called.
   void judge(const PeerId& node, const net::Answer& answer);
   void take_guide_from(const PeerId& node, std::uint32_t nodes);
+  Bytes known_of(const std::string& key) const;
   Frame encode_search(const RouteNode& node, Search search);
 
   net::Endpoint& net_;

@@ -75,7 +75,9 @@ void name_servers(Message& message, Bytes& payload, Server& server, std::uint64_
 
 Answer page_answer(Server& server, const wire::Get& get, std::uint64_t instance, std::vector<Contact> contacts) {
   const std::uint64_t since = get.instance == instance ? get.since : 0;
-  const auto page = server.storage().page(get.key, since, server.unix_ms(), wire::kPageBytesMax);
+  const auto known = wire::unpack_marks(get.known);
+  if (!known) return Refusal(Errc::bad_request, "known");
+  const auto page = server.storage().page(get.key, since, server.unix_ms(), wire::kPageBytesMax, *known);
   wire::Page answer;
   answer.instance = instance;
   answer.next = page.next;
@@ -139,7 +141,7 @@ void Server::register_methods() {
   put.idempotent = true;  // a record that is here already is one that was taken
   net::Method get = put;
   get.name = "directory.get";
-  get.request_bytes_max = 4096;
+  get.request_bytes_max = wire::kGetBytesMax;
   net::Method watch = get;
   watch.name = "directory.watch";
   net::Method find = get;

@@ -57,6 +57,12 @@ std::int64_t forget_after(std::int64_t expires_ms) {
 
 }  // namespace
 
+Mark mark_of(const SignedRecord& record) {
+  Mark mark = 0;
+  for (std::size_t i = 0; i < sizeof mark; ++i) mark |= Mark(record.signature[i]) << (8 * i);
+  return mark;
+}
+
 SlotId slot_of(const Record& record) {
   Hasher hasher("collab/directory/slot/v1");
   hasher.add(letters(record.key)).add(record.owner.key).add(letters(record.subkey));
@@ -238,8 +244,8 @@ bool Storage::keep_evidence(const SignedRecord& old, const SignedRecord& fresh) 
   return takes;
 }
 
-Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::int64_t now_ms,
-                            std::size_t bytes_max) const {
+Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::int64_t now_ms, std::size_t bytes_max,
+                            std::span<const Mark> known) const {
   Page page;
   page.next = since;
   const auto shelf = shelves_.find(key);
@@ -248,13 +254,25 @@ Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::in
   const auto& changes = shelf->second.by_change;
   for (auto next = changes.upper_bound(since); next != changes.end(); ++next) {
     const Entry& entry = next->second->second;
-    bytes += entry.encoded.size();
-    page.more = bytes > bytes_max && !page.records.empty();
-    if (page.more) break;
+    const bool is_over = forget_after(entry.record.record.expires_ms) < now_ms;
+    if (!is_over && !std::binary_search(known.begin(), known.end(), mark_of(entry.record))) {
+      bytes += entry.encoded.size();
+      page.more = bytes > bytes_max && !page.records.empty();
+      if (page.more) break;
+      page.records.push_back(entry.encoded);
+    }
     page.next = next->first;
-    if (forget_after(entry.record.record.expires_ms) >= now_ms) page.records.push_back(entry.encoded);
   }
   return page;
+}
+
+std::vector<Mark> Storage::marks(const std::string& key) const {
+  std::vector<Mark> marks;
+  const auto shelf = shelves_.find(key);
+  if (shelf == shelves_.end()) return marks;
+  for (const auto& [place, entry] : shelf->second.by_owner) marks.push_back(mark_of(entry->second.record));
+  std::sort(marks.begin(), marks.end());
+  return marks;
 }
 
 std::vector<std::string> Storage::keys() const {

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,12 @@ struct Version {
 inline bool newer(const Version& a, const Version& b) {
   return std::pair(a.sequence, a.expires_ms) > std::pair(b.sequence, b.expires_ms);
 }
+
+/// Stands for a record in all its bytes, where a mistake is made good elsewhere: the start of its signature. A reader
+/// tells what it has in four bytes each; that it lacks one of a thousand and it looks like one of them happens once in
+/// four million times.
+using Mark = std::uint32_t;
+Mark mark_of(const SignedRecord&);
 
 class Storage {
  public:
@@ -90,8 +97,12 @@ class Storage {
   /// by others is kept beside it, so that storers that were apart agree in the end.
   Offered offer(SignedRecord record, std::int64_t now_ms, Source source, const std::string& origin = {});
 
-  /// What changed under `key` after change number `since`, withdrawn records too; at most `bytes_max`, at least one.
-  Page page(const std::string& key, std::uint64_t since, std::int64_t now_ms, std::size_t bytes_max) const;
+  /// What changed under `key` after change number `since`, withdrawn records too, but none of `known`, which is sorted;
+  /// at most `bytes_max`, at least one if there is any.
+  Page page(const std::string& key, std::uint64_t since, std::int64_t now_ms, std::size_t bytes_max,
+            std::span<const Mark> known = {}) const;
+  /// Of all that is kept under `key`, sorted.
+  std::vector<Mark> marks(const std::string& key) const;
   /// Sorted; those under which records are kept.
   std::vector<std::string> keys() const;
   /// The change number of the newest record of `key`; zero: there is none.

@@ -334,6 +334,7 @@ Task<> SwarmDirectory::long_poll(std::string key) {
     question.key = key;
     question.from = followed_.at(key).cursors[*server];
     question.wait = options_.watch_wait;
+    question.tells = question.from == Cursor();  // it would tell all that others have told
     const TimePoint asked_at = clock_.now();
     const TimePoint deadline = asked_at + options_.watch_wait + options_.watch_grace;
     const auto read = co_await client_.read(*server, std::move(question), deadline);
@@ -447,6 +448,7 @@ Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, Ti
     question.key = key;
     question.from = cursor;
     question.contacts = contacts;
+    question.tells = true;
     const auto read = co_await client_.read(server, std::move(question), deadline);
     if (!read) {
       log_.debug("directory.get_failed", {{"server", server.short_text()}, {"why", read.error().message()}});

@@ -49,6 +49,12 @@ Bytes pack_slots(std::span<const SlotId> slots) {
   return fields.finish();
 }
 
+Bytes pack_marks(std::span<const Mark> marks) {
+  FieldWriter fields(marks.size_bytes());
+  for (const Mark mark : marks) fields.add(mark);
+  return fields.finish();
+}
+
 Bytes pack_nodes(std::span<const RouteNode* const> nodes) {
   FieldWriter fields;
   for (const RouteNode* node : nodes) {
@@ -121,6 +127,16 @@ Result<std::vector<Version>> unpack_versions(std::span<const std::byte> payload,
     versions.push_back(version);
   }
   return versions;
+}
+
+Result<std::vector<Mark>> unpack_marks(std::span<const std::byte> packed) {
+  const std::size_t count = packed.size() / sizeof(Mark);
+  if (packed.size() % sizeof(Mark) != 0 || count > kKnownMax) return Errc::bad_request;
+  FieldReader fields(packed);
+  std::vector<Mark> marks(count);
+  for (Mark& mark : marks) mark = fields.take<Mark>();
+  std::sort(marks.begin(), marks.end());
+  return marks;
 }
 
 Result<std::vector<SlotId>> unpack_slots(std::span<const std::byte> payload, std::size_t count) {

@@ -38,6 +38,8 @@ inline constexpr std::size_t kServersMax = 32;
 inline constexpr std::size_t kContactsMax = 32;
 inline constexpr std::size_t kPageBytesMax = std::size_t(256) << 10U;
 inline constexpr std::size_t kPageRecordsMax = 2048;
+inline constexpr std::size_t kGetBytesMax = 4096;
+inline constexpr std::size_t kKnownMax = 960;  ///< marks of one Get, which they fill
 inline constexpr std::size_t kFetchMax = 128;
 inline constexpr std::size_t kVersionsMax = 2048;  ///< of one Differing
 /// Of any answer: a page, the servers, the contacts, the header.
@@ -73,6 +75,7 @@ struct Stored {
 };
 
 /// "What is under this key?" Changes after (instance, since) only: the cursor of the last page from the same storer.
+/// Who has most of it from others says what it has, and is told the rest.
 struct Get {
   std::string key;
   std::uint64_t instance = 0;  ///< of the storer's memory, so that a restarted one is read from its beginning
@@ -80,7 +83,8 @@ struct Get {
   std::uint32_t wait_ms = 0;   ///< directory.watch: how long a change may be awaited; at most 30 s
   std::uint64_t servers = 0;   ///< hash of the servers the asker knows
   bool contacts = false;       ///< send some contacts too
-  MESSAGE_MAP(key, instance, since, wait_ms, servers, contacts)
+  Bytes known;                 ///< marks of what the asker has under the key, u32 each; at most `kKnownMax`
+  MESSAGE_MAP(key, instance, since, wait_ms, servers, contacts, known)
 };
 
 /// Somebody who may know the swarm. Hearsay: TLS shows whether it is him.
@@ -168,6 +172,7 @@ Bytes pack_records(std::span<const SignedRecord* const> records);
 Bytes pack_records(std::span<const std::span<const std::byte>> encoded);
 Bytes pack_versions(std::span<const Version> versions);
 Bytes pack_slots(std::span<const SlotId> slots);
+Bytes pack_marks(std::span<const Mark> marks);
 Bytes pack_nodes(std::span<const RouteNode* const> nodes);
 
 /// Takes `count` records off the front of `payload`, as they are encoded there. Errors: `bad_request`.
@@ -179,5 +184,7 @@ Result<std::vector<RouteNode>> take_nodes(std::span<const std::byte>& payload, s
 /// The whole payload. Errors: `bad_request` unless it is exactly `count` of them.
 Result<std::vector<Version>> unpack_versions(std::span<const std::byte> payload, std::size_t count);
 Result<std::vector<SlotId>> unpack_slots(std::span<const std::byte> payload, std::size_t count);
+/// Sorted, in whatever order they came. Errors: `bad_request` for more than `kKnownMax` of them.
+Result<std::vector<Mark>> unpack_marks(std::span<const std::byte> packed);
 
 }  // namespace collab::directory::wire

@@ -232,6 +232,12 @@ TEST_CASE("wire: lists of records, versions and slots survive the trip and refus
   const std::vector<SlotId> slots = {SlotId{1}, SlotId{9}};
   CHECK(*wire::unpack_slots(wire::pack_slots(slots), 2) == slots);
   CHECK_FALSE(wire::unpack_slots(wire::pack_slots(slots), 1));
+  const std::vector<Mark> marks = {3, 7, 0xffffffffU};
+  CHECK(*wire::unpack_marks(wire::pack_marks(marks)) == marks);
+  CHECK(wire::unpack_marks(wire::pack_marks(std::vector<Mark>{7, 3}))->front() == 3);
+  const Bytes packed_marks = wire::pack_marks(marks);
+  CHECK_FALSE(wire::unpack_marks(std::span(packed_marks).first(11)));
+  CHECK_FALSE(wire::unpack_marks(wire::pack_marks(std::vector<Mark>(wire::kKnownMax + 1))));
 }
 
 }  // namespace collab::directory

@@ -231,6 +231,31 @@ TEST_CASE("storage: pages tell each change once; a withdrawal is a change to rea
   CHECK(storage.page("k", before, kNow, 1 << 20).records.size() == 1);
 }
 
+TEST_CASE("storage: a page leaves out what its reader has in these very bytes") {
+  Storage storage(bengali());
+  std::vector<SignedRecord> records;
+  for (unsigned char i = 1; i <= 5; ++i) {
+    records.push_back(record(identity(i), 1, kNow + 1000, "k"));
+    storage.offer(records.back(), kNow, Storage::Source::put);
+  }
+  std::vector<Mark> known = storage.marks("k");
+  CHECK(known.size() == 5);
+  CHECK(std::is_sorted(known.begin(), known.end()));
+  CHECK(storage.marks("other").empty());
+  auto page = storage.page("k", 0, kNow, 1, known);
+  CHECK(page.records.empty());
+  CHECK_FALSE(page.more);
+  CHECK(page.next == storage.latest("k"));  // what is left out is not asked for again
+
+  CHECK(mark_of(record(identity(2), 1, kNow + 1000, "k", "", "other bytes")) != mark_of(records[1]));
+  storage.offer(record(identity(3), 2, kNow + 1000, "k"), kNow, Storage::Source::put);
+  std::erase(known, mark_of(records[3]));
+  page = storage.page("k", 0, kNow, 1 << 20, known);
+  REQUIRE(page.records.size() == 2);
+  CHECK(decode_record(page.records[0])->record.owner == identity(4).id());
+  CHECK(decode_record(page.records[1])->record.owner == identity(3).id());
+}
+
 TEST_CASE("storage: an owner's quotas bound its records and rate; forgeries use up nothing") {
   const Identity owner = identity(1);
   Storage storage(bengali());

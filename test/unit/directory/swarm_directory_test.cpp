@@ -199,6 +199,40 @@ TEST_CASE("swarm directory: who has the news from their owners does not ask othe
   world.run(scenario());
 }
 
+TEST_CASE("swarm directory: who has a key's records from one server is told only the rest by another") {
+  World world;
+  const auto scenario = [&]() -> Task<> {
+    world.add_swarm(3, 12, false);
+    co_await world.sleep(5s);
+    for (auto& node : world.nodes) node->directory.publish("k", "", text_bytes("first"), 60s);
+    co_await world.sleep(2s);
+    DirectoryNode& asker = *world.nodes.back();  // watches the key nowhere
+    Contacts contacts;
+    Client client(asker.endpoint, world.simulation.clock(), Random(1), asker.server, contacts);
+    const auto read = [&](std::size_t server, bool tells) -> Task<Client::Read> {
+      Client::Question question;
+      question.key = "k";
+      question.tells = tells;
+      const TimePoint deadline = world.simulation.clock().now() + 5s;
+      const auto page = co_await client.read(world.nodes[server]->id(), std::move(question), deadline);
+      REQUIRE(page);
+      co_return *page;
+    };
+    const auto first = co_await read(0, true);  // has its own record alone
+    CHECK(first.records == 15);
+    CHECK(first.news == 14);
+    CHECK((co_await read(1, false)).records == 15);
+    CHECK((co_await read(1, true)).records == 0);
+    world.nodes[4]->directory.publish("k", "", text_bytes("second"), 60s);
+    co_await world.sleep(1s);
+    const auto rest = co_await read(2, true);
+    CHECK(rest.records == 1);
+    CHECK(rest.news == 1);
+    co_await world.stop();
+  };
+  world.run(scenario());
+}
+
 TEST_CASE("swarm directory: renewals of many share an answer, and reach the watchers in time") {
   World world;
   const auto scenario = [&]() -> Task<> {
@@ -433,6 +467,11 @@ TEST_CASE("server: what no honest peer puts is refused with its reason, what is 
       const auto wrong = co_await evil.endpoint.call(server, method, other, deadline);
       CHECK(wrong.error().code == Errc::bad_request);
     }
+    wire::Get get;
+    get.key = "k";
+    get.known.resize(3);
+    Frame torn = frame::encode(wire::Header(get));
+    CHECK((co_await evil.endpoint.call(server, "directory.get", torn, deadline)).error().reason == "known");
     put.records = 7;  // one more than there are
     Frame short_list = frame::encode(wire::Header(put), wire::pack_records(list));
     const auto refused = co_await evil.endpoint.call(server, "directory.put", short_list, deadline);

@@ -348,11 +348,14 @@ void Router::plan_pings(TaskGroup& tasks) {
     tasks.spawn("directory.ping", ping_and_forget(table.find(node)->node));
   }
   const TimePoint before = clock_.now() - options_.ping_after;
+  const TimePoint before_far = clock_.now() - options_.ping_far_after;
   std::size_t pinged = 0;
   for (const PeerId& node : table.silent_since(before, table.entries().size())) {
     if (pinged == options_.pings) break;
     const net::LinkState link = net_.link(node);
-    const bool sound = table.find(node)->failures == 0;
+    const RoutingTable::Entry* entry = table.find(node);
+    const bool sound = entry->failures == 0;
+    if (sound && entry->heard >= before_far && !table.knows_all_near(entry->place)) continue;
     if (sound && link.connected && link.last_received >= before) {  // its connection shows that it lives
       table.heard(node, link.last_received);
       continue;

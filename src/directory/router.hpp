@@ -27,7 +27,8 @@ struct RouterOptions {
   Duration spot_unused = std::chrono::seconds(60);       ///< then it is forgotten
   Duration refresh_period = std::chrono::seconds(30);    ///< of the own neighbourhood, and of one place farther away
   Duration guide_period = std::chrono::seconds(3);       ///< the same, for one who has just come to a large swarm
-  Duration ping_after = std::chrono::seconds(20);        ///< a node of the table that is silent for so long is asked,
+  Duration ping_after = std::chrono::seconds(20);        ///< a node near this one that is silent for so long is asked,
+  Duration ping_far_after = std::chrono::seconds(90);    ///< one farther away, whom only look-ups need,
   std::size_t pings = 3;                                 ///< so many each second,
   std::size_t unasked_pings = 2;                         ///< so many who are new,
   std::size_t new_pings = 8;                             ///< and so many who were named where the table is short

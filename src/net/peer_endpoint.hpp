@@ -47,7 +47,7 @@ struct EndpointOptions {
   /// Beyond so many, those that this node dialled and nobody uses are closed, the longest quiet first: in a large swarm
   /// looking for others opens one to most of them. Whoever was dialled can be dialled again.
   std::size_t connections_kept = 96;
-  Duration unused_after = std::chrono::seconds(5);  ///< by then the other end would have asked, if it waited for us
+  Duration unused_after = std::chrono::seconds(25);  ///< by then the other end would have asked, if it waited for us
   double refusals_per_s = 100;  ///< streams of one peer that are refused, for whatever reason; more: it floods
   double refusals_burst = 1000;
 };

@@ -910,6 +910,7 @@ TEST_CASE("sim net: the same seed gives the same traffic") {
 TEST_CASE("sim net: of many connections those that nobody uses are closed, and nothing is lost by it") {
   EndpointOptions options;
   options.connections_kept = 4;
+  options.unused_after = seconds(5);
   Swarm swarm(12, 1, near(), options);
   swarm.run([&]() -> Task<> {
     SimNode& busy = swarm[0];

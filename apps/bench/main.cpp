@@ -32,8 +32,13 @@ Output output_of(const node::Config& config) {
   return output;
 }
 
+std::size_t size_or(const node::Config& config, const char* option, std::size_t otherwise) {
+  return config.has(option) ? static_cast<std::size_t>(config.number(option)) : otherwise;
+}
+
 OverheadOrder overhead_order(const node::Config& config) {
   OverheadOrder order;
+  order.peers = size_or(config, "peers", order.peers);
   order.preset = config.text("preset");
   order.data = config.text("data");
   order.target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
@@ -53,10 +58,6 @@ HostingOrder hosting_order(const node::Config& config) {
   order.dashboards = static_cast<std::uint64_t>(config.number("dashboards"));
   order.output = output_of(config);
   return order;
-}
-
-std::size_t size_or(const node::Config& config, const char* option, std::size_t otherwise) {
-  return config.has(option) ? static_cast<std::size_t>(config.number(option)) : otherwise;
 }
 
 /// Of the commands that average one vector, or many small tensors.

@@ -15,7 +15,8 @@ node::OptionTable bench_options() {
   const char* output = "Output";
   return {
       {"peers", OptionKind::number, what, "N", "",
-       "processes, each a peer with its own loop [4; any-moment: up to 8; matchmaking, directory 16]", 2, 64},
+       "processes, each a peer with its own loop [4; any-moment: up to 8; matchmaking, directory 16; overhead 2]", 2,
+       64},
       {"floats", OptionKind::number, what, "N", "",
        "of the vector [18000000; any-moment 500000; codec 10000000], of each small tensor [100]", 1, 1e9},
       {"tensors", OptionKind::number, what, "N", "500", "small-tensors only", 1, 100'000},
@@ -39,8 +40,8 @@ node::OptionTable bench_options() {
       {"target-batch", OptionKind::number, training, "SAMPLES", "512", "per optimizer step", 1, 1e9},
       {"steps", OptionKind::number, training, "N", "8", "in a slice", 1, 1e6},
       {"casts", OptionKind::number, training, "N", "5", "times all is done, each with new processes", 1, 100},
-      {"slices", OptionKind::number, training, "N", "1", "of one peer that count, after one to warm up; of two thrice",
-       1, 10'000},
+      {"slices", OptionKind::number, training, "N", "1",
+       "of one peer that count, after one to warm up; of several thrice", 1, 10'000},
       {"threads", OptionKind::number, training, "N", "1", "for computing, of each process", 1, 1024},
       {"hosted", OptionKind::number, hosting, "N", "200", "peers beside the coordinator, all in one process", 1, 1000},
       {"seconds", OptionKind::number, hosting, "N", "60", "measured, when all have joined", 1, 86'400},

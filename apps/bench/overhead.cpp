@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kSlicesOfTwo = 3;  // for each of one peer
+constexpr std::uint64_t kSlicesOfSeveral = 3;  // for each of one peer
 
 /// Both sides of a measurement: slice i of one was followed by slice i of the other.
 struct Sides {
@@ -37,7 +37,7 @@ std::uint64_t committed(const Slice& slice) {
 
 /// `measure(i, without, together)`: slice i of both sides; the first one is to warm up.
 template <class Measure, class Rate>
-void alternate(const char* what, std::uint64_t slices, const Measure& measure, const Rate& rate, Sides& sides) {
+void alternate(const std::string& what, std::uint64_t slices, const Measure& measure, const Rate& rate, Sides& sides) {
   for (std::uint64_t i = 0; i <= slices; ++i) {
     Slice without;
     Slice together;
@@ -68,7 +68,7 @@ void add(Slice& sum, const Slice& more) {
 
 struct Measured {
   Sides one;
-  Sides two;
+  Sides several;
 };
 
 /// Step by step, and who is first changes: what else the machine does for some seconds meets both alike.
@@ -88,30 +88,33 @@ void measure_one(const OverheadOrder& order, Training& training, std::size_t bar
 
 /// Slices of many steps: what one step leaves to do while the next is computed belongs to it. Half of the bare ones
 /// come before and half after, and there are more of them: here the machine's moods show more than in single steps.
-void measure_two(const OverheadOrder& order, Training& training, const std::vector<std::size_t>& bare,
-                 const std::vector<std::size_t>& peers, Sides& sides) {
+void measure_several(const OverheadOrder& order, Training& training, const std::vector<std::size_t>& bare,
+                     const std::vector<std::size_t>& peers, Sides& sides) {
   const std::uint64_t samples = order.steps * order.target_batch;
-  const std::uint64_t quarter = (samples + 3) / 4;
+  const std::uint64_t halves = 2 * peers.size();
+  const std::uint64_t half = (samples + halves - 1) / halves;  // of what one of them computes
   const auto measure = [&](std::uint64_t slice, Slice& without, Slice& together) {
     const std::uint64_t first_unit = slice * samples;
-    add(without, training.train(bare, first_unit, quarter));
-    together = training.train(peers, first_unit, 2 * quarter, order.steps);
-    add(without, training.train(bare, first_unit + 2 * quarter, quarter));
+    add(without, training.train(bare, first_unit, half));
+    together = training.train(peers, first_unit, 2 * half, order.steps);
+    add(without, training.train(bare, first_unit + 2 * half, half));
   };
   const auto rate = [](const Slice& slice) { return static_cast<double>(committed(slice)) / slice.seconds; };
-  alternate("two peers", kSlicesOfTwo * order.slices, measure, rate, sides);
+  alternate(fmt::format("{} peers", peers.size()), kSlicesOfSeveral * order.slices, measure, rate, sides);
 }
 
 /// With processes of its own: where the kernel puts a process and its memory makes it some percent faster or slower
 /// than its twin for as long as it lives.
 void measure_cast(const OverheadOrder& order, int stop, Measured& figures) {
   Training training({order.preset, order.data, order.target_batch, order.threads, order.output.log_level, stop});
-  const std::size_t bare = training.add_bare();
-  const std::size_t peer = training.add_peer();
-  measure_one(order, training, bare, peer, figures.one);
-  const std::size_t second_bare = training.add_bare();
-  const std::size_t second_peer = training.add_peer();
-  measure_two(order, training, {bare, second_bare}, {peer, second_peer}, figures.two);
+  std::vector<std::size_t> bare = {training.add_bare()};
+  std::vector<std::size_t> peers = {training.add_peer()};
+  measure_one(order, training, bare.front(), peers.front(), figures.one);
+  while (peers.size() < order.peers) {
+    bare.push_back(training.add_bare());
+    peers.push_back(training.add_peer());
+  }
+  measure_several(order, training, bare, peers, figures.several);
 }
 
 Measured measure(const OverheadOrder& order, int stop) {
@@ -136,19 +139,19 @@ void add_rates(json& out, const std::string& bare, const std::string& with, cons
 }
 
 json to_json(const OverheadOrder& order, const Measured& figures) {
-  json out = {{"bench", "overhead"},           {"preset", order.preset}, {"target_batch", order.target_batch},
-              {"threads", order.threads},      {"casts", order.casts},   {"slices", order.slices},
-              {"steps_per_slice", order.steps}};
+  json out = {{"bench", "overhead"},      {"preset", order.preset},        {"target_batch", order.target_batch},
+              {"threads", order.threads}, {"casts", order.casts},          {"slices", order.slices},
+              {"peers", order.peers},     {"steps_per_slice", order.steps}};
   add_rates(out, "bare", "wrapped", figures.one);
-  add_rates(out, "two_bare", "two_peers", figures.two);
+  add_rates(out, "bare_loops", "peers", figures.several);
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
   std::uint64_t expected = 0;
   double handing_over = 0;
   double averaging = 0;
   double stepping = 0;
-  const auto slices = static_cast<double>(figures.two.slices.size());
-  for (const Slice& slice : figures.two.slices) {
+  const auto slices = static_cast<double>(figures.several.slices.size());
+  for (const Slice& slice : figures.several.slices) {
     steps += slice.epochs.size();
     samples += committed(slice);
     for (const auto& [epoch, weight] : slice.epochs) expected += weight / order.target_batch;
@@ -178,8 +181,9 @@ void print_overhead(const json& figures) {
              figures.at("preset").get<std::string>(), whole("target_batch"), whole("casts"), whole("slices"),
              whole("steps_per_slice"), whole("threads"));
   print_row("one peer", sides("bare", "wrapped"));
-  print_row("two peers", sides("two_bare", "two_peers"));
-  print_row("steps of two peers",
+  const std::string several = fmt::format("{} peers", whole("peers"));
+  print_row(several, sides("bare_loops", "peers"));
+  print_row("steps of " + several,
             fmt::format("{} of {} with {} samples", whole("steps"), whole("steps_expected"), whole("samples")));
   print_row("of each step",
             fmt::format("{:.1f} ms handing over, {:.1f} averaging, {:.1f} stepping", 1e3 * real("handing_over_s"),
@@ -197,8 +201,8 @@ int measure_overhead(const OverheadOrder& order) {
   report.show(out, print_overhead, order.output, "samples a second",
               {{"bare loop", measured.one.bare_samples_per_s},
                {"one peer", measured.one.samples_per_s},
-               {"two bare loops", measured.two.bare_samples_per_s},
-               {"two peers", measured.two.samples_per_s}});
+               {fmt::format("{} bare loops", order.peers), measured.several.bare_samples_per_s},
+               {fmt::format("{} peers", order.peers), measured.several.samples_per_s}});
   return static_cast<int>(out.at("steps") == out.at("steps_expected") ? ExitCode::done : ExitCode::bug);
 }
 

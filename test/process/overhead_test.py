@@ -8,11 +8,11 @@ import json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time
 from programs import write_text
 
 program, trainer = pathlib.Path(sys.argv[1]), sys.argv[2:3]
-FIELDS = {'bench', 'preset', 'target_batch', 'threads', 'casts', 'slices', 'steps_per_slice', 'steps', 'samples', 'steps_expected',
+FIELDS = {'bench', 'preset', 'target_batch', 'threads', 'casts', 'slices', 'peers', 'steps_per_slice', 'steps', 'samples', 'steps_expected',
           'handing_over_s', 'averaging_s', 'stepping_s', 'processors', 'load_before', 'load_after',
-          'bare_samples_per_s', 'wrapped_samples_per_s', 'two_bare_samples_per_s', 'two_peers_samples_per_s',
-          *(f'{side}_ratio_{what}' for side in ('wrapped', 'two_peers') for what in ('min', 'median', 'max')),
-          'wrapped_cpu_ratio_median', 'two_peers_cpu_ratio_median'}
+          'bare_samples_per_s', 'wrapped_samples_per_s', 'bare_loops_samples_per_s', 'peers_samples_per_s',
+          *(f'{side}_ratio_{what}' for side in ('wrapped', 'peers') for what in ('min', 'median', 'max')),
+          'wrapped_cpu_ratio_median', 'peers_cpu_ratio_median'}
 
 
 def children_of(pid):
@@ -42,7 +42,7 @@ def every_step_is_taken(command, environment):
     for field in FIELDS:
         if 'per_s' in field or 'ratio' in field:
             assert figures[field] > 0, field
-    for side in ('wrapped', 'two_peers'):
+    for side in ('wrapped', 'peers'):
         assert figures[f'{side}_ratio_min'] <= figures[f'{side}_ratio_median'] <= figures[f'{side}_ratio_max'], figures
 
 

@@ -27,13 +27,17 @@ struct Contribution {
 };
 
 /// Keeps searches up to date while they look for a group: samples at every border that is heard of, and once a second
-/// what passed unheard before a long microbatch, and who came or went.
-Task<> feed(EpochContext node, std::uint64_t epoch) {
+/// what passed unheard before a long microbatch, and who came or went. What is in hand counts where it will be there by
+/// the hand-over: else everybody would begin one more microbatch before the word of the full batch is out, and then
+/// wait for the last one to end.
+Task<> feed(EpochContext node, std::uint64_t epoch, Duration cut_wait) {
+  Clock& clock = node.averaging.clock;
   for (;;) {
-    node.matchmaker.samples(epoch, node.bridge.samples());
+    const Bridge::Due due = node.bridge.due(clock.now(), cut_wait / 2);
+    node.matchmaker.samples(epoch, due.samples);
     node.matchmaker.electorate(node.tracker.recent_peers());
-    node.moshpit.samples(epoch, node.bridge.samples());
-    co_await node.bridge.moved().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);
+    node.moshpit.samples(epoch, due.samples);
+    co_await node.bridge.moved().wait_until(clock, std::min(due.changes, clock.now() + kLookAgain));
   }
 }
 
@@ -136,7 +140,7 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
   using namespace asio::experimental::awaitable_operators;
   Result<matchmaking::Group> group = Errc::gone;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
-    tasks.spawn("epoch.feed", feed(node, options.epoch));
+    tasks.spawn("epoch.feed", feed(node, options.epoch, options.cut_wait));
     if (options.pass) tasks.spawn("epoch.feed_elsewhere", feed_elsewhere(node, options.epoch, *options.pass));
     const bool alone = node.tracker.alone();
     auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone) ||

@@ -4,7 +4,9 @@
 #include "base/task_group.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <cstddef>
+#include <optional>
+#include <vector>
 
 namespace collab::bench {
 namespace {
@@ -33,6 +35,27 @@ net::Method question() {
 
 Frame frame_of(std::size_t bytes) {
   return std::make_shared<const Bytes>(bytes, std::byte{1});
+}
+
+/// All bytes of the count until then, this frame's among them.
+struct Arrived {
+  double at_s;
+  double bytes;
+};
+
+/// Between two frames that nothing held up: behind a lost packet others queue, and come all at once when it has been
+/// sent again. To begin or end in there would count them as carried in no time, or not at all.
+void count(const std::vector<Arrived>& arrived, BulkFigures& figures) {
+  if (arrived.size() < 2) return;
+  const double rate = (arrived.back().bytes - arrived.front().bytes) / (arrived.back().at_s - arrived.front().at_s);
+  const auto is_later = [rate](const Arrived& a, const Arrived& b) {
+    return a.bytes - rate * a.at_s < b.bytes - rate * b.at_s;
+  };
+  const auto quarter = static_cast<std::ptrdiff_t>((arrived.size() + 3) / 4);
+  const auto from = std::max_element(arrived.begin(), arrived.begin() + quarter, is_later);
+  const auto to = std::max_element(arrived.end() - quarter, arrived.end(), is_later);
+  figures.bytes = static_cast<std::uint64_t>(to->bytes - from->bytes);
+  figures.seconds = to->at_s - from->at_s;
 }
 
 }  // namespace
@@ -77,22 +100,21 @@ Task<Result<>> Bulk::send(net::Conversation& talk, const BulkOrder& order) {
 
 Task<Result<>> Bulk::receive(net::Conversation& talk, BulkFigures& figures, const BulkOrder& order) {
   const TimePoint deadline = clock_.now() + order.length + kPatience;
-  TimePoint counted_from = TimePoint::max();
-  bool counts = false;
+  std::optional<TimePoint> first;
+  std::vector<Arrived> arrived;
+  std::uint64_t bytes = 0;
   for (;;) {
     const auto came = co_await talk.receive(deadline);
     if (!came) co_return came.error();
-    if (came->frame->size() == 1) co_return Result<>();
+    if (came->frame->size() == 1) break;
     const TimePoint now = clock_.now();
-    if (counted_from == TimePoint::max()) counted_from = now + kWarmUp;
-    if (now < counted_from) continue;
-    if (std::exchange(counts, true)) {
-      figures.bytes += came->frame->size();
-      figures.seconds = to_seconds(now - counted_from);
-    } else {
-      counted_from = now;  // of this one most came before
-    }
+    if (!first) first = now;
+    if (now < *first + kWarmUp) continue;
+    bytes += came->frame->size();
+    arrived.push_back({to_seconds(now - *first), static_cast<double>(bytes)});
   }
+  count(arrived, figures);
+  co_return Result<>();
 }
 
 Task<Result<>> Bulk::ask(const BulkOrder& order, BulkFigures& figures) {

@@ -106,14 +106,14 @@ void ThreadBridge::border(Trainer& trainer, double samples_per_s, const std::fun
     work_off(trainer, lock);
   }
   if (!left_) computing_ = &trainer;
-  if (says_begin_) return;
+  if (std::exchange(said_begin_, false)) return;
   begin_microbatch(std::chrono::steady_clock::now(), microbatch_, /*is_certain=*/!rested);
   tell_aloud(lock);  // only now: a group that begins at this word counts on the microbatch to come
 }
 
 void ThreadBridge::begin(std::uint64_t samples) {
   std::unique_lock lock(mutex_);
-  says_begin_ = true;
+  said_begin_ = true;
   begin_microbatch(std::chrono::steady_clock::now(), samples, /*is_certain=*/true);
   tell_aloud(lock);
 }

@@ -116,8 +116,8 @@ class ThreadBridge final : public Bridge {
   /// stand there for minutes, where nobody can be reached; `waiting` is asked ten times a second, and its false ends
   /// it.
   void border(Trainer& trainer, double samples_per_s, const std::function<bool()>& waiting = nullptr);
-  /// After a border: a microbatch of so many samples begins. One that says so once says it of each; of others it is
-  /// supposed when they leave the border, for else they would seem to compute whatever they do.
+  /// After a border: a microbatch of so many samples begins. Who says so is expected to say it of the next one too; of
+  /// others it is supposed when they leave the border.
   void begin(std::uint64_t samples);
   /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile. Nothing is
   /// computed, so the rate is unknown.
@@ -149,7 +149,7 @@ class ThreadBridge final : public Bridge {
   bool held_ = false;
   bool left_ = false;
   bool open_ = false;
-  bool says_begin_ = false;
+  bool said_begin_ = false;  // of the last microbatch
 };
 
 }  // namespace collab::epoch

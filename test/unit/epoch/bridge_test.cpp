@@ -232,6 +232,11 @@ TEST_CASE("bridge: a microbatch in hand is due at once, after a rest when it see
   CHECK(due(seconds(1)).samples == 11);  // who says when it begins has not begun
   bridge.begin(2);
   CHECK(due(milliseconds(500)).samples == 13);
+  trainer.add(2);
+  bridge.border(trainer, 2);
+  trainer.add(2);
+  bridge.border(trainer, 2);  // it has stopped saying so
+  CHECK(due(milliseconds(500)).samples == 17);
 }
 
 TEST_CASE("bridge: the loop is not woken by borders in quiet times, and by the first after them") {

@@ -69,6 +69,8 @@ Training::Training(TrainingOptions options) : options_(std::move(options)) {
                                     options_.preset,
                                     "--target-batch",
                                     std::to_string(options_.target_batch),
+                                    "--epochs",  // however many steps are measured, the run does not end in between
+                                    "1000000000",
                                     "--home",
                                     (folder_->path / "founder").string(),
                                     "--log-level",

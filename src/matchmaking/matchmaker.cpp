@@ -215,8 +215,9 @@ void Matchmaker::committed(const Group& group, std::uint64_t held) {
   if (std::exchange(sits_out_, false)) return last_.reset();
   Last last{group.epoch, group.round, group.id, {}};
   for (std::size_t rank = 0; rank < group.roster.size(); ++rank) {
-    const bool has_it = ((held >> rank) & 1U) != 0;
-    if (has_it && group.roster[rank].id != context_.net.self()) last.members.push_back(group.roster[rank]);
+    // an auxiliary never holds a result, and is there for the next round all the same
+    const bool stands = ((held >> rank) & 1U) != 0 || group.roster[rank].role == Role::auxiliary;
+    if (stands && group.roster[rank].id != context_.net.self()) last.members.push_back(group.roster[rank]);
   }
   last_ = std::move(last);
 }

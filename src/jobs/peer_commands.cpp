@@ -1,11 +1,11 @@
 #include "jobs/peer_commands.hpp"
 
 #include "cli/keys.hpp"
+#include "epoch/manifest_options.hpp"
 #include "jobs/peer_files.hpp"
 #include "jobs/peer_run.hpp"
 #include "monitor/status_client.hpp"
 #include "node/manifest.hpp"
-#include "optim/member_options.hpp"
 #include "optim/model_trainer.hpp"
 #include "state/checkpoint.hpp"
 
@@ -154,7 +154,7 @@ int evaluate_checkpoint(const Registry& jobs, const node::Config& config) {
                   fmt::format("the checkpoint in {} is damaged: {}", folder.string(), checkpoint.error().what),
                   "train on from an older one: collab-peer run sets damaged ones aside");
   optim::Stepper stepper(runnable.job->module(), runnable.optimizer, runnable.stepper);
-  const auto trainer = optim::make_trainer(stepper, optim::mode_of(manifest));
+  const auto trainer = optim::make_trainer(stepper, epoch::mode_of(manifest));
   for (const auto& [name, buffer] : optim::named_buffers(runnable.job->module())) trainer->track(name, buffer);
   if (!trainer->restore(snapshot_of(*checkpoint))) {
     throw Failure(ExitCode::incompatible, "the checkpoint is of another model than the run's", "another --home");

@@ -1,7 +1,7 @@
 #include "optim/auxiliary.hpp"
 
 #include "epoch/auxiliary.hpp"
-#include "optim/member_options.hpp"
+#include "epoch/manifest_options.hpp"
 #include "optim/parts.hpp"
 #include "optim/tell_dashboards.hpp"
 
@@ -25,7 +25,8 @@ struct Auxiliary::Inner {
 
 Auxiliary::Auxiliary(Collaboration& run, const Schema& schema) : inner_(std::make_unique<Inner>(run)) {
   Collaboration::Parts& parts = inner_->parts;
-  epoch::MemberOptions options = member_options(parts, schema);
+  epoch::MemberOptions options = epoch::member_options(*parts.manifest, schema);
+  options.incarnation = parts.incarnation;
   parts.runtime.on_loop([&] {
     if (parts.options.client || nat::only_dials(parts.node->reachability().state())) {
       throw Failure(ExitCode::machine, "nobody can dial this machine, so it cannot average for others",

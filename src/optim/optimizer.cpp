@@ -4,8 +4,8 @@
 #include "crypto/fields.hpp"
 #include "data/leases.hpp"
 #include "epoch/bridge.hpp"
+#include "epoch/manifest_options.hpp"
 #include "epoch/member.hpp"
-#include "optim/member_options.hpp"
 #include "optim/model_trainer.hpp"
 #include "optim/parts.hpp"
 #include "optim/tell_dashboards.hpp"
@@ -117,7 +117,8 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
 epoch::MemberOptions Optimizer::Inner::member_options() const {
   Schema schema = stepper->schema();
   schema.tensors.insert(schema.tensors.end(), trainer.tracked().begin(), trainer.tracked().end());
-  epoch::MemberOptions out = optim::member_options(parts, schema, options.codec);
+  epoch::MemberOptions out = epoch::member_options(*parts.manifest, schema, options.codec);
+  out.incarnation = parts.incarnation;
   out.epochs_max = options.epochs_max;
   out.delay = options.delay;
   return out;
@@ -253,7 +254,7 @@ Optimizer::Optimizer(Collaboration& run, torch::nn::Module& module, const Optimi
 Optimizer::Optimizer(Collaboration& run, std::vector<NamedTensor> tensors, const OptimizerFactory& factory,
                      OptimizerOptions options) {
   if (!run.started()) run.start();
-  const node::Mode mode = mode_of(*run.parts().manifest, options.mode);
+  const node::Mode mode = epoch::mode_of(*run.parts().manifest, options.mode);
   const bool averages_gradients = mode.average == node::Mode::Average::gradients;
   if (mode.overlap > 0) options.delay = epoch::Delay::gradients;
   options.stepper.offload |= averages_gradients && options.delay != epoch::Delay::none;
@@ -320,7 +321,12 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
     inner_->parts.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", reason}});
   }
   const TimePoint before = inner_->parts.runtime.clock().now();
-  inner_->bridge->border(inner_->trainer, inner_->rate.samples_per_s(), inner_->options.waiting);
+  // who is held there for minutes is to hear why
+  const auto waiting = [inner = inner_.get()] {
+    inner->parts.deliver_events();
+    return !inner->options.waiting || inner->options.waiting();
+  };
+  inner_->bridge->border(inner_->trainer, inner_->rate.samples_per_s(), waiting);
   inner_->rate.pause(before, inner_->parts.runtime.clock().now());
   inner_->parts.check();
   inner_->parts.deliver_events();

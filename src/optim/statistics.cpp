@@ -1,5 +1,6 @@
 #include "optim/statistics.hpp"
 
+#include "epoch/manifest_options.hpp"
 #include "tensor/view.hpp"
 
 #include <algorithm>
@@ -12,9 +13,10 @@ namespace collab::optim {
 Statistics::Statistics(Stepper& stepper, const node::Mode& mode)
     : stepper_(&stepper),
       live_(stepper.moments_named(mode.statistics)),
-      fragments_(statistic_values(stepper.schema().values(), mode), std::max<std::uint64_t>(1, mode.statistics_every)) {
+      fragments_(epoch::statistic_values(stepper.schema().values(), mode),
+                 std::max<std::uint64_t>(1, mode.statistics_every)) {
   for (const auto values : live_) agreed_.insert(agreed_.end(), values.begin(), values.end());
-  assert(agreed_.size() == statistic_values(stepper.schema().values(), mode));
+  assert(agreed_.size() == epoch::statistic_values(stepper.schema().values(), mode));
 }
 
 template <class Visit>

@@ -5,7 +5,6 @@
 #include "node/mode.hpp"
 #include "optim/stepper.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -43,15 +42,5 @@ class Statistics {
   epoch::Fragments fragments_;
   std::optional<Range> stepped_;  // agreed, and not adopted yet
 };
-
-/// Values that they are of, for a model of so many parameters.
-inline std::size_t statistic_values(std::size_t parameters, const node::Mode& mode) {
-  return parameters * mode.statistics.size();
-}
-/// Values of them that a round carries.
-inline std::size_t statistics_carried(std::size_t parameters, const node::Mode& mode) {
-  return epoch::Fragments(statistic_values(parameters, mode), std::max<std::uint64_t>(1, mode.statistics_every))
-      .length();
-}
 
 }  // namespace collab::optim

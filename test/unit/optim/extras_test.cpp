@@ -1,9 +1,9 @@
 #include "optim/extras.hpp"
 
+#include "epoch/manifest_options.hpp"
 #include "optim/gradient_trainer.hpp"
 #include "optim/lamb_optimizer.hpp"
 #include "optim/local_trainer.hpp"
-#include "optim/member_options.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
@@ -146,7 +146,7 @@ TEST_CASE(
   codecs.statistic = CodecId::bfloat16;
   codecs.extra = CodecId::float32;
   const auto runs = [&](const std::string& mode) {
-    const CodecMap map(round_schema(tensors, node::parse_mode(mode).value()), codecs);
+    const CodecMap map(epoch::round_schema(tensors, node::parse_mode(mode).value()), codecs);
     return std::vector<CodecRun>(map.runs().begin(), map.runs().end());
   };
   const CodecRun parameters{11, CodecId::float16};

@@ -1,8 +1,8 @@
 // Modes in which each peer takes steps of its own.
 
 #include "epoch/local_steps.hpp"
+#include "epoch/manifest_options.hpp"
 #include "optim/local_trainer.hpp"
-#include "optim/member_options.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/stepper.hpp"
 #include "toy_swarm.hpp"
@@ -274,10 +274,10 @@ TEST_CASE("modes: peers of two modes do not have the same schema, and never meet
   const std::vector<node::Mode> modes = {node::Mode(), node::Mode::local(), node::Mode::local(2),
                                          node::Mode::diloco(2)};
   const Digest tensors = hash_bytes("collab schema", {});
-  CHECK(schema_in_mode(tensors, node::Mode()) == tensors);
+  CHECK(epoch::schema_in_mode(tensors, node::Mode()) == tensors);
   for (std::size_t a = 0; a < modes.size(); ++a)
     for (std::size_t b = 0; b < modes.size(); ++b)
-      CHECK((schema_in_mode(tensors, modes[a]) == schema_in_mode(tensors, modes[b])) == (a == b));
+      CHECK((epoch::schema_in_mode(tensors, modes[a]) == epoch::schema_in_mode(tensors, modes[b])) == (a == b));
 }
 
 TEST_CASE("local trainer: with masters apart from the model its own steps show at once, with the same bits") {

@@ -1,14 +1,11 @@
-#include "optim/member_options.hpp"
-
-#include "epoch/fragments.hpp"
-#include "optim/statistics.hpp"
+#include "epoch/manifest_options.hpp"
 
 #include <fmt/format.h>
 
 #include <span>
 #include <utility>
 
-namespace collab::optim {
+namespace collab::epoch {
 
 namespace {
 
@@ -51,7 +48,7 @@ Schema round_schema(const Schema& tensors, const node::Mode& mode) {
   };
   Schema carried = parameters;
   for (TensorInfo& tensor : carried.tensors) tensor.role = TensorRole::gradient;
-  const std::size_t fragment = epoch::Fragments(parameters.values(), mode.fragments).length();
+  const std::size_t fragment = Fragments(parameters.values(), mode.fragments).length();
   if (mode.fragments > 1) carried.tensors = {part("fragment", fragment, TensorRole::gradient)};
   const std::size_t statistics = statistics_carried(parameters.values(), mode);
   if (statistics > 0) carried.tensors.push_back(part("statistics", statistics, TensorRole::statistic));
@@ -59,9 +56,8 @@ Schema round_schema(const Schema& tensors, const node::Mode& mode) {
   return carried;
 }
 
-epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Schema& schema,
-                                    const std::optional<std::string>& codec) {
-  const node::Manifest& manifest = *parts.manifest;
+MemberOptions member_options(const node::Manifest& manifest, const Schema& schema,
+                             const std::optional<std::string>& codec) {
   const std::string codec_name = codec.value_or(manifest.codec);
   const auto known = codec_named(codec_name);
   if (!known) {
@@ -79,7 +75,7 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
   codecs.gradients_as(*known);
   codecs.statistic = *known == CodecId::float32 ? CodecId::float32 : CodecId::bfloat16;
   codecs.extra = CodecId::float32;
-  epoch::MemberOptions out(CodecMap(round_schema(schema, mode), codecs));
+  MemberOptions out(CodecMap(round_schema(schema, mode), codecs));
   out.run_id = manifest.run_id;
   out.target_batch = manifest.target_batch;
   out.commit_fraction = manifest.commit_fraction;
@@ -91,7 +87,6 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
                   "a newer version of collab");
   }
   out.grid = *grid;
-  out.incarnation = parts.incarnation;
   if (manifest.schema != Digest() && manifest.schema != out.schema) {
     throw Failure(ExitCode::incompatible,
                   fmt::format("this run trains other tensors: here are {} of {} values in all, first {}",
@@ -102,4 +97,4 @@ epoch::MemberOptions member_options(const Collaboration::Parts& parts, const Sch
   return out;
 }
 
-}  // namespace collab::optim
+}  // namespace collab::epoch

@@ -1,9 +1,11 @@
 #include "host.hpp"
 
 #include "directory/peer_record.hpp"
+#include "epoch/manifest_options.hpp"
 #include "monitor/pages.hpp"
 #include "monitor/swarm_facts.hpp"
 #include "node/proxy_choice.hpp"
+#include "recipes/albert.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <fmt/format.h>
@@ -76,6 +78,10 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     stopping_ = std::make_unique<Signal>(runtime_.loop());
     node_ = std::make_unique<node::Node>(needs, std::move(identity), node_options(options_));
     node_->found(statement);
+    // also where this one does not average: who asks it all the same is to hear that it is in no group, not in no
+    // protocol
+    node_->endpoint().allow_conversation(matchmaking::row());
+    node_->endpoint().allow_conversation(averaging::round_protocol());
     members_ = node_->directory().watch(std::string(directory::kPeerKey));
     told_rounds_ = node_->directory().watch(std::string(monitor::kRoundKey));
     told_evaluations_ = node_->directory().watch(std::string(monitor::kEvaluationKey));
@@ -94,6 +100,7 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
                                             log_, no_state);
     events_ = std::make_unique<monitor::Events>(runtime_.loop(), runtime_.clock());
     if (options_.checkpoint_every > 0) make_keeper(files.tokenizer);
+    if (options_.average && recipe_.job == recipes::kAlbert) make_stand_in();  // of others only peers know the tensors
     const monitor::Watched watched{[this] { return view(); }, rounds_, *events_, metrics_, runtime_.clock(), &losses_};
     if (options_.dashboard != "off") {
       monitor::HttpOptions http;
@@ -118,6 +125,7 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
 Host::~Host() {
   const auto leave = [this]() -> Task<> {
     if (keeper_) keeper_->leave();
+    if (stand_in_) co_await stand_in_->leave();
     co_await node_->leave();
     stop_ = true;
     stopping_->notify();
@@ -127,6 +135,7 @@ Host::~Host() {
   runtime_.on_loop([this] {
     status_socket_.reset();
     http_.reset();
+    stand_in_.reset();
     keeper_.reset();
     store_.reset();
     tracker_.reset();
@@ -153,6 +162,17 @@ void Host::make_keeper(const std::filesystem::path& tokenizer) {
   keeper_ = std::make_unique<Keeper>(context, std::move(options));
 }
 
+/// Of what a newer coordinator, or one of another model, has founded the rest can be served all the same.
+void Host::make_stand_in() try {
+  epoch::MemberOptions options = epoch::member_options(manifest_, recipes::albert_schema(recipe_));
+  options.incarnation = draw();
+  const epoch::Auxiliary::Context context{node_->endpoint(), runtime_.clock(),  node_->directory(), *tracker_, log_,
+                                          metrics_,          node_->identity(), runtime_.loop()};
+  stand_in_ = std::make_unique<StandIn>(context, *events_, std::move(options));
+} catch (const Failure& failure) {
+  log_.warn("stand_in.cannot", {{"why", failure.cause()}, {"advice", "where nobody can be dialled: --role aux"}});
+}
+
 Task<> Host::serve(const RunFiles& files) {
   const RunFiles own = files;  // the caller's may be gone before we are
   const auto body = [&](TaskGroup& tasks) -> Task<> {
@@ -166,6 +186,7 @@ Task<> Host::serve(const RunFiles& files) {
     if (tokenizer) (void)co_await store_->add_file(manifest_.tokenizer, own.tokenizer);  // two are never too many
     if (data) (void)co_await store_->add_file(manifest_.data, own.prepared);
     if (keeper_) tasks.spawn("keeper", keeper_->run());
+    if (stand_in_) tasks.spawn("stand_in", stand_in_->run());
     tasks.spawn("watch", watch_peers());
     while (!stop_) co_await stopping_->wait();
   };
@@ -271,6 +292,8 @@ HostStatus Host::status() {
     status.epoch = tracker_->global_epoch().value_or(0);
     status.peers = tracker_->current_peers() - 1;
     status.loss = tracker_->loss();
+    status.undialled = tracker_->nobody_can_be_dialled();
+    status.averages = status.undialled && stand_in_;
     status.samples_per_s = progress::samples_per_s(tracker_->others(), status.epoch);
   });
   return status;

@@ -19,6 +19,7 @@
 #include "node/runtime.hpp"
 #include "progress/tracker.hpp"
 #include "recipes/recipe.hpp"
+#include "stand_in.hpp"
 #include "state/store.hpp"
 
 #include <atomic>
@@ -49,6 +50,7 @@ struct HostOptions {
   std::filesystem::path token_file;
   std::uint64_t checkpoint_every = 50;
   std::size_t keep = 5;
+  bool average = true;  ///< for the others, while nobody who trains can be dialled
 };
 
 /// What the person who hosts may want to see.
@@ -57,6 +59,8 @@ struct HostStatus {
   std::size_t peers = 0;
   double loss = 0;  ///< NaN: unknown
   double samples_per_s = 0;
+  bool undialled = false;  ///< nobody who trains can be dialled
+  bool averages = false;   ///< so this coordinator averages for them
 };
 
 /// From construction to destruction on the air. Any thread.
@@ -84,6 +88,7 @@ class Host {
  private:
   Task<> serve(const RunFiles& files);
   void make_keeper(const std::filesystem::path& tokenizer);
+  void make_stand_in();
   monitor::SwarmView view();
   void invite(monitor::RunView& run);
   std::vector<node::PeerAddress> dialled();
@@ -109,6 +114,7 @@ class Host {
   std::unique_ptr<state::Store> store_;
   std::unique_ptr<monitor::Events> events_;
   std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<StandIn> stand_in_;
   monitor::Rounds rounds_;
   monitor::LossHistory losses_;
   monitor::ReportReader reports_;

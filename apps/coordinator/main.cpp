@@ -145,9 +145,23 @@ Signed manifest_of(node::Config& config, const RunFiles& files, const std::files
   return found_run(config, config.text("run-id"), authority, files, [&](const std::string& text) { voice.say(text); });
 }
 
+/// Once, when it begins or ends. `before`: what it was; returns what it is.
+bool tell_undialled(const HostStatus& status, bool before, const Voice& voice) {
+  if (status.undialled && !before) {
+    voice.say(
+        status.averages
+            ? "nobody who trains can be dialled: this coordinator averages for them (--no-average: never)"
+            : "nobody who trains can be dialled, so no average comes about: run collab-peer --role aux, or a program "
+              "of yours that averages, where they can dial it");
+  }
+  if (!status.undialled && before) voice.say("somebody who trains can be dialled: peers average among themselves");
+  return status.undialled;
+}
+
 void host_until_asked(Host& host, OwnToken& token, const cli::Interrupt& interrupt, const Voice& voice) {
   auto next_line = std::chrono::steady_clock::now();
   std::uint64_t shown = 0;
+  bool undialled = false;
   while (!interrupt.asked() && !host.asked_to_leave()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     host.check();
@@ -158,7 +172,9 @@ void host_until_asked(Host& host, OwnToken& token, const cli::Interrupt& interru
     voice.tell({{"event", "status"},
                 {"epoch", status.epoch},
                 {"peers", status.peers},
-                {"samples_per_s", status.samples_per_s}});
+                {"samples_per_s", status.samples_per_s},
+                {"averages", status.averages}});
+    undialled = tell_undialled(status, undialled, voice);
     if (status.epoch == shown) continue;
     shown = status.epoch;
     voice.say(fmt::format("epoch {}  loss {}  {} peers  {:.0f} samples/s", status.epoch,
@@ -200,6 +216,7 @@ int run(node::Config& config) {
   options.allow_list = config.text("allow");
   options.token_file = token_of(config, home);
   options.checkpoint_every = static_cast<std::uint64_t>(config.number("checkpoint-every"));
+  options.average = config.toggle("average");
   options.keep = static_cast<std::size_t>(config.number("keep"));
   Host host(options, log, std::move(identity), statement, files);
 

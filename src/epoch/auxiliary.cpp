@@ -53,6 +53,7 @@ Task<> Auxiliary::stop() {
 }
 
 bool Auxiliary::rests() const {
+  if (context_.is_needed && !context_.is_needed()) return true;
   const matchmaking::Seating* seating = seats_.in_force(epoch_);
   return context_.tracker.taking_part().empty() || (seating != nullptr && !seating->one_group());
 }

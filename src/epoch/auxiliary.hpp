@@ -26,6 +26,8 @@ class Auxiliary {
     Metrics& metrics;
     const Identity& identity;
     asio::any_io_executor loop;
+    std::function<bool()> is_needed =
+        {};  ///< asked each second, and when records change; false: it rests. Empty: always
   };
   /// A round that the auxiliary was in is over; `why` is empty when it committed.
   using OnRound = std::function<void(std::uint64_t epoch, boost::system::error_code why)>;

@@ -24,10 +24,11 @@ constexpr Duration kQuietMax = milliseconds(200);
 constexpr Duration kLookAtSeats = seconds(1);
 constexpr Duration kRoleAwaited = seconds(2);  // enough where dialling back gets through
 constexpr Duration kLookAtRole = milliseconds(20);
-constexpr double kEtaMax = 3600;              // seconds
-constexpr Duration kStuckAfter = seconds(5);  // with a full batch, and without an epoch
-constexpr unsigned kDoubledMax = 6;           // times, by seatings of the epoch that were in vain
-constexpr unsigned kStuckRounds = 4;          // so many times as long as a round of the own pass, others may take
+constexpr double kEtaMax = 3600;                 // seconds
+constexpr Duration kStuckAfter = seconds(5);     // with a full batch, and without an epoch
+constexpr Duration kTellNoLeader = seconds(10);  // with a full batch, likewise
+constexpr unsigned kDoubledMax = 6;              // times, by seatings of the epoch that were in vain
+constexpr unsigned kStuckRounds = 4;             // so many times as long as a round of the own pass, others may take
 constexpr unsigned kHopelessRounds = 16;
 constexpr unsigned kSlowerLines = 4;          // so many times more, while a round runs somewhere,
 constexpr Duration kSlowerMax = seconds(60);  // unless that is so much already
@@ -284,6 +285,7 @@ void Member::look_at_seats() {
   const bool full = samples >= static_cast<double>(options_.target_batch);
   if (!full) full_since_.reset();
   if (full && !full_since_) full_since_ = now;
+  tell_no_leader(now);
   SeatingKeeper::Now look;
   look.epoch = epoch_;
   const Duration stuck_after = kStuckAfter * (1U << std::min(seats_.given_up(), kDoubledMax));
@@ -299,6 +301,16 @@ void Member::look_at_seats() {
   look.averaging = moshpit_->averaging();
   look.my_turn = in_step_ && tracker.turn_in_epoch(epoch_) <= turns_passed(look.stuck);
   seats_.look_at(look);
+}
+
+/// Two behind home routers, whose coordinator does not average either, would else wait for ever and not know for what.
+void Member::tell_no_leader(TimePoint now) {
+  const bool waits = full_since_ && now - *full_since_ >= kTellNoLeader && context_.tracker.nobody_can_be_dialled();
+  if (!waits) return;
+  if (std::exchange(told_no_leader_, true)) return;
+  tell(Kind::waiting,
+       "nobody who trains here can be dialled, and nobody averages for the others: one machine has to let others in "
+       "(collab-peer doctor says how), or run collab-peer --role aux where they can dial it");
 }
 
 /// Whose turn it is may have died in it, or not know that the others are stuck.
@@ -481,6 +493,7 @@ void Member::committed(EpochReport report) {
   last_epoch_ = context_.clock.now() - std::exchange(epoch_began_, context_.clock.now());
   full_since_.reset();
   failures_ = 0;
+  told_no_leader_ = false;
   parameters_ = report.parameters;
   ledger_ = report.ledger;
   loss_ = report.loss;

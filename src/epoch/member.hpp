@@ -103,6 +103,7 @@ class Member {
   const matchmaking::Seating* grid() const;
   averaging::Pass pass_over(const matchmaking::Seating& seating) const;
   Task<> wait_for_a_seat();
+  void tell_no_leader(TimePoint now);
   Task<> take_part(TaskGroup& tasks);
   void tell_lost(const EpochReport& report);
   void tell_not_finite(std::uint64_t epoch);
@@ -149,6 +150,7 @@ class Member {
   std::optional<TimePoint> full_since_;   ///< since when the swarm has the batch of this epoch
   std::optional<TimePoint> stuck_since_;  ///< and since when it has not come to an end with it
   bool told_no_seat_ = false;
+  bool told_no_leader_ = false;
   Digest parameters_{};
   Digest ledger_{};  ///< its hash
   Digest group_{};   ///< of the last committed round

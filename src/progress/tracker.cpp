@@ -434,6 +434,12 @@ std::vector<Standing> Tracker::taking_part() const {
   return standings;
 }
 
+bool Tracker::nobody_can_be_dialled() const {
+  const auto standings = taking_part();
+  const auto only_dials = [](const Standing& standing) { return standing.record.client; };
+  return standings.size() > 1 && std::all_of(standings.begin(), standings.end(), only_dials);
+}
+
 bool Tracker::hears_nobody() const {
   const bool long_known = first_published_ && needs_.clock.now() - *first_published_ >= options_.alone_after;
   return long_known && needs_.directory.connected() && current_peers() == 1 && donors(epoch() + 1).empty();

@@ -102,6 +102,8 @@ class Tracker {
   std::vector<PeerId> recent() const;
   /// Fresh records of those who take part, this peer's own among them when it does.
   std::vector<Standing> taking_part() const;
+  /// Two or more take part, and all of them only dial: unless somebody averages for them, no group comes about.
+  bool nobody_can_be_dialled() const;
   /// The directory has long known of this peer, and when it was asked because nobody else was heard of, it answered and
   /// showed nobody else who takes part or is ahead. Silence alone is no proof: whoever is cut off hears nobody, and
   /// still trusts the answers it got before.

@@ -223,6 +223,28 @@ TEST_CASE("sim: clients never lead and own nothing; auxiliaries own and count fo
   CHECK(group.roster[4].weight_max == 0);
 }
 
+TEST_CASE("sim: two who only dial and an auxiliary stand together from the second group on") {
+  MatchmakingSwarm swarm(3, 4);
+  for (const unsigned number : swarm.everybody()) {
+    auto options = swarm.options();
+    options.role = number < 2 ? Role::client : Role::auxiliary;
+    swarm.add(number, options);
+  }
+  swarm.count = 2;  // senders
+  for (std::uint64_t epoch = 1; epoch < 6; ++epoch) {
+    CAPTURE(epoch);
+    const TimePoint start = swarm.world.clock().now();
+    for (const unsigned number : {0U, 1U}) swarm.matchmakers.at(number)->samples(epoch, kTarget / 2);
+    swarm.world.run(swarm.find_all({0, 1, 2}, epoch, /*full=*/false));
+    check_one_group(swarm, {0, 1, 2});
+    const std::uint64_t auxiliary = std::uint64_t(1) << swarm.found[2].group->rank_of(peer(2)).value();
+    for (const unsigned number : {0U, 1U, 2U}) {
+      CHECK((epoch == 1 || swarm.found[number].at <= start + 5 * kLatencyMax));
+      swarm.matchmakers.at(number)->committed(*swarm.found[number].group, ~auxiliary);  // it holds no result
+    }
+  }
+}
+
 TEST_CASE(
     "sim: who owns no segments any more, or does again, is in every group, with its new role from the second on") {
   for (unsigned changes = 0; changes < 5; ++changes) {  // each of them is to lead in one of the epochs

@@ -171,6 +171,28 @@ TEST_CASE("tracker: the heir of one that leaves is believed what it is left, in 
   swarm.world.run(scenario());
 }
 
+TEST_CASE(
+    "tracker: of two who only dial nobody can be dialled; of one alone, or beside one who can be, that is not said") {
+  Swarm swarm({0, 0});
+  const auto scenario = [&]() -> Task<> {
+    const Tracker& first = swarm.peers[0]->tracker;
+    for (const auto& peer : swarm.peers) peer->own.client = true;
+    co_await swarm.sleep_until(12);
+    CHECK(first.nobody_can_be_dialled());
+    swarm.peers[1]->own.client = false;
+    co_await swarm.sleep_until(24);
+    CHECK(!first.nobody_can_be_dialled());
+    swarm.peers[1]->own.client = true;
+    co_await swarm.sleep_until(36);
+    CHECK(first.nobody_can_be_dialled());
+    swarm.peers[0]->expelled.insert(test::peer(2));
+    co_await swarm.sleep_until(37.5);
+    CHECK(!first.nobody_can_be_dialled());
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: who is out of the run counts no more, however fresh its record, and again when it is back") {
   Swarm swarm({0, 0});
   const auto scenario = [&]() -> Task<> {

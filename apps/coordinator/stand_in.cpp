@@ -1,0 +1,42 @@
+#include "stand_in.hpp"
+
+#include <utility>
+
+namespace collab::coordinator {
+
+StandIn::StandIn(epoch::Auxiliary::Context context, monitor::Events& events, epoch::MemberOptions options)
+    : tracker_(context.tracker),
+      log_(context.log),
+      events_(events),
+      auxiliary_(
+          [&] {
+            context.is_needed = [this] { return is_needed(); };
+            return std::move(context);
+          }(),
+          std::move(options), /*on_round=*/[](std::uint64_t, boost::system::error_code) {}) {}
+
+Task<> StandIn::run() {
+  co_await auxiliary_.run();
+  co_await auxiliary_.stop();
+}
+
+Task<> StandIn::leave() {
+  co_await auxiliary_.leave();
+}
+
+bool StandIn::is_needed() {
+  const bool needed = tracker_.nobody_can_be_dialled();
+  if (std::exchange(averages_, needed) != needed) tell(needed);
+  return needed;
+}
+
+void StandIn::tell(bool averages) {
+  log_.info("stand_in", {{"averages", averages}, {"epoch", tracker_.epoch()}});
+  if (!averages) return;
+  events_.add({monitor::EventType::alert,
+               tracker_.epoch(),
+               {},
+               {{"text", "nobody who trains can be dialled: this coordinator averages for them"}}});
+}
+
+}  // namespace collab::coordinator

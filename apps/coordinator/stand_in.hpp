@@ -1,0 +1,34 @@
+#pragma once
+// Who averages where nobody who trains can be dialled.
+
+#include "epoch/auxiliary.hpp"
+#include "monitor/events.hpp"
+
+namespace collab::coordinator {
+
+/// A group needs somebody whom the others can dial, and of all in a run a coordinator always is: while two or more
+/// train and none of them can be dialled, it owns all segments of their rounds. It has no samples and holds no
+/// parameters. Costs its line what a round costs: from each peer a model, to each peer a model. Memory: a model of
+/// float32, and what comes in at a time. Thread safety: none; belongs to the node's loop.
+class StandIn {
+ public:
+  /// What `context` has of `is_needed` is set here. `events` outlives it.
+  StandIn(epoch::Auxiliary::Context context, monitor::Events& events, epoch::MemberOptions options);
+
+  /// Ends after `leave()`.
+  Task<> run();
+  /// Tells the others not to wait and ends `run()`.
+  Task<> leave();
+
+ private:
+  bool is_needed();
+  void tell(bool averages);
+
+  progress::Tracker& tracker_;
+  Log& log_;
+  monitor::Events& events_;
+  bool averages_ = false;
+  epoch::Auxiliary auxiliary_;
+};
+
+}  // namespace collab::coordinator

@@ -16,6 +16,7 @@ constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no recor
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
 constexpr std::int64_t kOtherTimeMs = 1000;  // of a newcomer: so far from the swarm's it is to be heard again
+constexpr unsigned kOutdatedMax = 6;         // dials to one peer that run on though nobody waits for them
 
 CallServer::Needs server_needs(const PeerEndpoint::Needs& needs, Paths& paths, const MethodTable& methods) {
   return {needs.executor, needs.clock, paths, needs.access, needs.log, needs.metrics, methods};
@@ -354,9 +355,9 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
 }
 
 /// A dial that still runs to where the peer was before takes its time, in which nobody else would be dialled should
-/// this connection break. Those of one meeting at a time: who comes and goes again and again has no more of them begun.
+/// this connection break. Who comes and goes again and again has no more of them begun than the bound.
 void PeerEndpoint::outdate_dials(Partner& with) {
-  if (with.dials == 0 || with.outdated > 0) return;
+  if (with.dials == 0 || with.outdated + with.dials > kOutdatedMax) return;
   ++with.meetings;
   with.outdated += std::exchange(with.dials, 0);
   with.elsewhere = false;

@@ -11,10 +11,11 @@
 namespace collab::epoch {
 namespace {
 
-constexpr Duration kResultTime = std::chrono::seconds(60);         // for fetching one missed round
-constexpr Duration kResultGrace = std::chrono::milliseconds(100);  // signatures say what it is worth, not who shows it
-constexpr std::size_t kOthersAsked = 4;                            // for a round that they may have by now
-constexpr std::size_t kOthersAskedToWait = 16;                     // where it may well be running
+constexpr Duration kResultTime = std::chrono::seconds(60);          // for fetching one missed round
+constexpr Duration kResultGrace = std::chrono::milliseconds(100);   // signatures say what it is worth, not who shows it
+constexpr Duration kRefusedGrace = std::chrono::milliseconds(500);  // "no such round yet" is what most say in time
+constexpr std::size_t kOthersAsked = 4;                             // for a round that they may have by now
+constexpr std::size_t kOthersAskedToWait = 16;                      // where it may well be running
 constexpr Duration kStateTime = std::chrono::hours(1);
 constexpr std::uint64_t kAheadOfRecords = 32;      // that a donor may be, where epochs are shorter than records travel
 constexpr std::uint64_t kResultBytesPerValue = 8;  // float32 has 4, and frames have heads
@@ -54,13 +55,23 @@ std::vector<PeerId> CatchUp::donors_of_round(std::uint64_t epoch, std::size_t ot
   return donors;
 }
 
+/// Each round that is fetched waits for who does not answer, in which the others end another one: once is enough.
+void CatchUp::leave_out_silent(std::vector<PeerId>& donors) const {
+  const auto is_silent = [this](const PeerId& donor) {
+    return std::find(silent_.begin(), silent_.end(), donor) != silent_.end();
+  };
+  if (!std::all_of(donors.begin(), donors.end(), is_silent)) std::erase_if(donors, is_silent);
+}
+
 Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
+  silent_.clear();
   for (epoch_ = epoch;; wait = Duration()) {
     if (leaving_) co_return Outcome::nobody;
     Round round = std::exchange(ahead_, nullptr);
     if (round == nullptr || round->group().epoch != epoch_) {
       auto donors = donors_of_round(epoch_, wait > Duration() ? kOthersAskedToWait : kOthersAsked);
       if (donors.empty()) co_return Outcome::nobody;
+      leave_out_silent(donors);
       auto fetched = co_await fetch_round(epoch_, std::move(donors), wait);
       if (!fetched) {
         const bool too_old = fetched.error().code == Errc::stale && fetched.error().number > epoch_;
@@ -119,8 +130,10 @@ Task<boost::system::result<CatchUp::Round, Refusal>> CatchUp::fetch_round(std::u
   const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
   state::FetchOptions options;
   options.grace = kResultGrace;
+  options.refused_grace = kRefusedGrace;
   const auto result = co_await state::download_result(context, std::move(wanted), std::move(donors), options);
   if (!result) co_return result.error();
+  silent_.insert(silent_.end(), result->silent.begin(), result->silent.end());
   co_return std::move(*verified);
 }
 

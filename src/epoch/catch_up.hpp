@@ -87,6 +87,7 @@ class CatchUp {
                                                           Duration wait);
   bool is_ours(const averaging::CommittedRound& round) const;
   std::vector<PeerId> donors_of_round(std::uint64_t epoch, std::size_t others);
+  void leave_out_silent(std::vector<PeerId>& donors) const;
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
   Task<bool> restore(std::shared_ptr<const state::Snapshot> snapshot, bool agreed, Arrival arrival);
   Task<> refuse_state(std::uint64_t epoch, bool agreed);
@@ -103,6 +104,7 @@ class CatchUp {
   Duration ask_ahead_pause_{};
   unsigned misfits_ = 0;  // in a row: states of another model or optimizer
   unsigned instead_in_a_row_ = 0;
+  std::vector<PeerId> silent_;  // in the last round that was fetched
   bool leaving_ = false;
 };
 

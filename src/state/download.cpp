@@ -90,8 +90,8 @@ std::optional<std::uint64_t> epoch_instead(const Refusal& refusal, std::uint64_t
   return std::nullopt;
 }
 
-Task<boost::system::result<Bytes, Refusal>> download_result(Context context, WantedResult wanted,
-                                                            std::vector<PeerId> donors, FetchOptions options) {
+Task<boost::system::result<FetchedResult, Refusal>> download_result(Context context, WantedResult wanted,
+                                                                    std::vector<PeerId> donors, FetchOptions options) {
   std::set<Digest> refused;
   Refusal why(Errc::gone);
   for (;;) {
@@ -109,7 +109,7 @@ Task<boost::system::result<Bytes, Refusal>> download_result(Context context, Wan
     Bytes& bytes = whole.sections.front().bytes;
     const auto work = [&] { return !wanted.check || wanted.check(bytes); };
     const bool good = co_await offload(context.workers, work);
-    if (good) co_return std::move(bytes);
+    if (good) co_return FetchedResult{std::move(bytes), fetch.silent()};
     context.log.warn("state.bad_result", {{"epoch", wanted.epoch}, {"bytes", bytes.size()}});
     refused.insert(index->root());
   }

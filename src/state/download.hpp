@@ -53,9 +53,15 @@ struct WantedResult {
   TimePoint deadline{};
 };
 
+struct FetchedResult {
+  Bytes bytes;
+  std::vector<PeerId> silent;  ///< donors that had not answered by then: for the next round better without them
+};
+
 /// Errors: see Fetch::run; `bad_request` when the bytes of every donor fail the check.
-Task<boost::system::result<Bytes, Refusal>> download_result(Context context, WantedResult wanted,
-                                                            std::vector<PeerId> donors, FetchOptions options = {});
+Task<boost::system::result<FetchedResult, Refusal>> download_result(Context context, WantedResult wanted,
+                                                                    std::vector<PeerId> donors,
+                                                                    FetchOptions options = {});
 
 /// A file of the run by its name in the manifest.
 struct WantedFile {

@@ -87,6 +87,7 @@ Task<> Fetch::manage(TaskGroup& tasks) {
     start_sharers(tasks);
     if (plan_ && plan_->complete()) co_return;
     if (failure_) co_return;
+    give_up_silent();
     if (!somebody_left()) failed_ = why_nobody();
     if (context_.clock.now() >= deadline_) failed_ = Refusal(Errc::late);
     if (failed_) co_return;
@@ -97,10 +98,22 @@ Task<> Fetch::manage(TaskGroup& tasks) {
         continue;
       }
     }
-    const bool grace = !index_ && first_shown_ != TimePoint::max();
-    const TimePoint until = grace ? std::min(deadline_, first_shown_ + options_.grace) : deadline_;
-    (void)co_await changed_->wait_until(context_.clock, until);  // either way everything is looked at again
+    (void)co_await changed_->wait_until(context_.clock, look_again());  // either way everything is looked at again
   }
+}
+
+TimePoint Fetch::look_again() const {
+  if (index_) return deadline_;
+  if (first_shown_ != TimePoint::max()) return std::min(deadline_, first_shown_ + options_.grace);
+  const bool refused = options_.refused_grace && first_refused_ != TimePoint::max();
+  return refused ? std::min(deadline_, first_refused_ + *options_.refused_grace) : deadline_;
+}
+
+/// Those who answer have nothing, and the rest has had its time.
+void Fetch::give_up_silent() {
+  const bool waits = !options_.refused_grace || first_refused_ == TimePoint::max() || first_shown_ != TimePoint::max();
+  if (waits || context_.clock.now() < first_refused_ + *options_.refused_grace) return;
+  for (std::size_t donor = 0; donor < first_sharer_; ++donor) leave(donor, Refusal(Errc::gone, "it does not answer"));
 }
 
 /// Of donors_[first..last) those who have not left.
@@ -167,6 +180,13 @@ const Fetch::Donor* Fetch::choose_index() const {
                                      [](const auto& a, const auto& b) { return a.second.count < b.second.count; });
   const bool patience_over = context_.clock.now() >= first_shown_ + options_.grace;
   return silent == 0 || 2 * best->second.count > asked || patience_over ? best->second.first : nullptr;
+}
+
+std::vector<PeerId> Fetch::silent() const {
+  std::vector<PeerId> silent;
+  for (std::size_t i = 0; i < started_; ++i)
+    if (!donors_[i].left && donors_[i].root == Digest{}) silent.push_back(donors_[i].peer);
+  return silent;
 }
 
 Task<> Fetch::open_shelf(Index index) {
@@ -334,6 +354,7 @@ void Fetch::leave(std::size_t donor, Refusal why) {
   const std::string code = make_error_code(why.code).message();
   context_.log.debug("state.donor_left",
                      {{"peer", donors_[donor].peer.short_text()}, {"why", code}, {"detail", why.reason}});
+  if (why.code != Errc::gone) first_refused_ = std::min(first_refused_, context_.clock.now());
   donors_[donor].left = std::move(why);
   changed_->notify();
 }

@@ -47,6 +47,8 @@ struct FetchOptions {
   Duration news_wait = std::chrono::seconds(5);        ///< of a sharer, for chunks that he did not have
   Duration index_patience = std::chrono::seconds(10);  ///< for an index, on top of `wait`
   Duration grace = std::chrono::seconds(1);            ///< after the first acceptable index, for a majority to show
+  /// After the first donor that says it has nothing, for others to show an index; empty: as long as `index_patience`.
+  std::optional<Duration> refused_grace = {};
   Duration chunk_patience =
       std::chrono::seconds(20);                       ///< then a donor is taken for dead; others repeat it much earlier
   Duration busy_pause_max = std::chrono::seconds(5);  ///< between two questions to a donor who is busy
@@ -71,6 +73,8 @@ class Fetch {
   /// are; `bad_request` when nobody shows an acceptable index; `gone` when no donor is left; `late` at `deadline`.
   /// Throws `Failure(machine)` when the disk is full.
   Task<boost::system::result<Index, Refusal>> run(std::vector<PeerId> donors, Shelf& shelf, TimePoint deadline);
+  /// Donors that were asked and have neither shown an index nor said why not.
+  std::vector<PeerId> silent() const;
 
  private:
   struct Donor {
@@ -103,6 +107,8 @@ class Fetch {
   const Donor* choose_index() const;
   Task<> open_shelf(Index index);
   void leave(std::size_t donor, Refusal why);
+  TimePoint look_again() const;
+  void give_up_silent();
   void report();
   Refusal why_nobody() const;
 
@@ -120,6 +126,7 @@ class Fetch {
   std::size_t first_sharer_ = 0;  // donors_[first_sharer_..) are sharers,
   std::size_t next_sharer_ = 0;   // of whom those before this one have been asked
   TimePoint first_shown_ = TimePoint::max();
+  TimePoint first_refused_ = TimePoint::max();
   std::optional<Index> index_;  // the chosen one
   Digest root_{};
   std::optional<ChunkPlan> plan_;  // from when the shelf is open

@@ -149,6 +149,24 @@ TEST_CASE("epoch sim: whose line was down is back in the group soon, also where 
   }
 }
 
+TEST_CASE(
+    "epoch sim: who catches up does not wait for a donor that is frozen, neither with each round nor at the end") {
+  for (const std::uint64_t seed : test::seeds(4)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 6, 120);
+    options.links.latency_min = options.links.latency_max = 1ms;
+    options.rates.assign(6, 200);
+    options.microbatch = 16;
+    options.target_batch = 96;
+    options.faults.events = {timed(8s, FaultKind::partition, 5, 6s), timed(13s, FaultKind::freeze, 4, 10s)};
+    const Outcome outcome = run_and_check(options);
+    const auto is_back = [](const EpochFact& fact) { return fact.begun > 14s && fact.weights.contains(5); };
+    const auto back = std::find_if(outcome.epoch_facts.begin(), outcome.epoch_facts.end(), is_back);
+    REQUIRE((back != outcome.epoch_facts.end()));
+    CHECK(to_seconds(back->committed) < 14 + 5);  // the frozen one may be asked to lead, which takes two
+  }
+}
+
 TEST_CASE("epoch sim: who leaves stays for a groupmate that is behind, so that it does not go on from an older model") {
   for (const std::uint64_t seed : test::seeds(2)) {
     CAPTURE(seed);

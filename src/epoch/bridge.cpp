@@ -11,7 +11,6 @@ namespace collab::epoch {
 namespace {
 
 constexpr Duration kLookAtUser = std::chrono::milliseconds(100);
-constexpr int kOverdue = 3;  // lengths of a microbatch
 
 }  // namespace
 
@@ -53,24 +52,6 @@ std::uint64_t Bridge::samples() const {
   return samples_;
 }
 
-Bridge::Due Bridge::due(TimePoint now, Duration soon) const {
-  const std::lock_guard lock(mutex_);
-  const Duration length = in_hand_ ? time_for(in_hand_->samples) : Duration(0);
-  if (reasons_ != 0 || length == Duration(0) || length > soon) return {samples_};
-  const TimePoint overdue = in_hand_->counts_from + kOverdue * length;
-  if (now < in_hand_->counts_from) return {samples_, in_hand_->counts_from};
-  if (now >= overdue) return {samples_};
-  return {samples_ + in_hand_->samples, overdue};
-}
-
-void Bridge::begin_microbatch(TimePoint now, std::uint64_t samples, bool is_certain) {
-  in_hand_ = {samples, is_certain ? now : now + time_for(samples) / 2};
-}
-
-Duration Bridge::time_for(std::uint64_t samples) const {
-  return samples_per_s_ > 0 ? from_seconds(static_cast<double>(samples) / samples_per_s_) : Duration(0);
-}
-
 double Bridge::samples_per_s() const {
   const std::lock_guard lock(mutex_);
   return samples_per_s_;
@@ -87,15 +68,12 @@ void Bridge::quiet_until(TimePoint then) {
 }
 
 void ThreadBridge::border(Trainer& trainer, double samples_per_s, const std::function<bool()>& waiting) {
-  arrive(trainer, samples_per_s);
+  if (arrive(trainer, samples_per_s)) tell();
   std::unique_lock lock(mutex_);
   work_off(trainer, lock);
-  bool rested = false;
   bool stays = true;
   while (held_ && !open_ && stays) {
-    if (!std::exchange(rested, true)) {
-      tell_aloud(lock);  // the loop may have asked for something meanwhile, so it is looked at before the wait
-    } else if (waiting) {
+    if (waiting) {
       changed_.wait_for(lock, kLookAtUser);
       lock.unlock();  // it may ask the loop, which asks us
       stays = waiting();
@@ -106,27 +84,18 @@ void ThreadBridge::border(Trainer& trainer, double samples_per_s, const std::fun
     work_off(trainer, lock);
   }
   if (!left_) computing_ = &trainer;
-  if (std::exchange(said_begin_, false)) return;
-  begin_microbatch(std::chrono::steady_clock::now(), microbatch_, /*is_certain=*/!rested);
-  tell_aloud(lock);  // only now: a group that begins at this word counts on the microbatch to come
 }
 
-void ThreadBridge::begin(std::uint64_t samples) {
-  std::unique_lock lock(mutex_);
-  said_begin_ = true;
-  begin_microbatch(std::chrono::steady_clock::now(), samples, /*is_certain=*/true);
-  tell_aloud(lock);
-}
-
-void ThreadBridge::arrive(Trainer& trainer, double samples_per_s) {
+/// Whether the loop is to hear of it.
+bool ThreadBridge::arrive(Trainer& trainer, double samples_per_s) {
   const std::lock_guard lock(mutex_);
   computing_ = nullptr;
-  end_microbatch();
   if (!left_) known_ = &trainer;
   const std::uint64_t samples = trainer.samples();
   if (samples > samples_) microbatch_ = samples - samples_;
   samples_ = samples;
   samples_per_s_ = samples_per_s;
+  return is_heard(std::chrono::steady_clock::now());
 }
 
 /// Never with the lock: the loop may take our core at once, and would only wait for it.
@@ -134,15 +103,8 @@ void ThreadBridge::tell() {
   asio::post(loop_, [this] { moved_.notify(); });
 }
 
-void ThreadBridge::tell_aloud(std::unique_lock<std::mutex>& lock) {
-  if (!is_heard(std::chrono::steady_clock::now())) return;
-  lock.unlock();
-  tell();
-  lock.lock();
-}
-
 bool ThreadBridge::wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline) {
-  arrive(trainer, 0);
+  (void)arrive(trainer, 0);
   tell();
   std::unique_lock lock(mutex_);
   bool in_time = true;

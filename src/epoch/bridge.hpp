@@ -49,18 +49,11 @@ class Bridge {
   void release(Reason why) { set_reasons(reasons_ & ~static_cast<unsigned>(why)); }
   /// Samples gathered for the present epoch, as of the trainer's last border or piece of work.
   std::uint64_t samples() const;
-  struct Due {
-    std::uint64_t samples = 0;
-    TimePoint changes = TimePoint::max();  ///< though nobody is notified
-  };
-  /// What it will have gathered at its next border, if a microbatch takes no longer than `soon`: with the one in hand,
-  /// for which a group that begins now waits anyway. One that takes thrice as long as it should counts no more.
-  Due due(TimePoint now, Duration soon) const;
   /// Samples per second while computing; 0: unknown.
   double samples_per_s() const;
   /// Samples of the last microbatch; 0: none yet.
   std::uint64_t microbatch() const;
-  /// Notified when the trainer goes on from a border, or rests there, that is not in a quiet time.
+  /// Notified after each border that is not in a quiet time.
   Signal& moved() noexcept { return moved_; }
   /// Borders before `then` wake nobody: each costs this loop a turn, and with what it tells the loops of the others.
   void quiet_until(TimePoint then);
@@ -79,12 +72,8 @@ class Bridge {
   virtual void set_held(bool held) = 0;
   /// Null when it has left, or has not come yet.
   virtual Trainer* trainer() = 0;
-  /// Whether the loop hears of a border at `now`. Called with the lock held, like the next two.
+  /// Whether the loop hears of a border at `now`. Called with the lock held.
   bool is_heard(TimePoint now) const { return now >= quiet_until_; }
-  /// A microbatch of so many samples is begun, or so it seems: then it counts when it has lasted for half of its
-  /// length.
-  void begin_microbatch(TimePoint now, std::uint64_t samples, bool is_certain);
-  void end_microbatch() { in_hand_.reset(); }
 
   asio::any_io_executor loop_;
   Signal moved_;
@@ -92,16 +81,10 @@ class Bridge {
   std::uint64_t samples_ = 0;
   double samples_per_s_ = 0;
   std::uint64_t microbatch_ = 0;
-  struct InHand {
-    std::uint64_t samples;
-    TimePoint counts_from;
-  };
-  std::optional<InHand> in_hand_;
   TimePoint quiet_until_ = TimePoint::min();
 
  private:
   void set_reasons(unsigned reasons);
-  Duration time_for(std::uint64_t samples) const;  // zero: unknown
 
   unsigned reasons_ = 0;  // of Reason, on the loop
 };
@@ -116,9 +99,6 @@ class ThreadBridge final : public Bridge {
   /// stand there for minutes, where nobody can be reached; `waiting` is asked ten times a second, and its false ends
   /// it.
   void border(Trainer& trainer, double samples_per_s, const std::function<bool()>& waiting = nullptr);
-  /// After a border: a microbatch of so many samples begins. Who says so is expected to say it of the next one too; of
-  /// others it is supposed when they leave the border.
-  void begin(std::uint64_t samples);
   /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile. Nothing is
   /// computed, so the rate is unknown.
   bool wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline);
@@ -134,10 +114,8 @@ class ThreadBridge final : public Bridge {
   bool overtake(const std::shared_ptr<Errand>& errand) override;
   void set_held(bool held) override;
   Trainer* trainer() override;
-  void arrive(Trainer& trainer, double samples_per_s);
+  bool arrive(Trainer& trainer, double samples_per_s);
   void tell();
-  /// Unless it is a quiet time. Called with the lock held, which it gives up while telling.
-  void tell_aloud(std::unique_lock<std::mutex>& lock);
   void finish(std::shared_ptr<Errand> errand, bool lost);
   /// Does everything queued. Called with the lock held, which it gives up while working.
   void work_off(Trainer& trainer, std::unique_lock<std::mutex>& lock);
@@ -149,7 +127,6 @@ class ThreadBridge final : public Bridge {
   bool held_ = false;
   bool left_ = false;
   bool open_ = false;
-  bool said_begin_ = false;  // of the last microbatch
 };
 
 }  // namespace collab::epoch

@@ -242,7 +242,7 @@ Duration Member::quiet_time() const {
   // in an epoch of a blink records of the others are of the one before: they will have done their share as we have
   const double share = static_cast<double>(bridge_.samples()) * rate_of_all / rate;
   const double missing = static_cast<double>(options_.target_batch) - std::max(context_.tracker.samples(), share);
-  const double borders_s = 3 * static_cast<double>(bridge_.microbatch()) / rate;  // the last ones are heard of
+  const double borders_s = 2 * static_cast<double>(bridge_.microbatch()) / rate;  // the last ones are heard of
   return std::min(kQuietMax, from_seconds(std::max(0.0, missing / rate_of_all - borders_s) / 2));
 }
 

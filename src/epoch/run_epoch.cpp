@@ -26,30 +26,14 @@ struct Contribution {
   std::uint64_t lost = 0;  ///< on the way back
 };
 
-/// Who takes part and was not in the last group: new, or back from a broken line.
-bool somebody_comes(const EpochContext& node) {
-  const auto comes = [&node](const progress::Standing& other) {
-    return other.record.taking_part && !node.matchmaker.stands_with(other.peer);
-  };
-  const auto& others = node.tracker.others();
-  return std::any_of(others.begin(), others.end(), comes);
-}
-
 /// Keeps searches up to date while they look for a group: samples at every border that is heard of, and once a second
-/// what passed unheard before a long microbatch, and who came or went. What is in hand counts where it will be there by
-/// the hand-over: else everybody would begin one more microbatch before the word of the full batch is out, and then
-/// wait for the last one to end. While somebody comes that microbatch is the time it needs to find the group: in epochs
-/// of one microbatch there is no other.
-Task<> feed(EpochContext node, EpochOptions options) {
-  Clock& clock = node.averaging.clock;
+/// what passed unheard before a long microbatch, and who came or went.
+Task<> feed(EpochContext node, std::uint64_t epoch) {
   for (;;) {
-    const bool waits = !options.pass && somebody_comes(node);  // on a grid who has a seat is expected
-    const Bridge::Due due =
-        waits ? Bridge::Due{node.bridge.samples()} : node.bridge.due(clock.now(), options.cut_wait / 2);
-    node.matchmaker.samples(options.epoch, due.samples);
+    node.matchmaker.samples(epoch, node.bridge.samples());
     node.matchmaker.electorate(node.tracker.recent_peers());
-    node.moshpit.samples(options.epoch, due.samples);
-    co_await node.bridge.moved().wait_until(clock, std::min(due.changes, clock.now() + kLookAgain));
+    node.moshpit.samples(epoch, node.bridge.samples());
+    co_await node.bridge.moved().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);
   }
 }
 
@@ -152,7 +136,7 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
   using namespace asio::experimental::awaitable_operators;
   Result<matchmaking::Group> group = Errc::gone;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
-    tasks.spawn("epoch.feed", feed(node, options));
+    tasks.spawn("epoch.feed", feed(node, options.epoch));
     if (options.pass) tasks.spawn("epoch.feed_elsewhere", feed_elsewhere(node, options.epoch, *options.pass));
     const bool alone = node.tracker.alone();
     auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone) ||

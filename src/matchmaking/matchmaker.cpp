@@ -222,11 +222,6 @@ void Matchmaker::committed(const Group& group, std::uint64_t held) {
   last_ = std::move(last);
 }
 
-bool Matchmaker::stands_with(const PeerId& peer) const {
-  const auto is_it = [&peer](const Member& member) { return member.id == peer; };
-  return !last_ || std::any_of(last_->members.begin(), last_->members.end(), is_it);
-}
-
 void Matchmaker::settled() {
   if (search_) search_->settled();
 }

@@ -62,9 +62,6 @@ class Matchmaker {
   /// `group` committed; bit i of `held`: roster[i] holds its result. They stand together for the round that follows.
   void committed(const Group& group, std::uint64_t held);
 
-  /// Whether `peer` holds the result of the last group that committed; also while there was none.
-  bool stands_with(const PeerId& peer) const;
-
   /// The result of the group that was found last is here and whole: who looks for a later try of its round hears that
   /// there is none. For rounds that are tried again (averaging::Moshpit).
   void settled();

@@ -461,7 +461,6 @@ std::vector<Unit> Optimizer::next_units(std::size_t n) {
     inner.parts.runtime.on_loop(take);
   }
   const TimePoint end = inner.parts.runtime.clock().now();
-  if (!work.empty()) inner.bridge->begin(work.count());
   inner.rate.pause(start, end);
   inner.parts.metrics.observe("collab_units_wait_seconds", to_seconds(end - start));
   inner.in_hand.add(work);

@@ -32,7 +32,6 @@ Task<> ClockBridge::run() {
 }
 
 Task<> ClockBridge::wait() {
-  rested_ = true;
   const TimePoint from = clock_.now();
   co_await changed_.wait();
   co_await clock_.sleep_until(clock_.now());  // a frozen host does nothing, whoever wakes it
@@ -42,7 +41,6 @@ Task<> ClockBridge::wait() {
 /// At a border: what the loop asks comes first.
 Task<> ClockBridge::wait_for_units() {
   const TimePoint from = clock_.now();
-  rested_ = true;
   while (units_.empty() && errands_.empty() && !held_ && !left_) {
     co_await leases_->ready().wait_until(clock_, clock_.now() + kUnitsStep);
     co_await clock_.sleep_until(clock_.now());  // as above
@@ -58,12 +56,8 @@ Task<> ClockBridge::microbatch() {
   const Duration length = from_seconds(static_cast<double>(samples) / pace_.samples_per_s);
   had_units_ = true;
   computes_ = true;
-  begin_microbatch(clock_.now(), samples, /*is_certain=*/leases_ != nullptr || !rested_);
-  if (rested_ && is_heard(clock_.now())) moved_.notify();
-  rested_ = false;
   co_await clock_.sleep_until(clock_.now() + length);
   computes_ = false;
-  end_microbatch();
   computing_ += length;
   if (leases_ != nullptr) {
     trainer_.compute(std::exchange(units_, {}));

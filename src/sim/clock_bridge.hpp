@@ -58,7 +58,6 @@ class ClockBridge final : public epoch::Bridge {
   std::deque<std::shared_ptr<Errand>> errands_;
   Signal changed_;
   bool computes_ = false;
-  bool rested_ = true;  // since the last microbatch
   bool held_ = false;
   bool begun_ = false;
   bool left_ = false;

@@ -68,14 +68,6 @@ struct TwoThreads {
     io.run();
     thread.join();
   }
-  /// On the trainer: the loop has come to where it waits. A wake-up may be posted once more on its way.
-  void loop_has_run() {
-    for (int i = 0; i < 3; ++i) {
-      std::promise<void> passed;
-      asio::post(io, [&] { passed.set_value(); });
-      passed.get_future().wait();
-    }
-  }
   /// What the trainer had gathered; `beside`: taken without it.
   Task<Result<bool>> take(TimePoint until, std::vector<float>& values, std::uint64_t& samples, std::thread::id& by) {
     const auto work = [&](Trainer& of) {
@@ -147,7 +139,6 @@ TEST_CASE("bridge: a trainer at its border does the work itself, however late it
   };
   const auto on_trainer = [&] {
     trainer_thread = std::this_thread::get_id();
-    world.loop_has_run();
     world.trainer.add(3);
     world.bridge.border(world.trainer, 1);
     world.bridge.leave();
@@ -172,7 +163,6 @@ TEST_CASE("bridge: a trainer that waits for two reasons goes on when both are go
     world.bridge.release(Bridge::Reason::epoch);
   };
   const auto on_trainer = [&] {
-    world.loop_has_run();
     world.trainer.add(3);
     world.bridge.border(world.trainer, 1);
     world.bridge.leave();
@@ -187,56 +177,11 @@ TEST_CASE("bridge: a trainer that is held goes on when its user wants to leave, 
   int asked = 0;
   const auto on_loop = [&]() -> Task<> { co_await world.bridge.moved().wait(); };
   const auto on_trainer = [&] {
-    world.loop_has_run();
     world.bridge.border(world.trainer, 1, [&] { return ++asked < 3; });
     world.bridge.leave();
   };
   world.run(on_loop, on_trainer);
   CHECK(asked == 3);
-}
-
-TEST_CASE("bridge: a microbatch in hand is due at once, after a rest when it seems to be one, and too late no more") {
-  using std::chrono::milliseconds;
-  using std::chrono::seconds;
-  asio::io_context io;
-  ThreadBridge bridge{io.get_executor()};
-  Gatherer trainer;
-  const TimePoint now = RealClock(io.get_executor()).now();
-  CHECK(bridge.due(now, seconds(10)).samples == 0);  // nobody computes yet
-  trainer.add(4);
-  bridge.border(trainer, 2);  // so that a microbatch takes two seconds
-  const auto due = [&](Duration ahead, Duration soon = seconds(10)) { return bridge.due(now + ahead, soon); };
-  CHECK(due(seconds(1)).samples == 8);
-  CHECK(due(seconds(1), seconds(1)).samples == 4);  // that is too long to wait for
-  CHECK(due(seconds(1)).changes >= now + seconds(6));
-  CHECK(due(seconds(10)).samples == 4);
-  bridge.hold(Bridge::Reason::enough);
-  CHECK(due(seconds(1)).samples == 4);
-  bridge.release(Bridge::Reason::enough);
-
-  CHECK(!bridge.wait(
-      trainer, [] { return false; }, TimePoint()));  // the rate is unknown then
-  CHECK(due(seconds(1)).samples == 4);
-  bridge.hold(Bridge::Reason::enough);
-  trainer.add(4);
-  bridge.border(trainer, 2, [] { return false; });  // it rests, and goes on, who knows whereto
-  bridge.release(Bridge::Reason::enough);
-  CHECK(due(milliseconds(500)).samples == 8);
-  CHECK(due(milliseconds(500)).changes >= now + seconds(1));
-  CHECK(due(seconds(3)).samples == 12);
-
-  bridge.begin(3);
-  CHECK(due(seconds(1)).samples == 11);
-  trainer.add(3);
-  bridge.border(trainer, 2);
-  CHECK(due(seconds(1)).samples == 11);  // who says when it begins has not begun
-  bridge.begin(2);
-  CHECK(due(milliseconds(500)).samples == 13);
-  trainer.add(2);
-  bridge.border(trainer, 2);
-  trainer.add(2);
-  bridge.border(trainer, 2);  // it has stopped saying so
-  CHECK(due(milliseconds(500)).samples == 17);
 }
 
 TEST_CASE("bridge: the loop is not woken by borders in quiet times, and by the first after them") {
@@ -247,12 +192,19 @@ TEST_CASE("bridge: the loop is not woken by borders in quiet times, and by the f
     co_await world.bridge.moved().wait();
     heard_at = world.bridge.samples();
   };
+  const auto loop_has_run = [&] {
+    for (int i = 0; i < 3; ++i) {  // a wake-up may be posted once more on its way
+      std::promise<void> passed;
+      asio::post(world.io, [&] { passed.set_value(); });
+      passed.get_future().wait();
+    }
+  };
   const auto on_trainer = [&] {
-    world.loop_has_run();  // it waits now
+    loop_has_run();  // it waits now
     for (int i = 0; i < 2; ++i) {
       world.trainer.add(1);
       world.bridge.border(world.trainer, 1);
-      world.loop_has_run();
+      loop_has_run();
     }
     CHECK(world.bridge.samples() == 2);
     world.bridge.quiet_until(TimePoint::min());

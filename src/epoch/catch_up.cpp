@@ -45,10 +45,16 @@ Task<CatchUp::Outcome> CatchUp::by_either(std::uint64_t epoch, Duration wait) {
   co_return outcome;
 }
 
-/// Whoever is past it by its record, and some others: records are late, and who has it tells so.
+/// Whoever is past it by its record, and some others: records are late, and who has it tells so. Of those that can be
+/// reached: where most only dial, a choice among all often misses the one that has it.
 std::vector<PeerId> CatchUp::donors_of_round(std::uint64_t epoch, std::size_t others) {
-  auto donors = needs_.tracker.donors(0);
-  const std::size_t ahead = needs_.tracker.donors(epoch + 1).size();  // they come first
+  const auto reachable = [this](std::uint64_t at) {
+    auto peers = needs_.tracker.donors(at);
+    std::erase_if(peers, [this](const PeerId& peer) { return !needs_.net.can_reach(peer); });
+    return peers;
+  };
+  auto donors = reachable(0);
+  const std::size_t ahead = reachable(epoch + 1).size();  // they come first
   for (std::size_t i = ahead; i < donors.size() && i < ahead + others; ++i)
     std::swap(donors[i], donors[i + needs_.random.below(donors.size() - i)]);
   donors.resize(std::min(donors.size(), ahead + others));

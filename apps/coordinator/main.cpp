@@ -148,11 +148,10 @@ Signed manifest_of(node::Config& config, const RunFiles& files, const std::files
 /// Once, when it begins or ends. `before`: what it was; returns what it is.
 bool tell_undialled(const HostStatus& status, bool before, const Voice& voice) {
   if (status.undialled && !before) {
-    voice.say(
-        status.averages
-            ? "nobody who trains can be dialled: this coordinator averages for them (--no-average: never)"
-            : "nobody who trains can be dialled, so no average comes about: run collab-peer --role aux, or a program "
-              "of yours that averages, where they can dial it");
+    voice.say(status.averages
+                  ? "nobody who trains can be dialled: this coordinator averages for them (--no-average: never)"
+                  : "nobody who trains can be dialled: unless somebody averages for them no step comes about; run "
+                    "collab-peer --role aux, or a program of yours that averages, where they can dial it");
   }
   if (!status.undialled && before) voice.say("somebody who trains can be dialled: peers average among themselves");
   return status.undialled;

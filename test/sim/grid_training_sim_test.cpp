@@ -6,6 +6,13 @@
 #include "support/doctest.hpp"
 
 namespace collab::sim {
+namespace {
+
+bool is_complete_pass(const TraceLine& line) {
+  return line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos;
+}
+
+}  // namespace
 
 TEST_CASE("grid training: more peers than one group holds train on a grid, with equal parameters in every epoch") {
   for (const std::size_t peers : {9, 12}) {
@@ -15,16 +22,28 @@ TEST_CASE("grid training: more peers than one group holds train on a grid, with 
     options.group_size_max = 4;
     Swarm swarm(options);
     std::size_t complete = 0;
-    const auto see = [&](const TraceLine& line) {
-      complete += line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos ? 1 : 0;
-    };
-    swarm.trace(see);
+    swarm.trace([&](const TraceLine& line) { complete += is_complete_pass(line) ? 1 : 0; });
     const Outcome outcome = swarm.run();
     check_held(outcome);
     CHECK(outcome.epochs == 14);
     CHECK(complete >= 12 * peers);
     CHECK(outcome.rounds_failed == 0);
     CHECK(outcome.ledger.committed().count() == outcome.samples_committed);
+  }
+}
+
+TEST_CASE("grid training: of a number that fits no grid of so small groups, nobody is turned away from a larger one") {
+  for (const std::size_t peers : {5, 7}) {
+    CAPTURE(peers);
+    SwarmOptions options = small(1, peers, 12);
+    options.group_size_max = 2;
+    Swarm swarm(options);
+    std::size_t complete = 0;
+    swarm.trace([&](const TraceLine& line) { complete += is_complete_pass(line) ? 1 : 0; });
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs == 12);
+    CHECK(complete >= 10 * peers);
   }
 }
 
@@ -38,9 +57,8 @@ TEST_CASE(
   std::map<std::string, std::size_t> passes;  // by epoch and how they ended
   const auto see = [&](const TraceLine& line) {
     if (line.event != "averaging.pass") return;
-    const bool complete = line.text.find("complete=true") != std::string::npos;
     const std::size_t from = line.text.find("epoch=");
-    ++passes[line.text.substr(from, line.text.find(' ', from) - from) + (complete ? "" : " broken")];
+    ++passes[line.text.substr(from, line.text.find(' ', from) - from) + (is_complete_pass(line) ? "" : " broken")];
   };
   swarm.trace(see);
   const Outcome outcome = swarm.run();
@@ -79,7 +97,7 @@ TEST_CASE(
     Swarm swarm(options);
     std::map<std::size_t, std::size_t> complete;  // passes by peer, in the last half of the run
     const auto see = [&](const TraceLine& line) {
-      if (line.at > 40s && line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos)
+      if (line.at > 40s && is_complete_pass(line))
         ++complete[line.peer];
     };
     swarm.trace(see);

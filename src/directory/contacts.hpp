@@ -36,6 +36,7 @@ class Contacts {
   void saw(Contact contact, std::int64_t now_ms);
   /// The same for what another peer told: it neither replaces nor displaces what this one has seen.
   void heard(Contact contact, std::int64_t now_ms);
+  bool knows(const PeerId& peer) const { return contacts_.contains(peer); }
   /// Up to `count` different ones.
   std::vector<Contact> pick(std::size_t count, Random& random) const;
   /// Sorted by id.

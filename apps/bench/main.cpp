@@ -9,6 +9,7 @@
 #include "meeting.hpp"
 #include "options.hpp"
 #include "overhead.hpp"
+#include "passes.hpp"
 #include "shaped_lines.hpp"
 #include "state_speed.hpp"
 #include "transport.hpp"
@@ -60,25 +61,45 @@ HostingOrder hosting_order(const node::Config& config) {
   return order;
 }
 
+/// What cannot be meant is said before anything starts.
+void check_values(const Workload& workload) {
+  if (workload.values() > kValuesMax) {
+    throw Failure(ExitCode::usage, fmt::format("{} values are too many", workload.values()),
+                  fmt::format("at most {} in all tensors together", kValuesMax));
+  }
+  workload.codecs();
+}
+
 /// Of the commands that average one vector, or many small tensors.
 Workload workload_of(const std::string& command, const node::Config& config) {
   const bool small = command == "small-tensors";
   const bool often = command == "any-moment";
   Workload workload;
   workload.peers = size_or(config, "peers", often ? 8 : 4);
-  workload.tensors = small ? static_cast<std::size_t>(config.number("tensors")) : 1;
+  workload.tensors = small ? size_or(config, "tensors", 500) : 1;
   workload.floats = size_or(config, "floats", small ? 100 : often ? 500'000 : 18'000'000);
   workload.codec = config.text("codec");
   workload.seed = static_cast<std::uint64_t>(config.number("seed"));
   if (config.has("shape")) workload.shape = config.text("shape");
   workload.queue_s = 1e-3 * static_cast<double>(config.number("queue"));
-  if (workload.values() > kValuesMax) {
-    throw Failure(ExitCode::usage, fmt::format("{} values are too many", workload.values()),
-                  fmt::format("at most {} in all tensors together", kValuesMax));
-  }
+  check_values(workload);
   lines_of(workload.shape, workload.peers);
-  workload.codecs();  // what cannot be meant is said before anything starts
   return workload;
+}
+
+PassesOrder passes_order(const node::Config& config) {
+  PassesOrder order;
+  Workload& workload = order.workload;
+  workload.peers = size_or(config, "peers", 16);
+  workload.tensors = size_or(config, "tensors", 39);
+  workload.floats = size_or(config, "floats", 60'769);
+  workload.codec = config.text("codec");
+  workload.seed = static_cast<std::uint64_t>(config.number("seed"));
+  check_values(workload);
+  order.group_size = static_cast<std::size_t>(config.number("group-size"));
+  order.passes = size_or(config, "rounds", 5);
+  order.output = output_of(config);
+  return order;
 }
 
 /// Of the commands that carry what no round averages.
@@ -176,6 +197,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   if (parsed.command == "coordinator") return measure_hosting(hosting_order(config));
   if (parsed.command == "codec") return measure_codecs(codec_speed_order(config));
   if (parsed.command == "matchmaking") return measure_meeting(meeting_order(config));
+  if (parsed.command == "moshpit") return measure_passes(passes_order(config));
   if (parsed.command == "state") return measure_state(state_order(config));
   if (parsed.command == "directory") return measure_directory(directory_order(config));
   if (parsed.command == "transport") return measure_transport(transport_order(config));

@@ -15,15 +15,20 @@ node::OptionTable bench_options() {
   const char* output = "Output";
   return {
       {"peers", OptionKind::number, what, "N", "",
-       "processes, each a peer with its own loop [4; any-moment: up to 8; matchmaking, directory 16; overhead 2]", 2,
-       64},
+       "processes, each a peer with its own loop [4; any-moment: up to 8; matchmaking, directory, moshpit 16; overhead "
+       "2]",
+       2, 64},
       {"floats", OptionKind::number, what, "N", "",
-       "of the vector [18000000; any-moment 500000; codec 10000000], of each small tensor [100]", 1, 1e9},
-      {"tensors", OptionKind::number, what, "N", "500", "small-tensors only", 1, 100'000},
+       "of the vector [18000000; any-moment 500000; codec 10000000], of each tensor [small-tensors 100; moshpit 60769]",
+       1, 1e9},
+      {"tensors", OptionKind::number, what, "N", "", "[small-tensors 500; moshpit 39]", 1, 100'000},
+      {"group-size", OptionKind::number, what, "N", "4",
+       "of moshpit: at most, where a grid of that many peers allows it", 2, 64},
       {"codec", OptionKind::text, what, "NAME", "float32", kCodecNames},
       {"rounds", OptionKind::number, what, "N", "",
-       "that count, after one to warm up [7; kill, freeze, state 5; directory 50; any-moment, matchmaking 100]", 1,
-       10'000},
+       "that count, after one to warm up [7; kill, freeze, state, moshpit 5; directory 50; any-moment, matchmaking "
+       "100]",
+       1, 10'000},
       {"shape", OptionKind::text, what, "TABLE", "",
        "Mbit/s up and down of the peers' lines, and ms of a round trip, as 20/100, 50/50/80 or 1x2/10,3x20/100; needs "
        "root [loopback; not in matchmaking]"},
@@ -65,6 +70,7 @@ cli::Synopsis bench_synopsis() {
                        {"freeze", "a peer is stopped in the middle of a round, and goes on later"},
                        {"any-moment", "groups of 2 to 8 in which a peer is killed anywhere in a round: all or nothing"},
                        {"matchmaking", "how soon a group begins once all have declared"},
+                       {"moshpit", "passes over a grid of small groups, matchmaking included"},
                        {"transport", "what one connection carries, and what small questions take beside it"},
                        {"state", "how soon joiners have the state of a run"},
                        {"directory", "how soon a record is stored, found, and seen by who watches"},

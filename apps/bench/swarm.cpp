@@ -219,6 +219,21 @@ Meeting Swarm::seek(std::uint64_t number, const std::vector<double>& after) {
   return meeting;
 }
 
+PassOfAll Swarm::pass(std::uint64_t number, const std::vector<std::uint32_t>& radices) {
+  const TimePoint deadline = answer_deadline();
+  ask_all({{"order", "inputs"}, {"round", number}}, deadline);
+  const auto order = [&](std::size_t) -> json { return {{"order", "pass"}, {"radices", radices}}; };
+  const TimePoint started = std::chrono::steady_clock::now();
+  PassOfAll pass;
+  for (const json& answer : ask_each(alive_, order, deadline)) {
+    pass.rounds += answer.at("rounds").get<std::size_t>();
+    pass.rounds_full += answer.at("rounds_full").get<std::size_t>();
+  }
+  pass.seconds = to_seconds(std::chrono::steady_clock::now() - started);
+  ask_all({{"order", "settle"}}, deadline);
+  return pass;
+}
+
 std::vector<Carried> Swarm::carry(std::uint64_t number, double seconds, bool both_ways, std::size_t frame_bytes) {
   constexpr double kAskEvery = 0.02;
   const auto order = [&](std::size_t i) -> json {

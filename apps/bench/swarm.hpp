@@ -75,6 +75,13 @@ struct Meeting {
   bool full = false;            ///< one group of everybody
 };
 
+/// A pass over a grid, of all peers.
+struct PassOfAll {
+  double seconds = 0;           ///< from "go" to the last "done", in this process
+  std::size_t rounds = 0;       ///< of the grid, of all peers
+  std::size_t rounds_full = 0;  ///< of them, in a group of all who belong to it, with the values of each
+};
+
 /// What one peer received, and what it cost there.
 struct Carried {
   std::uint64_t bytes = 0;  ///< of bulk, after the first second
@@ -122,6 +129,8 @@ class Swarm {
   End thaw(std::size_t victim);
   /// Everybody looks for a group, each so many seconds from now. `number` > 0, each once.
   Meeting seek(std::uint64_t number, const std::vector<double>& after);
+  /// Everybody's values are averaged over a grid of `radices`. `number` > 0, each once.
+  PassOfAll pass(std::uint64_t number, const std::vector<std::uint32_t>& radices);
   /// The first sends frames to the second, or each to the other, for so long. `number` > 0, each once.
   std::vector<Carried> carry(std::uint64_t number, double seconds, bool both_ways, std::size_t frame_bytes);
   /// The first `joiners` fetch the state that all others hold. By peer.

@@ -12,6 +12,7 @@
 #include "net/peer_endpoint.hpp"
 #include "net/tcp.hpp"
 #include "node/runtime.hpp"
+#include "pass_peer.hpp"
 #include "seeker.hpp"
 #include "state_peer.hpp"
 #include "statistics.hpp"
@@ -90,6 +91,8 @@ class Peer {
   }
   json lost(const json& order);
   json seek(const json& order);
+  void make_inputs(const json& order);
+  json pass(const json& order);
   json carry(const json& order);
   void ready(const json& order);
   json fetch(const json& order);
@@ -121,6 +124,7 @@ class Peer {
   std::unique_ptr<Bulk> bulk_;
   bool seeks_ = false;  // its services run from the first search on: they would cost a measured round
   std::unique_ptr<Board> board_;
+  std::unique_ptr<PassPeer> passes_;  // once inputs were asked for: their groups
   std::unique_ptr<StatePeer> state_;
   bool answers_joiners_ = false;
   std::unique_ptr<TaskGroup> services_;
@@ -183,12 +187,14 @@ Peer::Peer(const Setup& setup)
 }
 
 Peer::~Peer() {
+  if (passes_) runtime_.call(passes_->stop());
   runtime_.call(serving_->stop());
   runtime_.call(seeker_->stop());
   runtime_.call(services_->stop());
   const auto release = [this] {
     serving_.reset();
     services_.reset();
+    passes_.reset();
     state_.reset();
     board_.reset();
     seeker_.reset();
@@ -335,6 +341,31 @@ json Peer::seek(const json& order) {
           {"members", group->roster.size()}};
 }
 
+void Peer::make_inputs(const json& order) {
+  round_.number = order.at("round").get<std::uint64_t>();
+  fill(setup_.workload, setup_.index, round_.number, values_);
+  const auto start = [&] {
+    start_directory();
+    if (passes_) return;
+    const averaging::Context context{*endpoint_, runtime_.clock(), log_, identity_, *serving_};
+    const matchmaking::Context searches{*endpoint_, runtime_.clock(), seeker_->directory(), log_};
+    passes_ = std::make_unique<PassPeer>(context, searches, codecs_);
+  };
+  runtime_.on_loop(start);
+}
+
+json Peer::pass(const json& order) {
+  PassOrder pass;
+  pass.number = round_.number;
+  pass.radices = order.at("radices").get<std::vector<std::uint32_t>>();
+  pass.peers = ids_;
+  pass.weight = weight_of(setup_.index);
+  pass.weight_max = weight_of(setup_.workload.peers - 1);
+  const auto figures = runtime_.call(passes_->pass(std::move(pass), values_));
+  if (!figures) return {{"failed", figures.error().message()}};
+  return {{"rounds", figures->rounds}, {"rounds_full", figures->rounds_full}};
+}
+
 json Peer::carry(const json& order) {
   BulkOrder bulk;
   bulk.run = order.at("run").get<std::uint64_t>();
@@ -459,6 +490,7 @@ json obey(Peer& peer, const json& order) {
   if (what == "result") return peer.result();
   if (what == "unchanged") return peer.unchanged();
   if (what == "seek") return peer.seek(order);
+  if (what == "pass") return peer.pass(order);
   if (what == "carry") return peer.carry(order);
   if (what == "lost") return peer.lost(order);
   if (what == "fetch") return peer.fetch(order);
@@ -468,6 +500,8 @@ json obey(Peer& peer, const json& order) {
   if (what == "error") return peer.error();
   if (what == "meet") {
     peer.meet(order.at("others"));
+  } else if (what == "inputs") {
+    peer.make_inputs(order);
   } else if (what == "ready") {
     peer.ready(order);
   } else if (what == "board") {

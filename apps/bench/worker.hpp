@@ -14,6 +14,8 @@ namespace collab::bench {
 ///   watch                           -> {}                    from now on it notes when connections end
 ///   lost {peer}                     -> {lost_at}             when that one ended, in seconds of the steady clock
 ///   seek {round, after}             -> {declared_at, begun_at, group, members} or {failed}   looks for a group of all
+///   inputs {round}                  -> {}                    the inputs are made
+///   pass {radices}                  -> {rounds, rounds_full} or {failed}   over a grid of all; then `settle`
 ///   ready {gives}                   -> {}                    from now on it answers joiners, with a state if it gives
 ///   fetch {donors}                  -> {bytes, seconds, donors, whole} or {failed}   from these indices
 ///   board                           -> {}                    from now on it sees what others write to the directory

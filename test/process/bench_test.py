@@ -74,6 +74,14 @@ def a_group_begins_soon_after_the_last_declares():
     assert meeting['full_groups'] == 3 and 0 < meeting['seconds_median'] <= meeting['seconds_p99'] < 1, meeting
 
 
+def passes_over_a_grid_are_whole():
+    told = bench('moshpit', '--peers', '6', '--group-size', '3', '--tensors', '3', '--floats', '20000', '--rounds', '2')
+    assert told['grid'] == '3x2' and told['rounds'] == 4, told
+    assert told['peer_rounds_full'] == told['peer_rounds'] == 6 * told['rounds'], told
+    assert told['equal_bytes'] and len(set(told['digests'])) == 1 and told['max_relative_error'] <= 1e-6, told
+    assert 0 < told['seconds_per_round_median'] * 2 == told['seconds_median'] <= told['seconds_max'] < 5, told
+
+
 def codecs_lose_what_the_specification_says():
     told = bench('codec', '--floats', '300000', '--rounds', '2')
     best = [row for row in told['codecs'] if row['level'] == told['level']]
@@ -159,3 +167,4 @@ records_are_stored_found_and_seen()
 a_dead_peer_ends_it()
 faults_leave_all_or_nothing()
 a_group_begins_soon_after_the_last_declares()
+passes_over_a_grid_are_whole()

@@ -180,10 +180,11 @@ void check_founding(const node::Config& config) {
   const recipes::Recipe recipe = chosen_recipe(config);
   if (own_job(config)) (void)checked(recipe);
   if (own_job(config) && config.has("data")) check_data(config.text("data"));
-  if (!codec_named(config.text("codec"))) {
-    throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")), kCodecNames);
+  const auto codec = config.text("codec") == kAutoCodec ? CodecId::float16 : codec_named(config.text("codec"));
+  if (!codec) {
+    throw Failure(ExitCode::usage, fmt::format("no codec \"{}\"", config.text("codec")), kCodecChoices);
   }
-  if (owes(*codec_named(config.text("codec"))) && chosen_mode(config).average != node::Mode::Average::gradients) {
+  if (owes(*codec) && chosen_mode(config).average != node::Mode::Average::gradients) {
     throw Failure(ExitCode::usage,
                   fmt::format("{} writes gradients, and this mode averages moves", config.text("codec")),
                   "--codec float16, or --mode synchronous");

@@ -30,7 +30,7 @@ node::OptionTable coordinator_options() {
       {"target-batch", OptionKind::number, founding, "SAMPLES", "", "per optimizer step; the preset's", 1, 1e9},
       {"epochs", OptionKind::number, founding, "N", "", "length of the run; the preset's", 1, kMany},
       {"seed", OptionKind::number, founding, "N", "", "of first parameters, order and masks", 0, 9e15},
-      {"codec", OptionKind::text, founding, "NAME", "float16", kCodecNames},
+      {"codec", OptionKind::text, founding, "NAME", "float16", kCodecChoices},
       {"group-size-max", OptionKind::number, founding, "N", "64", "peers that average together", 2, 64},
       {"grid", OptionKind::text, founding, "AxB[xC]", "auto", "of groups, when there are more peers; follows them"},
       {"mode", OptionKind::text, founding, "MODE", "synchronous",

@@ -2,6 +2,7 @@
 
 #include "averaging/load_balance.hpp"
 #include "base/random.hpp"
+#include "epoch/member_options.hpp"
 #include "options.hpp"
 #include "sim/grid_peer.hpp"
 
@@ -18,6 +19,7 @@ namespace {
 constexpr double kSlack_s = 0.05;
 constexpr double kRoundTrips = 3;  // two to find a group, one to agree on a result
 constexpr double kGoodShare = 0.8;
+constexpr double kCoarseBytes = 1.5;           // a value, and more: 8 bits would be fewer
 constexpr double kStateBytesPerValue = 12;  // parameters and two moments, float32
 
 /// Seconds of one round of one group; adds what each member moves.
@@ -41,6 +43,15 @@ double round_of(const std::vector<std::size_t>& members, const EstimateOptions& 
     down[members[i]] += parts * share * others + results * (1 - share);
   }
   return plan->seconds;
+}
+
+void use_codec(CodecId codec, EstimateOptions& options) {
+  const CodecMap codecs = grid_codecs(options.values, codec);
+  const auto bytes_per_value = [&](const CodecMap& map) {
+    return static_cast<double>(map.encoded_bytes({0, map.length()})) / static_cast<double>(options.values);
+  };
+  options.bytes_per_value = bytes_per_value(codecs);
+  options.part_bytes_per_value = bytes_per_value(codecs.parts());
 }
 
 std::string percent(double share) {
@@ -87,21 +98,22 @@ int run_estimate(const node::Config& config, const std::string& command) {
   if (options.lines.empty()) options.lines.assign(peers, line);
   options.latency = (links.latency_min + links.latency_max) / 2;
   options.values = static_cast<std::size_t>(config.number("values"));
-  const auto codec = codec_named(config.text("codec"));
+  const bool by_lines = config.text("codec") == kAutoCodec;
+  const auto codec = by_lines ? CodecId::float16 : codec_named(config.text("codec"));
   if (!codec) refuse(fmt::format("there is no codec {}", config.text("codec")), "see --help");
-  const CodecMap codecs = grid_codecs(options.values, *codec);
-  const auto bytes_per_value = [&](const CodecMap& map) {
-    return static_cast<double>(map.encoded_bytes({0, map.length()})) / static_cast<double>(options.values);
-  };
-  options.bytes_per_value = bytes_per_value(codecs);
-  options.part_bytes_per_value = bytes_per_value(codecs.parts());
+  use_codec(*codec, options);
   options.target_batch = static_cast<std::uint64_t>(config.number("target-batch"));
   const double spread = config.real("spread");
   options.samples_per_s = static_cast<double>(peers) * config.real("speed") * std::exp(spread * spread / 2);
   options.radices = read_grid(config, peers);
   options.seed = static_cast<std::uint64_t>(config.number("seed"));
 
-  const Estimate found = estimate(options);
+  Estimate found = estimate(options);
+  const bool slow = epoch::holds_up(from_seconds(found.rounds_s), options.samples_per_s, options.target_batch);
+  if (by_lines && slow && options.radices.size() == 1) {  // groups of a grid do not choose
+    use_codec(CodecId::linear8, options);
+    found = estimate(options);
+  }
   const double epoch_s = found.compute_s + found.rounds_s;
   const double delayed_s = std::max(found.compute_s, found.rounds_s);
   const auto batch = static_cast<double>(options.target_batch);
@@ -144,8 +156,8 @@ int run_estimate(const node::Config& config, const std::string& command) {
                found.up_bytes_mean / 1e6, found.up_bytes_max / 1e6, found.up_bytes_mean * 3600 / epoch_s / 1e9);
     fmt::print("  who joins waits         {:.0f} s for the state, on the slowest line\n", join_s);
     if (found.compute_s / epoch_s < kGoodShare)
-      fmt::print("  to compute {} of the time take --target-batch {:.0f}, or --codec linear8\n", percent(kGoodShare),
-                 std::ceil(good_batch));
+      fmt::print("  to compute {} of the time take --target-batch {:.0f}{}\n", percent(kGoodShare), std::ceil(good_batch),
+                 options.bytes_per_value > kCoarseBytes ? ", or --codec linear8" : "");
   }
   write_json(config, out);
   return 0;

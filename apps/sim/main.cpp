@@ -95,7 +95,7 @@ nlohmann::json whole_json(const Job& job, const Outcome& outcome) {
                           {"target_batch", job.options.target_batch},
                           {"microbatch", job.options.microbatch},
                           {"values", job.options.values},
-                          {"codec", codec(job.options.codec).name()},
+                          {"codec", job.options.codec_by_lines ? kAutoCodec : codec(job.options.codec).name()},
                           {"split", job.options.equal_split ? "equal" : "best"},
                           {"bulk_charge", job.options.links.bulk_charge},
                           {"crypto", name(job.options.crypto)},

@@ -78,7 +78,7 @@ node::OptionTable sim_options() {
       {"speed", OptionKind::real, swarm, "SAMPLES/S", "16", "of the median peer; log-normal", 1e-3, 1e6},
       {"spread", OptionKind::real, swarm, "SIGMA", "0.7", "of the logarithm of speeds; 0: all alike", 0, 3},
       {"values", OptionKind::number, swarm, "N", "32768", "of the flat gradient", 1, 1e8},
-      {"codec", OptionKind::text, swarm, "NAME", "float16", kCodecNames},
+      {"codec", OptionKind::text, swarm, "NAME", "float16", kCodecChoices},
       {"links", OptionKind::text, links, "KIND", "",
        "lan, dsl, hybrid, mobile, or a table: 1x1000/1000,2x20/100 (shares x Mbit/s up/down)"},
       {"model-bytes", OptionKind::real, links, "N", "", "of a gradient, that lines carry instead of --values", 1, 1e12},
@@ -287,7 +287,8 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
   options.samples_per_s = config.real("speed");
   options.spread = config.real("spread");
   options.values = whole(config, "values");
-  const auto codec = codec_named(config.text("codec"));
+  options.codec_by_lines = config.text("codec") == kAutoCodec;
+  const auto codec = options.codec_by_lines ? CodecId::float16 : codec_named(config.text("codec"));
   if (!codec) refuse(fmt::format("there is no codec {}", config.text("codec")), "see --help");
   options.codec = *codec;
   read_links(config, options.links, options.line);

@@ -555,12 +555,14 @@ Task<Result<Outcome>> all_reduce(Context context, const matchmaking::Group& grou
 
   const auto executor = co_await asio::this_coro::executor;
   if (!talk) talk = open_round(context, (*shape)->group);
+  const bool coarse = group.codec_map != codec_map_digest(codecs);
   auto session = std::make_shared<Session>(context, std::move(*shape), values, std::move(weights), std::move(work),
                                            options, std::move(talk), executor);
   context.tasks.spawn("averaging.round", serve(session));
   const Detach detach(*session);
   co_await session->wait();
   report = session->report();
+  report.coarse = coarse;
   if (report.outcome != RoundReport::Outcome::committed) co_return error_of(report);
   Outcome outcome;
   outcome.report = report;

@@ -78,6 +78,7 @@ struct RoundReport {
   std::uint64_t bad_frames = 0;         ///< refused as no honest peer's
   std::uint64_t dropped_frames = 0;     ///< of views to come, beyond the bound
   Digest result{};                      ///< hash of the manifest; zero unless committed
+  bool coarse = false;                  ///< values travelled by CodecMap::coarse()
 };
 
 }  // namespace collab::averaging

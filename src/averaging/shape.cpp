@@ -13,7 +13,9 @@ Digest codec_map_digest(const CodecMap& codecs) {
 }
 
 Result<std::shared_ptr<const Shape>> Shape::of(matchmaking::Group group, const CodecMap& codecs) {
-  if (group.codec_map != codec_map_digest(codecs)) return Errc::bad_request;
+  if (group.codec_map != codec_map_digest(codecs)) {
+    return codecs.coarse() != nullptr ? of(std::move(group), *codecs.coarse()) : Errc::bad_request;
+  }
   std::vector<std::uint32_t> units;
   for (const auto& member : group.roster) units.push_back(member.units);
   auto partition = Partition::cut(codecs.length(), units, group.chunk_units);

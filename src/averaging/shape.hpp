@@ -9,7 +9,7 @@
 
 namespace collab::averaging {
 
-/// What `Group::codec_map` has to be for this map.
+/// What `Group::codec_map` has to be for this map, and not for what it has beside it as coarse().
 Digest codec_map_digest(const CodecMap& codecs);
 
 /// What parts of `round` are written by. After round 1 they are averages, of which nobody could owe a rest.
@@ -25,8 +25,8 @@ struct Shape {
 
   const CodecMap& part_codecs() const noexcept { return averaging::part_codecs(codecs, group.round); }
 
-  /// `group` was checked against its own id. Errors: `bad_request` when its units do not make up the vector of
-  /// `codecs`, or it was made for another codec map.
+  /// `group` was checked against its own id. Its codecs are `codecs` or what is beside them as coarse(), as it says.
+  /// Errors: `bad_request` when its units do not make up the vector, or it was made for another codec map.
   static Result<std::shared_ptr<const Shape>> of(matchmaking::Group group, const CodecMap& codecs);
 };
 

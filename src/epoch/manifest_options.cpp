@@ -59,7 +59,7 @@ Schema round_schema(const Schema& tensors, const node::Mode& mode) {
 MemberOptions member_options(const node::Manifest& manifest, const Schema& schema,
                              const std::optional<std::string>& codec) {
   const std::string codec_name = codec.value_or(manifest.codec);
-  const auto known = codec_named(codec_name);
+  const auto known = codec_name == kAutoCodec ? CodecId::float16 : codec_named(codec_name);
   if (!known) {
     throw Failure(ExitCode::incompatible,
                   fmt::format("this run averages with the codec \"{}\", unknown here", codec_name),
@@ -73,6 +73,7 @@ MemberOptions member_options(const node::Manifest& manifest, const Schema& schem
   }
   CodecOptions codecs;
   codecs.gradients_as(*known);
+  if (codec_name == kAutoCodec) codecs.choose_gradients();
   codecs.statistic = *known == CodecId::float32 ? CodecId::float32 : CodecId::bfloat16;
   codecs.extra = CodecId::float32;
   MemberOptions out(CodecMap(round_schema(schema, mode), codecs));

@@ -487,6 +487,14 @@ void Member::tell_not_finite(std::uint64_t epoch) {
        fmt::format("the step of epoch {} was not finite; going on with the last parameters that were kept", epoch));
 }
 
+/// As the leader of the group chose, by its members' lines.
+void Member::tell_codec(const averaging::RoundReport& round) {
+  if (std::exchange(coarse_, round.coarse) == round.coarse) return;
+  context_.log.info("epoch.codec", {{"epoch", round.epoch}, {"coarse", round.coarse}});
+  tell(Kind::codec, round.coarse ? "the group's lines are slow: averages travel as 8 bits a value, not as 16"
+                                 : "averages travel as 16 bits a value again");
+}
+
 void Member::committed(EpochReport report) {
   epoch_ = report.epoch + 1;
   given_up_ = 0;
@@ -513,6 +521,7 @@ void Member::committed(EpochReport report) {
   show();
   look_at_seats();
   if (!report.finite) tell_not_finite(report.epoch);
+  tell_codec(report.round);
   MemberEvent event;
   event.kind = Kind::committed;
   event.epoch = epoch_;

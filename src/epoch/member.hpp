@@ -107,6 +107,7 @@ class Member {
   Task<> take_part(TaskGroup& tasks);
   void tell_lost(const EpochReport& report);
   void tell_not_finite(std::uint64_t epoch);
+  void tell_codec(const averaging::RoundReport& round);
   Task<> after_failure(boost::system::error_code why, const EpochReport& report);
   void give_up_rounds();
   Task<> await_word_of_others(std::optional<matchmaking::Group> group);
@@ -150,6 +151,7 @@ class Member {
   std::optional<TimePoint> full_since_;   ///< since when the swarm has the batch of this epoch
   std::optional<TimePoint> stuck_since_;  ///< and since when it has not come to an end with it
   bool told_no_seat_ = false;
+  bool coarse_ = false;  // how values travelled in the last epoch
   bool told_no_leader_ = false;
   Digest parameters_{};
   Digest ledger_{};  ///< its hash

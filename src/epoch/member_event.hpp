@@ -20,6 +20,7 @@ struct MemberEvent {
     lost_samples,  ///< `samples` were gathered for an epoch that ended without them
     not_finite,    ///< a step came to nothing, and the parameters are older ones; `text` says why
     diverged,      ///< own hash differs from the majority's; the state is fetched
+    codec,         ///< averages travel otherwise than in the epoch before; `text` says how
     waiting,       ///< cannot go on; `text` says why
   };
   Kind kind = Kind::joined;

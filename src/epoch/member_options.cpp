@@ -9,6 +9,8 @@
 namespace collab::epoch {
 namespace {
 
+constexpr Duration kHoldsUpMin = std::chrono::seconds(1);  // for what is shorter 8 bits are not worth it
+constexpr double kHoldsUpShare = .1;
 constexpr Duration kHandOverTime = std::chrono::seconds(10);  // from what records tell until the hand-over, at most
 
 /// On the mean of all values.
@@ -18,7 +20,8 @@ double bytes_per_value(const CodecMap& codecs) {
 }
 
 matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roster, std::size_t values,
-                                const averaging::LoadOptions& options, const averaging::ClaimedRates& rates) {
+                                const averaging::LoadOptions& options, const averaging::ClaimedRates& rates,
+                                const TooLong& too_long) {
   std::vector<averaging::MemberLoad> loads;
   std::vector<PeerId> ids;
   for (const matchmaking::Applicant& peer : roster) {
@@ -33,11 +36,17 @@ matchmaking::Plan plan_segments(const std::vector<matchmaking::Applicant>& roste
   const auto solved = averaging::plan_load(rates.believed(ids, std::move(loads), options), values, options);
   matchmaking::Plan plan;
   if (solved) plan.units = solved->units;  // else nobody can own a segment, and the group's check says so
+  plan.coarse = solved && too_long && too_long(from_seconds(solved->seconds));
   plan.chunk_units = chunk_units_for(plan.units);
   return plan;
 }
 
 }  // namespace
+
+bool holds_up(Duration round, double samples_per_s, std::uint64_t target_batch) {
+  const double computed_meanwhile = to_seconds(round) * samples_per_s;
+  return round >= kHoldsUpMin && computed_meanwhile >= kHoldsUpShare * static_cast<double>(target_batch);
+}
 
 averaging::LoadOptions load_options(const MemberOptions& options, std::uint32_t round) {
   averaging::LoadOptions load = options.load;
@@ -46,10 +55,10 @@ averaging::LoadOptions load_options(const MemberOptions& options, std::uint32_t 
   return load;
 }
 
-matchmaking::Planner planner(const MemberOptions& options, const averaging::ClaimedRates& rates) {
-  return [values = options.codecs.length(), first = load_options(options, 1), later = load_options(options, 2), &rates](
-             const auto& roster, std::uint32_t round) {
-    return plan_segments(roster, values, round == 1 ? first : later, rates);
+matchmaking::Planner planner(const MemberOptions& options, const averaging::ClaimedRates& rates, TooLong too_long) {
+  return [values = options.codecs.length(), first = load_options(options, 1), later = load_options(options, 2), &rates,
+          too_long = std::move(too_long)](const auto& roster, std::uint32_t round) {
+    return plan_segments(roster, values, round == 1 ? first : later, rates, too_long);
   };
 }
 
@@ -59,11 +68,14 @@ matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, 
   out.key = options.run_id + "/gradients/0/";
   out.schema = options.schema;
   out.codec_map = averaging::codec_map_digest(options.codecs);
+  if (const CodecMap* coarse = options.codecs.coarse()) out.coarse_codec_map = averaging::codec_map_digest(*coarse);
   out.values = options.codecs.length();
   out.role = options.role;
   out.incarnation = options.incarnation;
   out.group_size_max = options.group_size_max;
-  out.plan = planner(options, rates);
+  out.plan = planner(options, rates, [&tracker, target = options.target_batch](Duration round) {
+    return holds_up(round, tracker.samples_per_s(), target);
+  });
   // what counts towards the begin is what is believed now; a weight has also the time until it is handed over
   out.samples_believed = [&tracker](const PeerId& peer) { return tracker.samples_max(peer); };
   // who gathered while rounds failed has more than its records allow, and yet no lie in hand

@@ -55,8 +55,13 @@ matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, 
                                                   const averaging::ClaimedRates& rates, net::Endpoint& net);
 /// How a leader cuts segments in `round` of a pass, with the bytes per value that follow from the codecs.
 averaging::LoadOptions load_options(const MemberOptions& options, std::uint32_t round);
-/// What a leader plans with. `rates` outlives it.
-matchmaking::Planner planner(const MemberOptions& options, const averaging::ClaimedRates& rates);
+/// Whether a round that is to take so long, by lines alone, would hold the swarm up: a second and more, and a tenth of
+/// what those who take part need to compute a target batch.
+bool holds_up(Duration round, double samples_per_s, std::uint64_t target_batch);
+using TooLong = std::function<bool(Duration)>;
+/// What a leader plans with. `rates` outlives it. By coarse codecs a round that is `too_long` with the others; empty:
+/// none.
+matchmaking::Planner planner(const MemberOptions& options, const averaging::ClaimedRates& rates, TooLong too_long);
 SeatingOptions seating_options(const MemberOptions& options);
 averaging::AllReduceOptions all_reduce_options(const MemberOptions& options);
 LegacyOptions legacy_options(const MemberOptions& options);

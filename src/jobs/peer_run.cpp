@@ -190,6 +190,7 @@ void Stay::after_epoch(optim::StepResult result) {
                   {"samples", committed && report ? report->weight : 0},
                   {"own_samples", committed && report ? report->own_weight : 0},
                   {"peers", committed && report && report->group ? report->group->roster.size() : 1},
+                  {"coarse", committed && report && report->round.coarse},
                   {"averaging_s", committed && report ? to_seconds(report->averaging) : 0.0},
                   {"bytes_up", collaboration_.parts().moved("sent")},
                   {"bytes_down", collaboration_.parts().moved("received")},

@@ -62,7 +62,8 @@ std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& 
   if (begin.epoch != wanted.epoch || begin.round != wanted.round) return RefusalReason::other_round;
   if (begin.topic != topic(terms.options.key, wanted.epoch, wanted.round)) return RefusalReason::other_round;
   if (begin.schema != terms.options.schema) return RefusalReason::schema_differs;
-  if (begin.codec_map != terms.options.codec_map) return RefusalReason::codec_map_differs;
+  if (begin.codec_map != terms.options.codec_map && begin.codec_map != terms.options.coarse_codec_map)
+    return RefusalReason::codec_map_differs;
   auto group = wire::from_wire(begin);
   if (!group || !check(*group, terms.self, terms.options.values)) return RefusalReason::bad_plan;
   if (group->weight_min != wanted.weight_min) return RefusalReason::bad_plan;

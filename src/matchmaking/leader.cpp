@@ -177,6 +177,7 @@ std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_o
   group.weight_min = terms_.wanted.weight_min;
   group.electorate = static_cast<std::uint32_t>(terms_.wanted.electorate);
   group.codec_map = terms_.options.codec_map;
+  if (plan.coarse) group.codec_map = terms_.options.coarse_codec_map.value_or(group.codec_map);
   group.schema = terms_.options.schema;
   std::map<PeerId, std::uint32_t> dropped;
   for (std::size_t rank = 0; rank < roster.size(); ++rank) {

@@ -38,6 +38,7 @@ struct Standing {
 struct Plan {
   std::vector<std::uint32_t> units;  ///< by rank; as many as the vector has, none for a client
   std::uint32_t chunk_units = 16;
+  bool coarse = false;  ///< by the coarse codec map, where there is one
 };
 
 /// Segments for a roster sorted by id, of 1..kGroupSizeMax peers, in `round` of the pass. Must keep what check() asks.
@@ -64,6 +65,7 @@ struct MatchmakerOptions {
   std::string key;  ///< run/bundle/grid/digits, at most wire::kKeyBytesMax; a search may go on under another
   Digest schema{};
   Digest codec_map{};
+  std::optional<Digest> coarse_codec_map;      ///< that a leader may plan with instead
   std::size_t values = 0;                      ///< length of the flat vector
   Role role = Role::node;                      ///< a client never leads
   std::uint64_t incarnation = 0;               ///< grows with every start of this peer

@@ -105,6 +105,7 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
     case Kind::lost_samples: type = "samples.lost"; break;
     case Kind::not_finite: type = "step.not_finite"; break;
     case Kind::diverged: type = "peer.diverged"; break;
+    case Kind::codec: type = "codec.changed"; break;
     case Kind::waiting: type = "peer.waiting"; break;
   }
   parts.tell({type, event.epoch, event.text});

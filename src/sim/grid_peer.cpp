@@ -81,7 +81,9 @@ GridPeer::GridPeer(const Needs& needs, Identity identity, std::uint64_t seed, Co
   moshpit.matchmaking.values = needs.codecs.length();
   moshpit.matchmaking.group_size_max = group_size_max;
   const std::size_t values = needs.codecs.length();
-  moshpit.matchmaking.plan = [values](const auto& roster, std::uint32_t /*round*/) { return plan_segments(roster, values); };
+  moshpit.matchmaking.plan = [values](const auto& roster, std::uint32_t /*round*/) {
+    return plan_segments(roster, values);
+  };
   moshpit.matchmaking.weight_max = [](const PeerId&) { return std::uint64_t(1) << 32U; };
   const averaging::Context context{*endpoint_, clock_, log_, identity_, tasks_};
   const matchmaking::Context searches{*endpoint_, clock_, *directory_, log_};

@@ -74,6 +74,7 @@ void Recorder::happened(std::size_t peer, const epoch::MemberEvent& event) {
     case Kind::downloaded:
     case Kind::not_finite:
     case Kind::diverged:
+    case Kind::codec:
     case Kind::waiting: break;
   }
 }

@@ -17,7 +17,6 @@ using averaging::SegmentResult;
 struct Checked {
   const averaging::Shape& shape;
   const averaging::Members& members;
-  const CodecMap& codecs;
   const std::function<const Contribution*(Rank)>& of;
   std::span<const float> result;
 };
@@ -40,8 +39,8 @@ std::string wrong_chunk(const Checked& with, const SegmentResult::Chunk& chunk, 
   if (weight != chunk.weight) return fmt::format("weight {} is told, {} was handed over", chunk.weight, weight);
   if (weight == 0) return {};
   for (std::size_t i = 0; i < sum.size(); ++i) part[i] = static_cast<float>(sum[i] / static_cast<double>(weight));
-  const auto bytes = with.codecs.encode(part, range.begin, EncodeOptions());
-  if (!bytes || !with.codecs.decode(*bytes, range.begin, part)) return "the mean has no code";
+  const auto bytes = with.shape.codecs.encode(part, range.begin, EncodeOptions());
+  if (!bytes || !with.shape.codecs.decode(*bytes, range.begin, part)) return "the mean has no code";
   if (std::memcmp(part.data(), with.result.data() + range.begin, range.size * sizeof(float)) != 0)
     return "the values are not the mean of the named senders";
   return {};
@@ -56,7 +55,7 @@ std::string wrong_mean(const averaging::CommittedRound& round, const CodecMap& c
   std::vector<float> result(codecs.length());
   round.apply(result);
   const averaging::Members& members = (*shape)->members;
-  const Checked with{**shape, members, codecs, of, result};
+  const Checked with{**shape, members, of, result};
   for (std::size_t index = 0; index < round.results().size(); ++index) {
     const std::size_t segment = members.segments[index];
     const auto& chunks = round.results()[index].chunks();

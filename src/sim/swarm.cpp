@@ -86,7 +86,9 @@ Schema schema_of(std::size_t values) {
 
 CodecMap codecs_of(const SwarmOptions& options) {
   CodecOptions codecs = CodecOptions::all(options.codec);
-  if (owes(options.codec)) codecs.coarse_values_min = 0;  // else vectors of a simulation are too small for it
+  if (options.codec_by_lines) codecs.choose_gradients();
+  const bool any_size = owes(options.codec) || options.codec_by_lines;
+  if (any_size) codecs.coarse_values_min = 0;  // else vectors of a simulation are too small for it
   return {schema_of(options.values), codecs};
 }
 
@@ -112,7 +114,7 @@ node::Manifest manifest_of(const SwarmOptions& options, const Identity& authorit
   manifest.recipe = "{}";
   manifest.schema = hash_bytes("collab schema", schema_of(options.values).canonical());
   manifest.target_batch = options.target_batch;
-  manifest.codec = std::string(codec(options.codec).name());
+  manifest.codec = options.codec_by_lines ? kAutoCodec : codec(options.codec).name();
   manifest.commit_fraction = options.commit_fraction;
   return manifest;
 }

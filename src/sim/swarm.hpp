@@ -24,6 +24,7 @@ struct SwarmOptions {
   bool equal_split = false;        ///< nobody tells how fast its line is, so all own segments of one size
   std::size_t values = 32'768;
   CodecId codec = CodecId::float16;
+  bool codec_by_lines = false;  ///< `codec` is float16, and linear8 where lines are slow
   std::uint64_t target_batch = 1024;
   std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
   double commit_fraction = 0.5;

@@ -82,6 +82,11 @@ void CodecOptions::gradients_as(CodecId codec) {
   gradient_parts = collab::owes(codec) ? std::optional(codec) : std::nullopt;
 }
 
+void CodecOptions::choose_gradients() {
+  gradients_as(CodecId::float16);
+  gradient_coarse = CodecId::linear8;
+}
+
 CodecOptions CodecOptions::all(CodecId codec) {
   CodecOptions options;
   options.gradients_as(codec);
@@ -92,6 +97,11 @@ CodecOptions CodecOptions::all(CodecId codec) {
 CodecMap::CodecMap(const Schema& schema, const CodecOptions& options) : runs_(runs_of(schema, options, Use::average)) {
   auto parts = runs_of(schema, options, Use::part);
   if (parts != runs_) parts_ = std::make_shared<const CodecMap>(CodecMap(std::move(parts)));
+  if (!options.gradient_coarse) return;
+  CodecOptions coarse = options;
+  coarse.gradient = *std::exchange(coarse.gradient_coarse, std::nullopt);
+  auto runs = runs_of(schema, coarse, Use::average);
+  if (runs != runs_) coarse_ = std::make_shared<const CodecMap>(CodecMap(std::move(runs)));
 }
 
 bool CodecMap::owes() const noexcept {
@@ -109,6 +119,10 @@ Bytes CodecMap::canonical() const {
       append(out, static_cast<std::uint64_t>(run.codec));
     }
   }
+  if (!coarse_) return out;
+  append(out, 0);  // as many runs as no map has
+  const Bytes coarse = coarse_->canonical();
+  out.insert(out.end(), coarse.begin(), coarse.end());
   return out;
 }
 

@@ -77,6 +77,11 @@ inline constexpr const char* kCodecNames = "float32, float16, bfloat16, linear8,
 /// By the name used in manifests and flags, "float16". Errors: `bad_request` for an unknown name.
 Result<CodecId> codec_named(std::string_view name);
 
+/// What a run may have instead of one codec: float16, and linear8 where lines are slow.
+inline constexpr std::string_view kAutoCodec = "auto";
+inline constexpr const char* kCodecChoices =
+    "auto (float16; linear8 where lines are slow), float32, float16, bfloat16, linear8, dynamic8, topk, powersgd";
+
 /// By role. Tensors under `coarse_values_min` values (norms, biases: little to save, much to lose) use float16 where
 /// their role says a codec of 8 bits, topk or powersgd.
 struct CodecOptions {
@@ -85,10 +90,13 @@ struct CodecOptions {
   CodecId statistic = CodecId::float16;
   CodecId extra = CodecId::float16;
   std::size_t coarse_values_min = 65'536;
-  std::optional<CodecId> gradient_parts = {};  ///< what senders write, if not what owners write: any codec
+  std::optional<CodecId> gradient_parts = {};   ///< what senders write, if not what owners write: any codec
+  std::optional<CodecId> gradient_coarse = {};  ///< of CodecMap::coarse(), where it is another one; not one that `owes`
 
   /// `codec` for gradients; where it `owes`, of parts, and averages are float16.
   void gradients_as(CodecId codec);
+  /// Those of the choice `kAutoCodec`.
+  void choose_gradients();
   /// One codec for all roles; `all(CodecId::float32)` makes an exact map. One that `owes`: for parts of
   /// gradients, and all else is float16.
   static CodecOptions all(CodecId codec);
@@ -116,7 +124,9 @@ class CodecMap {
   const CodecMap& parts() const noexcept { return parts_ ? *parts_ : *this; }
   /// Whether a codec of parts does.
   bool owes() const noexcept;
-  /// The same bytes on every machine, parts included: what the group hashes beside the schema.
+  /// What a group with slow lines may use instead, parts included; null: nothing else. Has no other itself.
+  const CodecMap* coarse() const noexcept { return coarse_.get(); }
+  /// The same bytes on every machine, parts and the coarse map included: what the group hashes beside the schema.
   Bytes canonical() const;
 
   /// Bytes of the payload of `range`: a run of whole units inside the vector.
@@ -143,7 +153,8 @@ class CodecMap {
   explicit CodecMap(std::vector<CodecRun> runs) : runs_(std::move(runs)) {}
 
   std::vector<CodecRun> runs_;
-  std::shared_ptr<const CodecMap> parts_;  // null: this one
+  std::shared_ptr<const CodecMap> parts_;   // null: this one
+  std::shared_ptr<const CodecMap> coarse_;  // null: none
 };
 
 }  // namespace collab

@@ -22,6 +22,8 @@ struct Seen {
   Outcome outcome;
   std::size_t failed = 0;     ///< of rounds, as each peer saw them
   std::size_t suspected = 0;  ///< as frozen or slow
+  std::size_t coarse = 0;     ///< peers that told of an epoch by coarse codecs after one that was not
+  std::size_t fine = 0;       ///< and the other way round
 };
 
 Seen run_and_see(const SwarmOptions& options) {
@@ -33,6 +35,8 @@ Seen run_and_see(const SwarmOptions& options) {
   std::vector<Duration> failed_at;
   const auto see = [&](const TraceLine& line) {
     if (line.event == "averaging.round" && has(line, "outcome=0")) failed_at.push_back(line.at);
+    seen.coarse += line.event == "epoch.codec" && has(line, "coarse=true") ? 1 : 0;
+    seen.fine += line.event == "epoch.codec" && has(line, "coarse=false") ? 1 : 0;
     seen.suspected += line.event == "averaging.suspected" && (has(line, "why=3") || has(line, "why=4")) ? 1 : 0;
   };
   swarm.trace(see);
@@ -71,6 +75,49 @@ TEST_CASE("slow lines: on a grid groups wait for those whose round before is on 
     CHECK(seen.failed == 0);
     CHECK(seen.suspected == 0);
   }
+}
+
+TEST_CASE("slow lines: with the codec auto a round that holds the swarm up takes 8 bits a value, and no other") {
+  SwarmOptions options = small(1, 5, 12);
+  options.values = 160 * 1024;
+  options.codec_by_lines = true;
+  CHECK(run_and_see(options).coarse == 0);
+  options.lines.assign(6, line(kFast));
+  const Seen seen = run_and_see(options);
+  CHECK(seen.outcome.epochs == 12);
+  CHECK(seen.coarse == 5);
+  CHECK(seen.fine == 0);
+  options.codec_by_lines = false;
+  const Outcome always_fine = run_and_see(options).outcome;
+  CHECK(seen.outcome.length < .7 * always_fine.length);
+}
+
+TEST_CASE("slow lines: who was away for rounds of 8 bits catches up with them") {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 5, 20);
+    options.values = 160 * 1024;
+    options.codec_by_lines = true;
+    options.lines.assign(6, line(kFast));
+    options.faults.events.push_back(timed(20s, FaultKind::freeze, 1, 6s));
+    options.faults.events.push_back(timed(35s, FaultKind::partition, 2, 8s));
+    options.faults.events.push_back(timed(60s, FaultKind::kill, 3, 5s));
+    const Seen seen = run_and_see(options);
+    check_struck(seen.outcome);
+    CHECK(seen.outcome.epochs == 20);
+    CHECK(seen.coarse >= 5);
+  }
+}
+
+TEST_CASE("slow lines: groups of a grid all use the same codec, whatever their lines") {
+  SwarmOptions options = small(1, 12, 6);
+  options.values = 80 * 1024;
+  options.group_size_max = 6;
+  options.codec_by_lines = true;
+  for (std::size_t i = 0; i <= 12; ++i) options.lines.push_back(line(i % 4 == 1 ? kSlow : 100 * kFast));
+  const Seen seen = run_and_see(options);
+  CHECK(seen.outcome.epochs == 6);
+  CHECK(seen.coarse == seen.fine);  // before all are seated there may be one group
 }
 
 }  // namespace collab::sim

@@ -45,7 +45,7 @@ TEST_CASE("member options: rounds are planned with the bytes that they send, and
     CHECK(load_options(sparse, round).result_bytes_per_value == 2);
   }
   const averaging::ClaimedRates rates;
-  const auto plan = planner(sparse, rates);
+  const auto plan = planner(sparse, rates, nullptr);
   REQUIRE(planned(0.125) != planned(2));
   CHECK(plan(roster(), 1).units == planned(0.125));
   CHECK(plan(roster(), 2).units == planned(2));
@@ -53,8 +53,24 @@ TEST_CASE("member options: rounds are planned with the bytes that they send, and
   const MemberOptions dense(map_of(CodecId::float16));
   for (const std::uint32_t round : {1U, 2U}) {
     CHECK(load_options(dense, round).part_bytes_per_value == 2);
-    CHECK(planner(dense, rates)(roster(), round).units == planned(2));
+    CHECK(planner(dense, rates, nullptr)(roster(), round).units == planned(2));
   }
+}
+
+TEST_CASE("member options: a leader plans with coarse codecs when the round by the others would take too long") {
+  const MemberOptions options(map_of(CodecId::float16));
+  const averaging::ClaimedRates rates;
+  Duration told{};
+  const auto longer_than = [&told](Duration limit) {
+    return [&told, limit](Duration round) {
+      told = round;
+      return round > limit;
+    };
+  };
+  CHECK(planner(options, rates, longer_than(Duration(0)))(roster(), 1).coarse);
+  REQUIRE(told > Duration(0));
+  CHECK(!planner(options, rates, longer_than(told))(roster(), 1).coarse);
+  CHECK(!planner(options, rates, nullptr)(roster(), 1).coarse);
 }
 
 }  // namespace collab::epoch

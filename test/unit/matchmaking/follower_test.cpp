@@ -105,6 +105,18 @@ TEST_CASE("follower: it takes a good Begin") {
   CHECK(std::get<Group>(verdict).rank_of(peer(2)));
 }
 
+TEST_CASE("follower: a leader may choose the coarse codecs, where there are any") {
+  Terms terms = terms_of(2);
+  wire::Begin begin = begin_for(2);
+  begin.codec_map[4] = 4;
+  CHECK(reason_of(terms, begin) == RefusalReason::codec_map_differs);
+  terms.options.coarse_codec_map = begin.codec_map;
+  CHECK(std::get<Group>(judge(terms, begin)).codec_map == begin.codec_map);
+  CHECK(std::get<Group>(judge(terms, begin_for(2))).codec_map == terms.options.codec_map);
+  begin.codec_map[4] = 5;
+  CHECK(reason_of(terms, begin) == RefusalReason::codec_map_differs);
+}
+
 TEST_CASE("follower: each reason to refuse a Begin") {
   const Terms terms = terms_of(2);
   const auto answer = [&](auto change) {

@@ -44,6 +44,23 @@ TEST_CASE("leader: it plans for the round of the pass that it leads") {
   }
 }
 
+TEST_CASE("leader: it takes the coarse codecs that it plans with, where there are any") {
+  Terms terms = terms_of(1, 1);
+  terms.options.plan = [](const std::vector<Applicant>& roster, std::uint32_t round) {
+    Plan plan = everything_to_first_node(roster, round);
+    plan.coarse = true;
+    return plan;
+  };
+  for (const bool has : {false, true}) {
+    if (has) terms.options.coarse_codec_map.emplace()[0] = 9;
+    Leader leader(terms);
+    CHECK(!leader.on_join(peer(2), join_of(2, 0), kStart));
+    const auto group = leader.begin(kTarget, false, kStart);
+    REQUIRE(group);
+    CHECK(group->codec_map == (has ? *terms.options.coarse_codec_map : terms.options.codec_map));
+  }
+}
+
 TEST_CASE("leader: members that tell more samples than there can be neither begin the epoch nor hold it up") {
   Terms terms = terms_of(1);
   terms.options.samples_believed = [](const PeerId&) { return std::uint64_t(10); };

@@ -31,8 +31,14 @@ std::vector<float> random_values(std::size_t count) {
 std::vector<CodecOptions> all_options() {
   CodecOptions mixed_roles = CodecOptions::all(CodecId::linear8);
   mixed_roles.statistic = CodecId::float32;
-  return {CodecOptions(), CodecOptions::all(CodecId::float32), CodecOptions::all(CodecId::bfloat16),
-          CodecOptions::all(CodecId::dynamic8), mixed_roles};
+  CodecOptions by_lines;
+  by_lines.choose_gradients();
+  return {CodecOptions(),
+          CodecOptions::all(CodecId::float32),
+          CodecOptions::all(CodecId::bfloat16),
+          CodecOptions::all(CodecId::dynamic8),
+          mixed_roles,
+          by_lines};
 }
 
 }  // namespace
@@ -61,6 +67,26 @@ TEST_CASE("codec_map: with an 8-bit codec, small tensors stay float16, and neigh
   REQUIRE(at.runs().size() == 2);
   CHECK(at.runs()[0].codec == CodecId::float16);
   CHECK(at.runs()[1].codec == CodecId::linear8);
+}
+
+TEST_CASE("codec_map: the choice auto is float16 for all, beside it linear8 for large gradients") {
+  CodecOptions options;
+  options.statistic = CodecId::float32;
+  const CodecMap fixed(mixed(), options);
+  CHECK(fixed.coarse() == nullptr);
+  options.choose_gradients();
+  const CodecMap map(mixed(), options);
+  CHECK(std::equal(map.runs().begin(), map.runs().end(), fixed.runs().begin(), fixed.runs().end()));
+  CHECK(!map.owes());
+  REQUIRE(map.coarse() != nullptr);
+  CHECK(map.coarse()->runs().front() == CodecRun{90'300, CodecId::linear8});
+  CHECK(map.coarse()->runs().back() == CodecRun{167'779, CodecId::float32});
+  CHECK(map.coarse()->coarse() == nullptr);
+  CHECK(map.canonical() != fixed.canonical());
+  CHECK(map.canonical() != map.coarse()->canonical());
+
+  const Schema small = {{{"bias", DType::float32, {65'535}}}};
+  CHECK(CodecMap(small, options).coarse() == nullptr);  // nothing in it is worth 8 bits
 }
 
 TEST_CASE("codec_map: canonical bytes tell maps apart") {

@@ -73,6 +73,7 @@ json to_json(const AllReduceOrder& order, const Figures& figures) {
       {"codec", workload.codec},
       {"rounds", order.rounds},
       {"shape", workload.shape},
+      {"split", workload.equal_split ? "equal" : "best"},
       {"ideal_seconds", figures.ideal_seconds},
       {"line_share", figures.ideal_seconds / median(seconds)},
       {"seed", workload.seed},

@@ -20,9 +20,9 @@ struct AllReduceOrder {
 ///     before, lagging groupmates served after
 ///   seconds_median_of_peer: of all_reduce in each peer
 ///   exchange_, commit_, apply_seconds_median: of the slowest peer of each round, as its report has them
-///   shape: of the lines, "" on loopback. ideal_seconds: what the encoded values alone take on them, by the plan of
-///     averaging/load_balance.hpp (on equal lines 2(n-1)/n vectors each way). line_share: of seconds_median; headers of
-///     TCP, IP and TLS leave 0.955 at best. Both 0 on loopback
+///   shape: of the lines, "" on loopback. split: best or equal. ideal_seconds: what the encoded values alone take on
+///     them, by that split (averaging/load_balance.hpp; on equal lines 2(n-1)/n vectors each way). line_share: of
+///     seconds_median; headers of TCP, IP and TLS leave 0.955 at best. Both 0 on loopback
 ///   predicted_seconds_median: what peers expected from the rates that they had measured, the longest of each round
 ///   cpu_seconds_per_peer: user and system time of a peer's process from "go" until nobody needs it any more; a mean
 ///   cpu_seconds_per_peer_per_100MB: the same for 100 MB of the float32 vector

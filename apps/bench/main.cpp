@@ -84,6 +84,9 @@ Workload workload_of(const std::string& command, const node::Config& config) {
   workload.queue_s = 1e-3 * static_cast<double>(config.number("queue"));
   check_values(workload);
   lines_of(workload.shape, workload.peers);
+  if (config.text("split") != "best" && config.text("split") != "equal")
+    throw Failure(ExitCode::usage, fmt::format("no split \"{}\"", config.text("split")), "--split best or equal");
+  workload.equal_split = config.text("split") == "equal";
   return workload;
 }
 

@@ -32,6 +32,8 @@ node::OptionTable bench_options() {
       {"shape", OptionKind::text, what, "TABLE", "",
        "Mbit/s up and down of the peers' lines, and ms of a round trip, as 20/100, 50/50/80 or 1x2/10,3x20/100; needs "
        "root [loopback; not in matchmaking]"},
+      {"split", OptionKind::text, what, "HOW", "best",
+       "of the vector among owners on lines: best by their rates, or equal"},
       {"queue", OptionKind::number, what, "MS", "200", "that the routers of such lines hold back before they drop", 1,
        10'000},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},

@@ -129,10 +129,11 @@ std::string ShapedLines::enter_next() {
   const std::string address = fmt::format("10.83.0.{}", index + 1);
   unshare_network();
   const int own = this_network();
+  // a packet of ten, as it goes to a network card, would be too long for the queue of a slow line, and lost whole
   run(fmt::format(
       "ip link set lo up\n"
       "ip link add eth0 type veth peer name home{} netns /proc/{}/fd/{}\n"
-      "ip addr add {}/24 dev eth0\nip link set eth0 up\n"
+      "ip addr add {}/24 dev eth0\nip link set eth0 gso_max_segs 1\nip link set eth0 up\n"
       "cd /proc/sys/net/ipv4\n(echo cubic > tcp_congestion_control) 2>&- || echo reno > tcp_congestion_control",
       index, ::getpid(), between_, address));
   move_to(between_);

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <limits>
+#include <numeric>
 #include <thread>
 
 namespace collab::bench {
@@ -139,7 +140,15 @@ averaging::LoadPlan Swarm::plan() const {
     loads.emplace_back().up_bytes_per_s = line.up_bytes_per_s;
     loads.back().down_bytes_per_s = line.down_bytes_per_s;
   }
-  return averaging::plan_load(loads, codecs_.length(), options).value();
+  if (!workload_.equal_split) return averaging::plan_load(loads, codecs_.length(), options).value();
+  options.segment_units_min = 1;  // all own something
+  const std::vector<averaging::MemberLoad> alike(loads.size());
+  auto plan = averaging::plan_load(alike, codecs_.length(), options).value();
+  const double all = std::accumulate(plan.units.begin(), plan.units.end(), 0.0);
+  std::vector<double> shares;
+  for (const std::uint32_t units : plan.units) shares.push_back(units / all);
+  plan.seconds = static_cast<double>(codecs_.length()) * averaging::predict(loads, options, shares).value().slowest;
+  return plan;
 }
 
 matchmaking::Group Swarm::group_of(std::uint64_t round) const {

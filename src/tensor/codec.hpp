@@ -80,7 +80,7 @@ Result<CodecId> codec_named(std::string_view name);
 /// What a run may have instead of one codec: float16, and linear8 where lines are slow.
 inline constexpr std::string_view kAutoCodec = "auto";
 inline constexpr const char* kCodecChoices =
-    "auto (float16; linear8 where lines are slow), float32, float16, bfloat16, linear8, dynamic8, topk, powersgd";
+    "auto (8 bits on slow lines), float32, float16, bfloat16, linear8, dynamic8, topk, powersgd";
 
 /// By role. Tensors under `coarse_values_min` values (norms, biases: little to save, much to lose) use float16 where
 /// their role says a codec of 8 bits, topk or powersgd.

@@ -178,7 +178,7 @@ def line_fails(swarm):
 def address_changes(swarm):
     """Of one that dials, then of the only one that the others can dial: it must find that out, be judged, and be found."""
     heals(swarm, 'symmetric', 'renumber', 'another address')
-    heals(swarm, 'public', 'renumber', 'another address', within=20)  # the goal is 10 s: see doc/status.md
+    heals(swarm, 'public', 'renumber', 'another address', within=20)  # the goal is 10 s: see doc/open.md
 
 
 def router_forgets(swarm):

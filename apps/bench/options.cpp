@@ -26,12 +26,12 @@ node::OptionTable bench_options() {
        "of moshpit: at most, where a grid of that many peers allows it", 2, 64},
       {"codec", OptionKind::text, what, "NAME", "float32", kCodecNames},
       {"rounds", OptionKind::number, what, "N", "",
-       "that count, after one to warm up [7; kill, freeze, state, moshpit 5; directory 50; any-moment, matchmaking "
-       "100]",
+       "that count, after one to warm up [7; kill, freeze, state 5; directory 50; any-moment, matchmaking 100]; of "
+       "moshpit passes, none to warm up [5]",
        1, 10'000},
       {"shape", OptionKind::text, what, "TABLE", "",
        "Mbit/s up and down of the peers' lines, and ms of a round trip, as 20/100, 50/50/80 or 1x2/10,3x20/100; needs "
-       "root [loopback; not in matchmaking]"},
+       "root [loopback; not in matchmaking, moshpit]"},
       {"split", OptionKind::text, what, "HOW", "best",
        "of the vector among owners on lines: best by their rates, or equal"},
       {"queue", OptionKind::number, what, "MS", "200", "that the routers of such lines hold back before they drop", 1,

@@ -20,9 +20,8 @@ struct PassesOrder {
 ///   seconds_first, _median, _max: of a pass, from "go" to the last peer's "done"
 ///   seconds_per_round_median: of the median pass, over the rounds of the grid
 ///   seconds: of all passes together
-///   peer_rounds, peer_rounds_full: rounds of all peers; of them committed in a group of all that belonged to it, with
-///   the
-///     values of each
+///   peer_rounds, peer_rounds_full: rounds of all peers; those of them that committed in a group of all who belonged to
+///     it, with the values of each
 ///   digests, equal_bytes, max_relative_error: of the last pass; workload.hpp defines the latter, over all peers
 /// Returns the exit code: not 0 when a round was not full, or peers ended with other bytes. Throws `Failure`.
 int measure_passes(const PassesOrder& order);

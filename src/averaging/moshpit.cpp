@@ -339,6 +339,7 @@ Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
     matchmakers_.front()->committed(*group, outcome->proof->holders());
     progress.report.counted = report.peers[self].counted > 0;
     if (progress.report.counted) counted_in_ = here();
+    first_groups_.committed(report);
   }
   // an owner that lies can have an average of nobody committed: there is nothing to bring to the next round
   const auto of_nobody = [](const WeightRun& run) { return run.weight == 0; };
@@ -372,6 +373,16 @@ void Moshpit::look_whether_counted(const Work& own, Progress& progress) {
   progress.report.overlapped = true;
 }
 
+/// The parts of a round that failed here were perhaps with their owners by then, and the whole result has them.
+Task<> Moshpit::ask_whether_counted(PassReport& report) {
+  const TimePoint until = context_.clock.now() + options_.inquiry_max;
+  for (const RoundReport& tried : report.rounds) {
+    if (tried.round != 1 || tried.outcome == RoundReport::Outcome::committed) continue;
+    report.counted = co_await was_counted(context_.net, tried, until);
+    if (report.counted) co_return;
+  }
+}
+
 /// A result that is of no use has taken the place of what this peer brought.
 void Moshpit::restore(Progress& progress) {
   if (progress.previous != Digest{}) progress.outcome.rounds.back().proof->apply(progress.values);
@@ -399,6 +410,7 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
     last = pass_->stands() ? matchmaking::NoGroup::begun : matchmaking::NoGroup::late;
     break;
   }
+  if (last && weight > 0 && !report.counted && !report.overlapped) co_await ask_whether_counted(report);
   if (last) look_whether_counted(own_work, progress);
   context_.log.info("averaging.pass", {{"epoch", pass_->epoch},
                                        {"rounds", rounds},

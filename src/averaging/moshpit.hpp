@@ -7,6 +7,7 @@
 // everywhere, for any number of peers.
 
 #include "averaging/all_reduce.hpp"
+#include "averaging/first_groups.hpp"
 #include "matchmaking/group_key.hpp"
 #include "matchmaking/matchmaker.hpp"
 
@@ -29,6 +30,8 @@ struct MoshpitOptions {
   /// So long a group is looked for when others have the result of the pass already, or half of what the last round
   /// took if that is longer; then it is fetched.
   Duration overtaken_max = std::chrono::seconds(2);
+  /// So long groupmates of a first round that failed here are asked, when the pass is over, whether they committed it.
+  Duration inquiry_max = std::chrono::seconds(2);
 };
 
 /// One pass, as it is foreseen. All but `deadline` is equal on all its peers.
@@ -53,8 +56,9 @@ struct Pass {
 struct PassReport {
   std::vector<RoundReport> rounds;  ///< those that found a group, failed ones too
   /// This peer's own values are part of what its first group holds, and no later group left that out for units that
-  /// were counted already, as far as this peer's rounds and the units of the result show. After a pass that failed here
-  /// they may so be part of what others apply.
+  /// were counted already, as far as this peer's rounds, the units of the result and, of a whole pass whose first round
+  /// failed here, the groupmates of that one show. After a pass that failed here they may so be part of what others
+  /// apply.
   bool counted = false;
   bool overlapped = false;  ///< if not: for that reason
 };
@@ -124,6 +128,9 @@ class Moshpit {
   /// length or a weight above the bound, before anything was sent. `report` is filled in either case.
   Task<Result<PassOutcome>> finish(std::span<float> values, std::uint64_t weight, Work work, PassReport& report);
 
+  /// What `averaging.counted` asks.
+  net::Answer answer(const PeerId& from, const Frame& request) const { return first_groups_.answer(from, request); }
+
   /// Whether this pass has waited for groupmates, or its end, longer than `least`, and than the longest of its rounds
   /// needed so many times; or has come to fewer samples than it must have.
   bool stuck(Duration least, unsigned rounds) const;
@@ -163,6 +170,7 @@ class Moshpit {
   Task<Result<>> try_round(std::uint32_t round, Progress& progress);
   Duration needed(const RoundReport& report, Duration took) const;
   static void restore(Progress& progress);
+  Task<> ask_whether_counted(PassReport& report);
   static void look_whether_counted(const Work& own, Progress& progress);
   bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;
@@ -190,6 +198,7 @@ class Moshpit {
   bool too_light_ = false;            // the last round gave up: fewer samples than Pass::weight_min
   std::optional<InPass> counted_in_;  // a first group there has our values, or will when others commit what we signed;
   std::optional<InPass> forgotten_;   // or it may have those of a former life
+  FirstGroups first_groups_;
 };
 
 }  // namespace collab::averaging

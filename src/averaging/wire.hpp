@@ -22,6 +22,8 @@ namespace collab::averaging::wire {
 inline constexpr std::uint16_t kVersion = 1;
 /// The row that guards the conversation; its topic is the group id.
 inline constexpr std::string_view kProtocol = "averaging.round";
+/// The call beside it: an Inquiry, answered by one.
+inline constexpr std::string_view kCountedMethod = "averaging.counted";
 
 using matchmaking::GroupId;
 /// One digest per segment that has values: what a round may commit.
@@ -204,6 +206,21 @@ struct NotHeld {
   Digest digest{};
   MESSAGE_MAP(group, segment, digest)
 };
+
+/// To a groupmate of the first round of a pass, after the pass: "my round failed; did you commit, and with my parts?"
+/// Refused as `stale` by who did not, or does not know any more.
+struct WasCounted {
+  GroupId group{};
+  MESSAGE_MAP(group)
+};
+
+/// The answer of who did.
+struct Counted {
+  bool counted = false;  ///< the asker's parts, at least some
+  MESSAGE_MAP(counted)
+};
+
+using Inquiry = std::variant<WasCounted, Counted>;
 
 using Header = std::variant<Part, Average, Hold, Ask, Refuse, Tell, View, Commit, GiveUp, Done, Fetch, NotHeld>;
 

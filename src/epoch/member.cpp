@@ -175,6 +175,11 @@ Task<net::Answer> Member::take_on(PeerId from, Frame request, TimePoint deadline
   return legacy_.take_on(from, std::move(request), deadline);
 }
 
+net::Answer Member::was_counted(const PeerId& from, const Frame& request) const {
+  if (!moshpit_) return Refusal(Errc::gone);
+  return moshpit_->answer(from, request);
+}
+
 Task<> Member::stop() {
   co_await matchmaker_.stop();
   if (moshpit_) co_await moshpit_->stop();

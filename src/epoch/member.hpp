@@ -75,6 +75,8 @@ class Member {
   Task<Result<>> hand_on(PeerId heir, Estate estate, TimePoint deadline);
   /// What `epoch.take_on` asks. Nobody may be in it when this is destroyed; it ends soon after `stop()`.
   Task<net::Answer> take_on(PeerId from, Frame request, TimePoint deadline);
+  /// What `averaging.counted` asks: see averaging::FirstGroups.
+  net::Answer was_counted(const PeerId& from, const Frame& request) const;
 
   /// After run(), however it ended and before the destructor: answers nobody any more.
   Task<> stop();

@@ -1,6 +1,7 @@
 #include "optim/collaboration.hpp"
 
 #include "averaging/all_reduce.hpp"
+#include "averaging/first_groups.hpp"
 #include "matchmaking/matchmaker.hpp"
 #include "node/proxy_choice.hpp"
 #include "node/run_book.hpp"
@@ -122,6 +123,9 @@ void Collaboration::Parts::assemble() {
   endpoint.handle(epoch::take_on_method(), [this](PeerId from, Frame request, TimePoint deadline) {
     return take_on(from, std::move(request), deadline);
   });
+  endpoint.handle(averaging::counted_method(), [this](PeerId from, Frame request, TimePoint /*deadline*/) {
+    return was_counted(from, std::move(request));
+  });
   const auto expelled = [&of = node->endpoint()](const PeerId& peer) { return of.expelled(peer); };
   progress::TrackerOptions tracker_options;
   tracker_options.target_batch = manifest->target_batch;
@@ -163,6 +167,11 @@ Task<net::Answer> Collaboration::Parts::take_on(PeerId from, Frame request, Time
   const Visit visit(*this);
   if (member == nullptr) co_return Refusal(Errc::gone);
   co_return co_await member->take_on(from, std::move(request), deadline);
+}
+
+Task<net::Answer> Collaboration::Parts::was_counted(PeerId from, Frame request) {
+  if (member == nullptr) co_return Refusal(Errc::gone);
+  co_return member->was_counted(from, request);
 }
 
 Task<> Collaboration::Parts::serve() {

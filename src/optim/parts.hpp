@@ -51,8 +51,9 @@ struct Collaboration::Parts {
   /// Once `member` and `auxiliary` are null: waits until nobody is in them any more.
   Task<> visited();
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
-  /// What one that leaves asks of `member`.
+  /// What others ask of `member`.
   Task<net::Answer> take_on(PeerId from, Frame request, TimePoint deadline);
+  Task<net::Answer> was_counted(PeerId from, Frame request);
 
   // any thread
   /// Keeps what a task let out, for the user's thread.

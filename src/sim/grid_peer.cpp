@@ -74,6 +74,9 @@ GridPeer::GridPeer(const Needs& needs, Identity identity, std::uint64_t seed, Co
   endpoint_ = std::make_unique<net::PeerEndpoint>(endpoint, std::move(options));
   endpoint_->allow_conversation(matchmaking::row());
   endpoint_->allow_conversation(averaging::round_protocol());
+  endpoint_->handle(averaging::counted_method(), [this](PeerId from, Frame request, TimePoint) -> Task<net::Answer> {
+    co_return moshpit_->answer(from, request);
+  });
 
   averaging::MoshpitOptions moshpit;
   moshpit.bundle = "grid/values";

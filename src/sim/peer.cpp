@@ -206,6 +206,9 @@ Task<> Peer::live(Life& life) {
   endpoint.handle(epoch::take_on_method(), [this](PeerId from, Frame request, TimePoint deadline) {
     return take_on(from, std::move(request), deadline);
   });
+  endpoint.handle(averaging::counted_method(), [this](PeerId from, Frame request, TimePoint /*deadline*/) {
+    return was_counted(from, std::move(request));
+  });
   life.directory = std::make_unique<SeenDirectory>(life.node->directory(), needs_.plant == Plant::no_quorum, lie_);
   progress::TrackerOptions tracker_options;
   tracker_options.target_batch = needs_.member.target_batch;
@@ -267,6 +270,11 @@ Task<Result<std::shared_ptr<const state::Snapshot>>> Peer::snapshot(std::uint64_
 Task<net::Answer> Peer::take_on(PeerId from, Frame request, TimePoint deadline) {
   if (!life_ || !life_->member) co_return Refusal(Errc::gone);
   co_return co_await life_->member->take_on(from, std::move(request), deadline);
+}
+
+Task<net::Answer> Peer::was_counted(PeerId from, Frame request) {
+  if (!life_ || !life_->member) co_return Refusal(Errc::gone);
+  co_return life_->member->was_counted(from, request);
 }
 
 void Peer::lie(std::optional<Lie> about) {

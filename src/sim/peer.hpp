@@ -105,6 +105,7 @@ class Peer {
   void happened(Life& life, const epoch::MemberEvent& event);
   Task<Result<std::shared_ptr<const state::Snapshot>>> snapshot(std::uint64_t epoch);
   Task<net::Answer> take_on(PeerId from, Frame request, TimePoint deadline);
+  Task<net::Answer> was_counted(PeerId from, Frame request);
   node::NodeOptions node_options() const;
 
   const PeerNeeds& needs_;

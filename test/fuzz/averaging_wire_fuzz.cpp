@@ -4,6 +4,7 @@
 // Script: u8 sender (0..2, of which 0 is the peer itself) | u8 what | u16 bytes | that many bytes, again and again.
 // `what` even: the bytes are a frame. Odd: they are the payload of a frame whose header is well formed, so that the
 // fuzzer need not find 32-byte group ids by itself.
+#include "averaging/first_groups.hpp"
 #include "averaging/participant.hpp"
 #include "base/frame.hpp"
 #include "support.hpp"
@@ -94,6 +95,7 @@ COLLAB_FUZZ_TARGET(averaging_wire) {
   own.weights = 1;
   Participant::Setup setup{world.shape, world.identities[0], weighted_mean(), guard, own, {}, nullptr};
   Participant participant(std::move(setup));
+  const FirstGroups no_first_groups;
   participant.start();
   auto rest = std::as_bytes(std::span(data, size));
   while (rest.size() >= 4) {
@@ -113,6 +115,7 @@ COLLAB_FUZZ_TARGET(averaging_wire) {
       frame = frame::encode(header_of(what / 2, world.shape->group.id, detail), payload);
     }
     (void)participant.on_frame(from, frame);
+    if (no_first_groups.answer(from, frame)) std::abort();
     if (what % 32 == 6) participant.suspect(what / 32);
     (void)participant.take_outgoing();
   }

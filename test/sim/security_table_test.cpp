@@ -2,6 +2,7 @@
 // reason of its own, without an answer, while an honest peer's calls all succeed. The methods come from the node.
 
 #include "averaging/all_reduce.hpp"
+#include "averaging/first_groups.hpp"
 #include "base/frame.hpp"
 #include "crypto/token.hpp"
 #include "epoch/legacy.hpp"
@@ -92,6 +93,9 @@ struct World {
       const auto asked = epoch::wire::read_ask(*request);
       co_return asked ? Refusal(Errc::gone) : Refusal(asked.error());
     });
+    endpoint.handle(averaging::counted_method(), [this](PeerId from, Frame request, TimePoint) -> Task<net::Answer> {
+      co_return first_groups.answer(from, request);
+    });
     const auto none = [](std::uint64_t) -> Task<Result<std::shared_ptr<const state::Snapshot>>> {
       co_return Errc::gone;
     };
@@ -126,6 +130,7 @@ struct World {
   test::TempFolder victim_home;
   test::TempFolder honest_home;
   SimRun run;
+  averaging::FirstGroups first_groups;
   std::unique_ptr<state::Store> store;
   sim::Host& stranger;
   SwarmNode* victim = nullptr;

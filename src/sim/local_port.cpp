@@ -19,8 +19,8 @@ Result<std::unique_ptr<net::LocalPort>> Host::local_port() {
 /// Nothing: there is no way out, or nobody has that address.
 std::optional<HostPort::Syn> HostPort::send(const net::Address& to) {
   Host* const end = network_.end_at(to.host);
-  const bool foreign =
-      end != nullptr && end->address() == to.host && end->box() != nullptr && end->box() != host_.box();
+  const bool foreign = end != nullptr && end->address() == to.host && end->box() != nullptr &&
+                       end->box() != host_.box() && network_.box_at(to.host) == nullptr;
   if (end == nullptr || foreign) return std::nullopt;
   const TimePoint now = network_.world_.clock().now();
   Syn syn;

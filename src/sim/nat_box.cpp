@@ -14,6 +14,7 @@ constexpr Duration kForgetEvery = std::chrono::seconds(30);
 
 std::string_view name(NatMapping mapping) noexcept {
   switch (mapping) {
+    case NatMapping::none: return "none";
     case NatMapping::endpoint_independent: return "endpoint-independent";
     case NatMapping::address_dependent: return "address-dependent";
     case NatMapping::symmetric: return "symmetric";
@@ -49,7 +50,8 @@ std::optional<net::Address> NatBox::out(const net::Address& from, const net::Add
   if (to.host == outside_ && !options_.hairpin) return std::nullopt;
   forget(now);
   net::Address key;
-  if (options_.mapping != NatMapping::endpoint_independent) key.host = to.host;
+  const bool by_address = options_.mapping == NatMapping::address_dependent;
+  if (by_address || options_.mapping == NatMapping::symmetric) key.host = to.host;
   if (options_.mapping == NatMapping::symmetric) key.port = to.port;
   const auto known = ports_.find({from, key});
   const bool lives = known != ports_.end() && alive(by_port_.at(known->second), now);
@@ -58,6 +60,7 @@ std::optional<net::Address> NatBox::out(const net::Address& from, const net::Add
     ports_.erase(known);
   }
   std::uint16_t port = lives ? known->second : next_port_;
+  if (options_.mapping == NatMapping::none) port = from.port;
   if (!lives) {
     if (by_port_.size() >= kLastNatPort - kFirstNatPort) return std::nullopt;
     while (by_port_.contains(port))

@@ -14,7 +14,12 @@
 namespace collab::sim {
 
 /// Who shares an outside port: what goes to anybody, to one address, or to one address and port.
-enum class NatMapping : std::uint8_t { endpoint_independent, address_dependent, symmetric };
+enum class NatMapping : std::uint8_t {
+  none,  ///< nothing is translated, as behind a firewall: for one machine, whose address is the box's
+  endpoint_independent,
+  address_dependent,
+  symmetric
+};
 /// Who may come in through a port that is mapped.
 enum class NatFilter : std::uint8_t {
   none,              ///< anybody

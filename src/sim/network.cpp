@@ -264,6 +264,9 @@ Task<> Host::thawed() {
 
 Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimePoint deadline) {
   using Dialled = Result<std::unique_ptr<net::ByteStream>>;
+  // a name is looked up before anything leaves, so boxes and remote() know the address only
+  if (const auto named = network_.hosts_.find(to.host); named != network_.hosts_.end())
+    to.host = named->second->address();
   const Route route = network_.route(*this, to);
   if (alive_ && route.dropped) {
     co_await clock().sleep_until(deadline);
@@ -418,6 +421,12 @@ NatBox& SimNetwork::add_box(const NatOptions& options) {
   return *boxes_.back();
 }
 
+void SimNetwork::add_firewall(Host& host, NatOptions options) {
+  options.mapping = NatMapping::none;
+  boxes_.push_back(std::make_unique<NatBox>(host.address(), options));
+  put_behind(host, *boxes_.back());
+}
+
 void SimNetwork::put_behind(Host& host, NatBox& box) {
   host.box_ = &box;
 }
@@ -449,7 +458,9 @@ void SimNetwork::route_through_boxes(Host& from, const net::Address& to, Host::R
     if (meant && host->box_ != nullptr && from.box_ != nullptr && host->box_ != from.box_ && on_hidden_dial_)
       on_hidden_dial_(from, *host);
   }
-  route.dropped = route.to != nullptr && route.to->box_ != nullptr;  // an address that means nothing out here
+  // behind a firewall it is the machine's own
+  route.dropped =
+      far == nullptr && route.to != nullptr && route.to->box_ != nullptr;  // an address that means nothing out here
   if (route.dropped) return;
   const TimePoint now = world_.clock().now();
   route.through = std::make_shared<Host::Through>();

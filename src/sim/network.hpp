@@ -139,6 +139,8 @@ class SimNetwork {
 
   /// With an address of its own. Owned by the network.
   NatBox& add_box(const NatOptions& options);
+  /// In front of one host: filters as `options` say, and translates nothing. Before anybody dials.
+  void add_firewall(Host&, NatOptions options);
   /// From now on others see the box's address, and come in where it lets them; who is behind the same box sees it as
   /// before. Before anybody dials.
   void put_behind(Host&, NatBox&);

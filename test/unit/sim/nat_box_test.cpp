@@ -75,4 +75,15 @@ TEST_CASE("nat box: some let nothing out but to 443, some do not let their own m
   CHECK(folds.out(kInside, {"203.0.113.7", 443}, kNow));
 }
 
+TEST_CASE("nat box: a firewall filters, and leaves addresses and ports alone") {
+  NatOptions options;
+  options.mapping = NatMapping::none;
+  NatBox wall(kInside.host, options);
+  CHECK(wall.out(kInside, kFirst, kNow) == kInside);
+  CHECK(wall.out(kInside, kOther, kNow) == kInside);
+  CHECK(wall.in(kInside.port, kFirst, kNow) == kInside);
+  CHECK_FALSE(wall.in(kInside.port, kSameHost, kNow));
+  CHECK_FALSE(wall.in(443, kFirst, kNow));
+}
+
 }  // namespace collab::sim

@@ -342,4 +342,32 @@ TEST_CASE("sim network: whoever dials from behind one box to behind another is t
   CHECK(seen == std::vector<std::string>{"one other"});
 }
 
+TEST_CASE("sim network: behind a firewall one is seen as one is, and nobody comes in whom one has not dialled") {
+  Simulation world;
+  SimNetwork network(world, 1);
+  Host& home = network.add_host("198.52.0.1");
+  Host& server = network.add_host("server");
+  network.add_firewall(home, {});
+  const auto scenario = [&]() -> Task<> {
+    auto listener = server.listen({"server", 443}).value();
+    auto inside = home.listen({home.address(), 443}).value();
+    const net::Address by_name{"server", 443};
+    auto dialled = co_await home.dial(by_name, kLong);
+    REQUIRE(dialled);
+    CHECK((*dialled)->remote() == net::Address{server.address(), 443});  // whatever it was called
+    auto accepted = co_await listener->accept();
+    REQUIRE(accepted);
+    CHECK((*accepted)->remote().host == home.address());
+    const Bytes hello(10);
+    Bytes got(10);
+    CHECK((co_await (*accepted)->write(hello)));
+    CHECK((co_await (*dialled)->read(got)).value() == 10);
+    const TimePoint soon = world.clock().now() + seconds(3);
+    const net::Address there{home.address(), 443};
+    CHECK((co_await server.dial(there, soon)).error() == Errc::late);
+    network.stop();
+  };
+  world.run(scenario());
+}
+
 }  // namespace collab::sim

@@ -142,7 +142,7 @@ int run_estimate(const node::Config& config, const std::string& command) {
                               {"up_bytes_per_hour_mean", found.up_bytes_mean * 3600 / epoch_s},
                               {"join_s", join_s},
                               {"batch_for_80_percent", good_batch}};
-  if (!config.toggle("quiet") && !(config.has("json") && config.text("json") == "-")) {
+  if (!is_quiet(config)) {
     fmt::print("{} peers in {} round{} of averaging, groups of {}; {:.1f} MB of gradient\n", peers,
                options.radices.size(), options.radices.size() == 1 ? "" : "s", fmt::join(options.radices, " and "),
                options.bytes_per_value * static_cast<double>(options.values) / 1e6);

@@ -112,7 +112,7 @@ int run_day(Day day, const node::Config& config, const std::string& command) {
   options.epochs = 0;
   if (!config.has("minutes")) options.length = kDay;
   options.weigh_every = options.length / kLooks;
-  const bool quiet = config.toggle("quiet") || (config.has("json") && config.text("json") == "-");
+  const bool quiet = is_quiet(config);
   const auto start = std::chrono::steady_clock::now();
   const cli::Interrupt interrupt(cli::BrokenPipe::ends_program);
   Swarm swarm(options);

@@ -49,8 +49,7 @@ int run_matchmaking(const node::Config& config, const std::string& command) {
   const auto seeds = static_cast<std::uint64_t>(config.number("seeds"));
   const Duration length = from_seconds(config.real("window"));
   const double limit_s = to_seconds(4 * options.links.latency_max + kSlack);
-  const bool to_stdout = config.has("json") && config.text("json") == "-";
-  const bool quiet = config.toggle("quiet") || to_stdout;
+  const bool quiet = is_quiet(config);
   const auto start = std::chrono::steady_clock::now();
   nlohmann::json runs = nlohmann::json::array();
   bool held = true;

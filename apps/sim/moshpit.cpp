@@ -234,8 +234,7 @@ int run_moshpit(const node::Config& config, const std::string& command) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const nlohmann::json result = to_json(setup, totals, command, seconds);
-  const bool to_stdout = config.has("json") && config.text("json") == "-";
-  if (!config.toggle("quiet") && !to_stdout) fmt::print("{}", text_of(result));
+  if (!is_quiet(config)) fmt::print("{}", text_of(result));
   write_json(config, result);
   // who dies or is absent is missed by the mean of those who are left; calm passes must be exact
   const bool exact = setup.failure > 0 || !setup.summed || totals.max_relative_error <= kErrorMax;

@@ -1,5 +1,6 @@
 #include "nat.hpp"
 
+#include "nat_matrix.hpp"
 #include "options.hpp"
 #include "sim/nat_pairs.hpp"
 
@@ -71,13 +72,13 @@ nlohmann::json to_json(const NatFacts& facts) {
 }  // namespace
 
 int run_nat(const node::Config& config, const std::string& command) {
+  if (config.number("seeds") > 1) return run_nat_matrix(config, command);
   NatPairsOptions options;
   options.seed = static_cast<std::uint64_t>(config.number("seed"));
   options.crypto = crypto_of(config);
   const NatFacts facts = run_nat_pairs(options);
   const std::vector<std::string> lies = nat_lies(facts);
-  const bool quiet = config.toggle("quiet") || (config.has("json") && config.text("json") == "-");
-  if (!quiet) fmt::print("{}", text_of(facts));
+  if (!is_quiet(config)) fmt::print("{}", text_of(facts));
   for (const std::string& lie : lies) fmt::print(stderr, "broke nat: {}\n", lie);
   nlohmann::json out = to_json(facts);
   out["workload"] = "nat";

@@ -156,7 +156,7 @@ cli::Synopsis sim_synopsis() {
                        {"deaths", "one pass over a grid with a death in each round: what it costs the others"},
                        {"killed", "groups of 2 to 16, one killed at a random byte of the round"},
                        {"split", "one round on --links: segments by lines against segments of one size"},
-                       {"nat", "who reaches whom from behind which boxes"},
+                       {"nat", "who reaches whom from behind which boxes; with --seeds N, N times on six ways"},
                        {"directory", "what storing and finding records costs among --nodes"},
                        {"matchmaking", "how soon everybody is in a full group"},
                        {"state", "how soon many joiners have the state of a run"},
@@ -253,6 +253,10 @@ std::vector<std::uint32_t> read_grid(const node::Config& config, std::size_t pee
            "--grid 32x32");
   if (radices->empty()) return matchmaking::radices_for(peers, static_cast<std::size_t>(config.number("group-size")));
   return *radices;
+}
+
+bool is_quiet(const node::Config& config) {
+  return config.toggle("quiet") || (config.has("json") && config.text("json") == "-");
 }
 
 void write_json(const node::Config& config, const nlohmann::json& result) {

@@ -26,6 +26,8 @@ void read_links(const node::Config& config, LinkOptions& links, LineOptions& lin
 std::vector<LineOptions> read_lines(const node::Config& config, std::size_t peers, LinkOptions& links);
 /// `--grid` of so many peers. Throws `Failure(usage)`.
 std::vector<std::uint32_t> read_grid(const node::Config& config, std::size_t peers);
+/// Nothing for people to stdout: it was not wanted, or `--json -` is there.
+bool is_quiet(const node::Config& config);
 /// To the file of `--json`, or stdout; nowhere when it was not asked for.
 void write_json(const node::Config& config, const nlohmann::json& result);
 /// Throws `Failure(usage)`.

@@ -23,10 +23,6 @@ constexpr double kMoreMax_s = 5;
 constexpr std::uint64_t kSizes = 15;  // groups of 2 to 16
 constexpr std::uint64_t kSweepWeightMax = 199;
 
-bool is_quiet(const node::Config& config) {
-  return config.toggle("quiet") || (config.has("json") && config.text("json") == "-");
-}
-
 /// What all three have in common; tells and writes.
 int close(const node::Config& config, const char* workload, const std::string& command, bool held, bool interrupted,
           nlohmann::json out) {

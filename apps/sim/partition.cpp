@@ -174,7 +174,7 @@ int run_partition(const node::Config& config, const std::vector<std::string>& wo
     refuse("partition of what? no FILE was given", "collab-sim partition lines.json; --help shows one");
   const PartitionCase given = read_partition(words.front());
   const PartitionAnswer answer = partition(given);
-  if (!config.toggle("quiet") && !(config.has("json") && config.text("json") == "-")) print_table(given, answer);
+  if (!is_quiet(config)) print_table(given, answer);
   if (config.has("json")) write_json(config, json_of(given, answer, command));
   return 0;
 }

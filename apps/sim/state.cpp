@@ -40,7 +40,7 @@ double mean_donors(const StateFacts& facts) {
 int run_state(const node::Config& config, const std::string& command) {
   StateSwarmOptions options = state_options(config);
   const auto seeds = static_cast<std::uint64_t>(config.number("seeds"));
-  const bool quiet = config.toggle("quiet") || (config.has("json") && config.text("json") == "-");
+  const bool quiet = is_quiet(config);
   const auto start = std::chrono::steady_clock::now();
   nlohmann::json runs = nlohmann::json::array();
   bool held = true;

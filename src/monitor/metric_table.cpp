@@ -12,7 +12,7 @@
 namespace collab::monitor {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 28> kTable = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 29> kTable = {{
     {"collab_epoch", "Optimizer steps the run has made."},
     {"collab_epoch_samples", "Samples gathered towards the target batch, by all peers."},
     {"collab_target_batch_samples", "Samples of one epoch."},
@@ -30,6 +30,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 28> kTable =
     {"collab_relay_circuits", "Circuits between others that this node carries."},
     {"collab_relay_reservations", "Peers that nobody can dial, to whom this node leads."},
     {"collab_relayed_bytes_total", "Carried for others, by class."},
+    {"collab_punch_seconds", "From the first dial of a try, once all was agreed, until dials of both ends met."},
     {"collab_punches_total", "Tries to do without a relay, by result."},
     {"collab_refused_total", "What was refused, by reason."},
     {"collab_state_download_seconds", "Of state downloads."},

@@ -422,16 +422,21 @@ Task<bool> Puncher::shoot(Aim aim, std::vector<net::Address> at) {
 
 /// Null: in vain.
 Task<std::unique_ptr<net::Opened>> Puncher::dial(Aim aim, net::Address to) {
-  const TimePoint until = needs_.clock.now() + options_.try_time;
+  const TimePoint began = needs_.clock.now();
+  const TimePoint until = began + options_.try_time;
   // the dials cross when both are on the way at once, so on a short way a long pause would miss nearly always
   const Duration longest = std::clamp(2 * aim.way, 2 * options_.retry_min, options_.retry_max);
   const auto spread = static_cast<std::uint64_t>((longest - options_.retry_min).count());
   for (std::size_t strangers = 0; strangers < options_.strangers_max;) {
     auto stream = co_await aim.port.dial(to, until);
     if (stream) {
-      const TimePoint greeted_by = needs_.clock.now() + options_.handshake_time;
+      const TimePoint met = needs_.clock.now();
+      const TimePoint greeted_by = met + options_.handshake_time;
       auto opened = co_await needs_.endpoint.greet(std::move(*stream), aim.side, aim.peer, greeted_by);
-      if (opened) co_return std::move(*opened);
+      if (opened) {
+        needs_.metrics.observe("collab_punch_seconds", to_seconds(met - began));
+        co_return std::move(*opened);
+      }
       ++strangers;
     }
     const TimePoint next = needs_.clock.now() + options_.retry_min + Duration(needs_.random.below(spread + 1));

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -74,8 +75,10 @@ class Street {
 
  private:
   node::NodeOptions node_options(const Host& host, bool coordinator) const;
-  Resident& settle(const std::string& name, NatBox* box);
+  Resident& settle(Host& host);
+  Host& house(std::size_t kind, std::size_t number, NatBox*& box);
   Task<> scenario();
+  std::vector<std::pair<std::size_t, std::size_t>> pairs_in_turn() const;
   Task<net::LinkState> call(Resident& from, Resident& to);
   Task<> meet(std::size_t a, std::size_t b);
   Task<> improve(NatPair& pair, Resident& first, Resident& second);
@@ -93,7 +96,8 @@ class Street {
   NatFacts facts_;
 };
 
-Street::Street(const NatPairsOptions& options) : options_(options), net_(world_, options.seed), verified_(0, scheme()) {
+Street::Street(const NatPairsOptions& options)
+    : options_(options), net_(world_, options.seed, options.links), verified_(0, scheme()) {
   if (options_.crypto == Crypto::fake) net_.secure_by(channels_);
   net_.on_hidden_dial([this](const Host&, const Host&) { ++facts_.hidden_dials; });
   facts_.kinds = options_.kinds;
@@ -111,9 +115,7 @@ node::NodeOptions Street::node_options(const Host& host, bool coordinator) const
   return options;
 }
 
-Resident& Street::settle(const std::string& name, NatBox* box) {
-  Host& host = net_.add_host(name);
-  if (box != nullptr) net_.put_behind(host, *box);
+Resident& Street::settle(Host& host) {
   const bool coordinator = residents_.empty();
   Identity key = next_identity();
   residents_.push_back(
@@ -124,6 +126,21 @@ Resident& Street::settle(const std::string& name, NatBox* box) {
     resident.node->found(node::sign_manifest(authority, manifest_of(authority.id())));
   }
   return resident;
+}
+
+/// `box`: that of the one before, of the same kind; then its own.
+Host& Street::house(std::size_t kind, std::size_t number, NatBox*& box) {
+  const NatKind& of = options_.kinds[kind];
+  if (of.box && of.box->mapping == NatMapping::none) {
+    Host& host = net_.add_host(fmt::format("198.52.{}.{}", kind, number + 1));
+    net_.add_firewall(host, *of.box);
+    return host;
+  }
+  Host& host = net_.add_host(fmt::format("kind{}-{}", kind, number));
+  if (!of.box) return host;
+  if (box == nullptr || !of.shared) box = &net_.add_box(*of.box);
+  net_.put_behind(host, *box);
+  return host;
 }
 
 /// How a call came through; not connected: it did not.
@@ -140,6 +157,8 @@ Task<net::LinkState> Street::call(Resident& from, Resident& to) {
 Task<> Street::improve(NatPair& pair, Resident& first, Resident& second) {
   const auto may = [](const Resident& one) { return nat::can_be_punched(one.node->mapping().kind); };
   const auto way = [&] { return second.node->endpoint().link(first.node->self()); };
+  const auto crossings = [&] { return first.metrics.value("collab_punch_seconds"); };
+  const double crossed_before = crossings();
   const TimePoint began = world_.clock().now();
   const Duration time = may(first) && may(second) ? kPunchTime : kReturnTime;
   while (way().circuit && world_.clock().now() < began + time)
@@ -148,7 +167,9 @@ Task<> Street::improve(NatPair& pair, Resident& first, Resident& second) {
   pair.b_dials = back.dialled;
   pair.relayed = back.circuit;
   pair.punched = back.connected && !back.circuit && !back.dialled;
-  if (pair.punched) pair.punched_in = world_.clock().now() - began;
+  if (!pair.punched) co_return;
+  pair.punched_in = world_.clock().now() - began;
+  pair.crossed_in = from_seconds(crossings() - crossed_before);
 }
 
 Task<> Street::meet(std::size_t a, std::size_t b) {
@@ -171,18 +192,24 @@ Task<> Street::meet(std::size_t a, std::size_t b) {
   facts_.pairs.push_back(pair);
 }
 
+/// By chance, so that nobody has all its pairs in a row: tries to punch are counted by the minute.
+std::vector<std::pair<std::size_t, std::size_t>> Street::pairs_in_turn() const {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  for (std::size_t a = 0; a < of_kind_.size(); ++a)
+    for (std::size_t b = a; b < of_kind_.size(); ++b) pairs.emplace_back(a, b);
+  Random random = Random(options_.seed).derive("nat.pairs");
+  for (std::size_t i = pairs.size(); i > 1; --i) std::swap(pairs[i - 1], pairs[random.below(i)]);
+  return pairs;
+}
+
 Task<> Street::scenario() {
-  Resident& coordinator = settle("coordinator", nullptr);
+  Resident& coordinator = settle(net_.add_host("coordinator"));
   coordinator.tasks.spawn("node", coordinator.node->run());
-  for (std::size_t i = 0; i < options_.judges; ++i) settle(fmt::format("judge{}", i), nullptr);
+  for (std::size_t i = 0; i < options_.judges; ++i) settle(net_.add_host(fmt::format("judge{}", i)));
   for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
-    const NatKind& of = options_.kinds[kind];
     NatBox* box = nullptr;
     of_kind_.emplace_back();
-    for (std::size_t i = 0; i < kPeersOfKind; ++i) {
-      if (of.box && (box == nullptr || !of.shared)) box = &net_.add_box(*of.box);
-      of_kind_.back()[i] = &settle(fmt::format("kind{}-{}", kind, i), box);
-    }
+    for (std::size_t i = 0; i < kPeersOfKind; ++i) of_kind_.back()[i] = &settle(house(kind, i, box));
   }
   for (std::size_t i = 1; i < residents_.size(); ++i) {
     co_await world_.clock().sleep_until(world_.clock().now() + kStartsApart);
@@ -194,8 +221,11 @@ Task<> Street::scenario() {
     facts_.sure.push_back(!peers[0]->node->reachability().weak());
     facts_.mappings.push_back(peers[0]->node->mapping().kind);
   }
-  for (std::size_t a = 0; a < of_kind_.size(); ++a)
-    for (std::size_t b = a; b < of_kind_.size(); ++b) co_await meet(a, b);
+  for (const auto& [a, b] : pairs_in_turn()) co_await meet(a, b);
+  const auto by_kinds = [](const NatPair& one, const NatPair& other) {
+    return std::pair(one.a, one.b) < std::pair(other.a, other.b);
+  };
+  std::sort(facts_.pairs.begin(), facts_.pairs.end(), by_kinds);
   facts_.length = world_.clock().now().time_since_epoch();
   for (auto& resident : residents_) co_await resident->tasks.stop();
   net_.stop();
@@ -224,6 +254,10 @@ std::vector<NatKind> nat_kinds() {
     }
   }
   NatKind kind;
+  kind.name = "firewall";
+  kind.box.emplace();
+  kind.box->mapping = NatMapping::none;
+  kinds.push_back(kind);
   kind.name = "only out to port 443";
   kind.box.emplace();
   kind.box->mapping = NatMapping::symmetric;

@@ -5,6 +5,7 @@
 #include "nat/reachability.hpp"
 #include "sim/fake_crypto.hpp"
 #include "sim/nat_box.hpp"
+#include "sim/network.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -19,12 +20,14 @@ struct NatKind {
   std::optional<NatOptions> box;  ///< none: public
   bool shared = false;            ///< both peers of a pair of this kind are behind one box
 };
-/// Public; each mapping with each filter; port 443 only; and pairs in one home, whose box sends them back or does not.
+/// Public; each mapping with each filter; a firewall that translates nothing; port 443 only; and pairs in one home,
+/// whose box sends them back or does not.
 std::vector<NatKind> nat_kinds();
 
 struct NatPairsOptions {
   std::uint64_t seed = 1;
   std::vector<NatKind> kinds = nat_kinds();
+  LinkOptions links{};
   std::size_t judges = 3;                     ///< public nodes beside the coordinator, so that verdicts are sure
   Duration settle = std::chrono::minutes(1);  ///< until everybody's reachability is judged and known
   Crypto crypto = Crypto::fake;
@@ -40,6 +43,7 @@ struct NatPair {
   Duration took{};        ///< until a's call, or else b's, was answered
   bool punched = false;   ///< it came through a relay, and needs none any more, though nobody dials the other
   Duration punched_in{};  ///< the same, after that
+  Duration crossed_in{};  ///< of that: from its first dial, after all was agreed, until two of them had met
 };
 
 struct NatFacts {

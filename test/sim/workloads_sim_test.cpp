@@ -1,9 +1,12 @@
 // What the workloads of collab-sim measure, on swarms small enough for every change.
 #include "sim/grid_deaths.hpp"
 #include "sim/grid_swarm.hpp"
+#include "sim/nat_matrix.hpp"
 #include "sim/nat_pairs.hpp"
 #include "sim/state_swarm.hpp"
 #include "sim/swarm.hpp"
+
+#include <algorithm>
 
 #include "support/doctest.hpp"
 
@@ -132,15 +135,17 @@ TEST_CASE(
     options.seed = seed;
     const NatFacts facts = run_nat_pairs(options);
     for (const std::string& lie : nat_lies(facts)) FAIL_CHECK(lie);
-    REQUIRE(facts.kinds.size() == 13);
-    CHECK(facts.pairs.size() == 13 * 14 / 2);
+    REQUIRE(facts.kinds.size() == 14);
+    CHECK(facts.pairs.size() == 14 * 15 / 2);
     for (const NatPair& pair : facts.pairs) {
       CAPTURE(facts.kinds[pair.a].name);
       CAPTURE(facts.kinds[pair.b].name);
       const bool is_public = !facts.kinds[pair.a].box || !facts.kinds[pair.b].box;
       CHECK((pair.a_dials || pair.b_dials) == is_public);
       const auto keeps_port = [&](std::size_t kind) {
-        return facts.kinds[kind].box && facts.kinds[kind].box->mapping == NatMapping::endpoint_independent;
+        if (!facts.kinds[kind].box) return false;
+        const NatMapping mapping = facts.kinds[kind].box->mapping;
+        return mapping == NatMapping::none || mapping == NatMapping::endpoint_independent;
       };
       const bool one_home = pair.a == pair.b && facts.kinds[pair.a].shared;
       CHECK(pair.punched == (keeps_port(pair.a) && keeps_port(pair.b) && !one_home));
@@ -194,6 +199,60 @@ TEST_CASE("workload nat: facts that cannot be are told") {
   CHECK(nat_lies(kept).size() == 1);
   facts.hidden_dials = 1;
   CHECK(nat_lies(facts).size() == 1);
+}
+
+TEST_CASE("workload nat: on short and on long ways each pair of boxes meets as its kinds allow, in time") {
+  NatMatrixOptions options;
+  options.tries = 1;
+  const auto of = [&](NatMapping mapping, NatFilter filter) {
+    const auto is_it = [&](const NatKind& kind) {
+      return kind.box && !kind.shared && kind.box->mapping == mapping && kind.box->filter == filter;
+    };
+    const auto all = nat_kinds();
+    return *std::find_if(all.begin(), all.end(), is_it);
+  };
+  options.kinds = {NatKind{"public", {}, false}, of(NatMapping::endpoint_independent, NatFilter::address_and_port),
+                   of(NatMapping::none, NatFilter::address_and_port),
+                   of(NatMapping::symmetric, NatFilter::address_and_port)};
+  const NatMatrix matrix = run_nat_matrix(options);
+  for (const std::string& lie : matrix.lies) FAIL_CHECK(lie);
+  for (const std::string& one : short_cells(matrix)) FAIL_CHECK(one);
+  CHECK(matrix.tries == 1);
+  REQUIRE(matrix.cells.size() == options.settings.size() * 10);
+  for (const NatCell& cell : matrix.cells) {
+    REQUIRE(cell.answered_in.size() == 1);
+    if (cell.expected != NatWay::punched) continue;
+    CHECK(cell.punched_in.front() > cell.answered_in.front());
+    CHECK(cell.crossed_in.front() >= matrix.settings[cell.setting].links.latency_min);
+    CHECK(cell.crossed_in.front() < cell.punched_in.front());
+  }
+}
+
+TEST_CASE("workload nat: a cell that is late, or ends in another way too often, is told") {
+  NatMatrix matrix;
+  matrix.kinds = nat_kinds();
+  matrix.settings = nat_settings();
+  NatCell cell;
+  cell.a = cell.b = 3;
+  cell.expected = NatWay::punched;
+  cell.tries = 50;
+  cell.as_expected = 49;
+  cell.answered_in.assign(49, 1s);
+  cell.answered_in.back() = 9s;  // one of many may
+  cell.punched_in.assign(49, 9s);
+  matrix.cells = {cell};
+  CHECK(short_cells(matrix).empty());
+  matrix.cells[0].as_expected = 48;
+  CHECK(short_cells(matrix).size() == 1);
+  matrix.cells = {cell};
+  matrix.cells[0].answered_in.assign(49, 2s);
+  CHECK(short_cells(matrix).size() == 1);
+  matrix.cells = {cell};
+  matrix.cells[0].punched_in.back() = 11s;
+  CHECK(short_cells(matrix).size() == 1);
+  matrix.cells = {cell};
+  matrix.cells[0].expected = NatWay::relayed;
+  CHECK(short_cells(matrix).size() == 2);  // one try is missing, and one was late
 }
 
 TEST_CASE("sim: a run that wakes up too often is a livelock, and says who waits") {

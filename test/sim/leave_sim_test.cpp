@@ -110,8 +110,8 @@ TEST_CASE("leave sim: on a grid the heir has a seat") {
 
 TEST_CASE("leave sim: an heir that dies or is cut off while it takes on, or an answer that is lost, doubles nothing") {
   SwarmOptions options = long_epochs(1, 6);
-  options.values = 64 * 4096;
-  options.line.up_bytes_per_s = 250e3;  // an estate takes two seconds
+  options.values = 32 * 4096;
+  options.line.up_bytes_per_s = 125e3;  // an estate takes two seconds
   const Left whole = run_and_look(options);
   REQUIRE(whole.events.contains("samples.taken_on"));
   const std::size_t heir = whole.by_event.at("samples.taken_on");

@@ -1,6 +1,7 @@
 #include "nat/relay_client.hpp"
 
 #include "base/frame.hpp"
+#include "base/task_group.hpp"
 #include "nat/circuit.hpp"
 
 #include <algorithm>
@@ -45,11 +46,19 @@ Task<> RelayClient::look() {
   }
   const TimePoint now = needs_.clock.now();
   std::vector<Candidate> due;
-  for (const auto& [relay, held] : held_)
-    if (now >= held.renew_at) due.push_back(Candidate{relay, held.at});
+  for (const auto& [relay, held] : held_) {
+    const bool silent = now >= needs_.endpoint.link(relay).last_received + options_.silence;
+    if (silent || now >= held.renew_at) due.push_back(Candidate{relay, held.at});
+  }
   if (held_.size() < options_.reservations)
     if (auto another = choose()) due.push_back(std::move(*another));
-  for (Candidate& at : due) co_await reserve(std::move(at));
+  if (due.empty()) co_return;
+  const auto body = [&](TaskGroup& tasks) -> Task<> {  // one that is silent keeps no other waiting
+    for (Candidate& at : due) tasks.spawn("relay.reserve", reserve(std::move(at)));
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
 }
 
 /// A reservation lives as long as its connection.
@@ -93,7 +102,8 @@ Task<> RelayClient::reserve(Candidate at) {
       answer ? frame::decode<wire::RelayHeader>(**answer) : Result<frame::Message<wire::RelayHeader>>(Errc::gone);
   const auto* granted = message ? std::get_if<wire::Reserved>(&message->header) : nullptr;
   if (granted == nullptr || granted->ttl_s == 0) {
-    Duration again = options_.again;
+    const bool silent = !answer && (answer.error().code == Errc::late || answer.error().code == Errc::gone);
+    Duration again = silent ? options_.silent_again : options_.again;
     if (!answer && answer.error().code == Errc::busy && answer.error().number > 0)
       again =
           std::min(again, Duration(std::chrono::milliseconds(std::min<std::uint64_t>(answer.error().number, 60'000))));

@@ -1,7 +1,6 @@
 #include "nat/relay_client.hpp"
 
 #include "base/frame.hpp"
-#include "base/task_group.hpp"
 #include "nat/circuit.hpp"
 
 #include <algorithm>
@@ -46,19 +45,11 @@ Task<> RelayClient::look() {
   }
   const TimePoint now = needs_.clock.now();
   std::vector<Candidate> due;
-  for (const auto& [relay, held] : held_) {
-    const bool silent = now >= needs_.endpoint.link(relay).last_received + options_.silence;
-    if (silent || now >= held.renew_at) due.push_back(Candidate{relay, held.at});
-  }
+  for (const auto& [relay, held] : held_)
+    if (now >= held.renew_at) due.push_back(Candidate{relay, held.at});
   if (held_.size() < options_.reservations)
     if (auto another = choose()) due.push_back(std::move(*another));
-  if (due.empty()) co_return;
-  const auto body = [&](TaskGroup& tasks) -> Task<> {  // one that is silent keeps no other waiting
-    for (Candidate& at : due) tasks.spawn("relay.reserve", reserve(std::move(at)));
-    co_await tasks.join();
-  };
-  auto scope = task_scope(rethrow, body);
-  co_await std::move(scope);
+  for (Candidate& at : due) co_await reserve(std::move(at));
 }
 
 /// A reservation lives as long as its connection.
@@ -102,8 +93,7 @@ Task<> RelayClient::reserve(Candidate at) {
       answer ? frame::decode<wire::RelayHeader>(**answer) : Result<frame::Message<wire::RelayHeader>>(Errc::gone);
   const auto* granted = message ? std::get_if<wire::Reserved>(&message->header) : nullptr;
   if (granted == nullptr || granted->ttl_s == 0) {
-    const bool silent = !answer && (answer.error().code == Errc::late || answer.error().code == Errc::gone);
-    Duration again = silent ? options_.silent_again : options_.again;
+    Duration again = options_.again;
     if (!answer && answer.error().code == Errc::busy && answer.error().number > 0)
       again =
           std::min(again, Duration(std::chrono::milliseconds(std::min<std::uint64_t>(answer.error().number, 60'000))));

@@ -15,18 +15,15 @@
 namespace collab::nat {
 
 /// Keeps reservations at relays of different networks, the nearest first, for as long as they are wanted; replaces one
-/// whose relay hangs up, or is silent for eight seconds: nobody else would notice that for long, and nobody gets here
-/// meanwhile. Thread safety: none; belongs to the node's loop.
+/// whose relay hangs up. Thread safety: none; belongs to the node's loop.
 class RelayClient {
  public:
   struct Options {
     std::size_t reservations = 2;
     Duration look = std::chrono::milliseconds(500);  ///< how soon it is noticed that a relay hung up
-    Duration silence = std::chrono::seconds(3);      ///< of a relay, then it is asked to renew
     Duration call_time = std::chrono::seconds(5);
-    Duration again = std::chrono::minutes(1);          ///< before a relay that refused is asked again, at most
-    Duration silent_again = std::chrono::seconds(10);  ///< the same of one that did not answer: it may be the only one
-    std::size_t refused_max = 1024;                    ///< that are remembered
+    Duration again = std::chrono::minutes(1);  ///< before a relay that refused or was silent is asked again, at most
+    std::size_t refused_max = 1024;            ///< that are remembered
   };
   /// Who could be one.
   struct Candidate {

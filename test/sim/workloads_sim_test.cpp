@@ -160,7 +160,7 @@ TEST_CASE(
 
 TEST_CASE("workload nat: the same seed gives the same run") {
   NatPairsOptions options;
-  options.kinds = {options.kinds.front(), options.kinds.back()};
+  options.kinds = {options.kinds[0], options.kinds[3], options.kinds[9]};  // dialled, punched, relayed
   CHECK(run_nat_pairs(options).fingerprint == run_nat_pairs(options).fingerprint);
 }
 

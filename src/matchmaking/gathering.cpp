@@ -250,6 +250,7 @@ void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
   if (!distrusts(from, now)) candidates_.forgive(from);
   candidates_.add({from, can_lead, Sureness::declared});
   invited_.erase(from);
+  if (cut_off_ && carried_.with_us.contains(from) && !first_back_) first_back_ = now;
   const auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(terms_.wanted.deadline - now).count();
   wire::Accepted accepted;
   accepted.deadline_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(left_ms, 0, 0xFFFFFFFF));
@@ -421,9 +422,11 @@ void Gathering::decline(const wire::Begin& begin) {
 
 void Gathering::begun(Group group) {
   open_next_line(group);
+  carried_.with_us.clear();
   for (const Member& member : group.roster) {
     left_.erase(member.id);  // who left, and is in it, has come back since
     if (sits_out_.contains(member.id)) left_.insert(member.id);
+    if (member.id != terms_.self) carried_.with_us.insert(member.id);  // should the round fail
   }
   has_begun(group.attempt);
   outcome_ = Result<Group>(std::move(group));
@@ -448,7 +451,7 @@ void Gathering::open_next_line(const Group& group) {
 void Gathering::maybe_begin(TimePoint now) {
   notice_standstill(now);
   if (!leading_ || outcome_) return;
-  auto group = leader_.begin(own_samples_, waiting_for_others(), now);
+  auto group = leader_.begin(own_samples_, waiting_for_others(now), now);
   if (!group) return;
   const wire::Begin begin = wire::to_wire(*group);
   for (const Member& member : group->roster) {
@@ -458,7 +461,30 @@ void Gathering::maybe_begin(TimePoint now) {
   for (const PeerId& id : leader_.refusing()) refuse_begun(id);
 }
 
-bool Gathering::waiting_for_others() const {
+/// Where most can only dial, the one that they dial is cut off from all of them at once, and they come back one after
+/// the other. All have samples of this epoch: who comes a second later than the others is not to lose them.
+void Gathering::notice_cut(TimePoint now) {
+  if (terms_.foreseen()) return;  // who is expected is waited for anyway
+  auto& with_us = carried_.with_us;
+  for (const PeerId& id : leader_.followers())
+    if (with_us.size() < Candidates::kCandidatesMax) with_us.insert(id);
+  if (with_us.empty()) return;
+  const auto is_lost_now = [&](const PeerId& id) {
+    return is_lost(links_.state(id), TimePoint(), now, terms_.options.patience);
+  };
+  if (!std::all_of(with_us.begin(), with_us.end(), is_lost_now)) return;
+  cut_off_ = true;
+  first_back_.reset();
+}
+
+bool Gathering::waits_for_all_to_be_back(TimePoint now) const {
+  if (!first_back_ || now >= *first_back_ + terms_.options.patience.back_max) return false;
+  return std::any_of(carried_.with_us.begin(), carried_.with_us.end(),
+                     [this](const PeerId& id) { return !leader_.has(id) && !left_.contains(id); });
+}
+
+bool Gathering::waiting_for_others(TimePoint now) const {
+  if (waits_for_all_to_be_back(now)) return true;
   // contacts are invited, but they have not said that they come
   return std::any_of(invited_.begin(), invited_.end(), [this](const auto& entry) {
     const auto known = candidates_.known().find(entry.first);
@@ -468,6 +494,7 @@ bool Gathering::waiting_for_others() const {
 
 void Gathering::check_followers(TimePoint now) {
   if (!leading_) return;
+  notice_cut(now);
   for (const PeerId& id : leader_.lost(links_, now)) strike(id, kSilent, now);
   for (const PeerId& id : leader_.take_unheard(now)) redirect(id, terms_.self);  // it may follow another
   const Patience& patience = terms_.options.patience;

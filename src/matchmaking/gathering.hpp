@@ -48,6 +48,7 @@ class Gathering {
   struct Carried {
     std::map<PeerId, wire::Join> early;
     std::map<PeerId, Distrust> distrusted;
+    std::set<PeerId> with_us;  ///< in the group that failed, or followed us
   };
 
   Gathering(Terms terms, Links links, Start start, Carried carried, TimePoint now);
@@ -130,7 +131,9 @@ class Gathering {
   /// A leader that does not begin may not know everybody: newcomers that we see are told of it.
   void spread_the_word(TimePoint now);
   void check_followers(TimePoint now);
-  bool waiting_for_others() const;
+  bool waiting_for_others(TimePoint now) const;
+  bool waits_for_all_to_be_back(TimePoint now) const;
+  void notice_cut(TimePoint now);
   bool may_speak_for(const PeerId& peer, const std::set<std::uint32_t>& digits) const;
   void forgive_connected(TimePoint now);
   /// Not asked and not waited for any more; if it was our leader, the next is chosen.
@@ -174,6 +177,8 @@ class Gathering {
   std::set<PeerId> left_;
   std::set<PeerId> sits_out_;  // it said so before its leader's Begin was here
   std::set<PeerId> late_;
+  bool cut_off_ = false;                 // of all who were with us, at once
+  std::optional<TimePoint> first_back_;  // of them, since then
   TimePoint last_time_{};
   TimePoint lenient_until_{};
   std::optional<Result<Group>> outcome_;

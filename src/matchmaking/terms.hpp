@@ -55,6 +55,7 @@ struct Patience {
   Duration ping_period = std::chrono::milliseconds(500);  ///< connections are this quiet in good health
   Duration absent_max = std::chrono::seconds(2);          ///< then a live peer that does not answer a Join is struck
   Duration expected_max = std::chrono::seconds(5);        ///< the same of who is expected: its round before may be slow
+  Duration back_max = std::chrono::milliseconds(2500);    ///< after the first is back, when all were cut off at once
   Duration ask_again = std::chrono::milliseconds(100);    ///< after a redirect to a peer that is struck here
   Duration blocked = std::chrono::milliseconds(350);      ///< own loop stood still for longer: nobody is struck for it
   Duration distrust = std::chrono::seconds(2);            ///< of who told what cannot be true; twice as long each time

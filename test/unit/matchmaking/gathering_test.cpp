@@ -18,7 +18,12 @@ std::vector<Candidate> declared(std::initializer_list<unsigned> numbers) {
 struct One {
   explicit One(unsigned self, Start start = {}, std::size_t electorate = 3)
       : gathering(terms_of(self, electorate), world.links(), std::move(start), {}, kStart) {}
+  One(const FakeLinks& links, Terms terms, Start start, Gathering::Carried carried)
+      : world(links), gathering(std::move(terms), world.links(), std::move(start), std::move(carried), kStart) {}
 
+  void runs(TimePoint until) {
+    while (world.now < until) gathering.on_time(world.now += 100ms);
+  }
   template <class Message>
   void hears(unsigned from, const Message& message, TimePoint now = kStart) {
     gathering.on_message(peer(from), wire::Header(message), now);
@@ -599,6 +604,57 @@ TEST_CASE("gathering: when the own loop stood still nobody is struck for the sil
   CHECK(follower.gathering.following() == peer(kPlaces[0]));
   follower.gathering.on_time(kStart + 5500ms);
   CHECK(follower.gathering.leading());
+}
+
+TEST_CASE("gathering: a leader that was cut off from all its followers at once waits for all, when the first is back") {
+  for (const bool all_lost : {true, false}) {
+    for (const bool all_come : {true, false}) {
+      CAPTURE(all_lost);
+      CAPTURE(all_come);
+      One leader(kPlaces[0], Start(), 4);
+      for (const unsigned place : {1, 2, 3}) leader.hears(kPlaces[place], join_of(kPlaces[place], 10));
+      leader.world.dead = {peer(kPlaces[2]), peer(kPlaces[3])};
+      if (all_lost) leader.world.dead.insert(peer(kPlaces[1]));
+      leader.runs(kStart + 2s);
+      leader.world.dead.clear();
+      leader.gathering.on_samples(kTarget, leader.world.now);
+      leader.runs(kStart + 3s);
+      leader.hears(kPlaces[1], join_of(kPlaces[1], 10), leader.world.now);
+      leader.hears(kPlaces[2], join_of(kPlaces[2], 10), leader.world.now);  // more than half are here
+      CHECK(leader.gathering.outcome().has_value() == !all_lost);
+      leader.runs(kStart + 5400ms);
+      CHECK(leader.gathering.outcome().has_value() == !all_lost);
+      if (all_come) leader.hears(kPlaces[3], join_of(kPlaces[3], 10), leader.world.now);
+      if (!all_come) leader.runs(kStart + 5500ms);
+      REQUIRE(leader.gathering.outcome());
+      CHECK(leader.gathering.outcome()->value().roster.size() == (all_lost && all_come ? 4 : 3));
+    }
+  }
+}
+
+TEST_CASE("gathering: a leader whose group failed because all its lines broke waits for all of it in its next try") {
+  for (const bool broke : {true, false}) {
+    CAPTURE(broke);
+    One leader(kPlaces[0], Start(), 4);
+    leader.gathering.on_samples(kTarget, kStart);
+    for (const unsigned place : {1, 2}) leader.hears(kPlaces[place], join_of(kPlaces[place], 10));
+    REQUIRE(leader.gathering.outcome());
+    Terms terms = terms_of(kPlaces[0], 3);
+    terms.wanted.attempt = 1;
+    Start start;
+    start.own_samples = kTarget;
+    One again(leader.world, std::move(terms), std::move(start), leader.gathering.take_carried());
+    if (broke) again.world.dead = {peer(kPlaces[1]), peer(kPlaces[2])};
+    again.runs(kStart + 2s);
+    again.world.dead.clear();
+    wire::Join join = join_of(kPlaces[1], 10);
+    join.attempt = 1;
+    again.hears(kPlaces[1], join, again.world.now);
+    CHECK(again.gathering.outcome().has_value() == !broke);
+    again.hears(kPlaces[2], join, again.world.now);
+    REQUIRE(again.gathering.outcome());
+    CHECK(again.gathering.outcome()->value().roster.size() == (broke ? 3 : 2));
+  }
 }
 
 TEST_CASE("gathering: a leader without a majority takes back those who were silent, as soon as their lines are well") {

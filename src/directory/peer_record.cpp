@@ -47,6 +47,7 @@ Result<Bytes> encode(const PeerRecord& peer) {
   message.name = peer.name;
   message.software = peer.software;
   message.incarnation = peer.incarnation;
+  message.relays_tensors = peer.relays_tensors;
   message.punchable = peer.punchable && !peer.relays.empty();
   for (const net::Address& address : peer.relays) message.relays.push_back(net::to_string(address));
   const Frame frame = frame::encode(wire::PeerHeader(std::move(message)));
@@ -68,6 +69,7 @@ Result<PeerRecord> decode_peer_record(std::span<const std::byte> value) {
   peer.reachable = fields.reachable;
   peer.directory = fields.directory;
   peer.punchable = fields.punchable;
+  peer.relays_tensors = fields.relays_tensors;
   peer.role = printable(fields.role);
   peer.name = printable(fields.name);
   peer.software = printable(fields.software);

@@ -33,6 +33,7 @@ struct PeerRecord {
   std::uint64_t incarnation = 0;     ///< new at each start
   std::vector<net::Address> relays;  ///< that lead to it, of a peer that nobody dials; at most `kRelaysMax`
   bool punchable = false;            ///< of such a peer: another one such may get through to it without a relay
+  bool relays_tensors = false;       ///< leads those whose network lets them out to few places to whoever it can dial
 };
 
 /// The value of its record. Errors: `bad_request` when a text or the whole is too long for a record, or a host is a
@@ -55,7 +56,8 @@ struct PeerV1 {
   std::uint64_t incarnation = 0;
   std::vector<std::string> relays;  ///< `relay://host:port/ID`; apart from `listen`, which older readers read whole
   bool punchable = false;
-  MESSAGE_MAP(listen, reachable, directory, role, name, software, incarnation, relays, punchable)
+  bool relays_tensors = false;
+  MESSAGE_MAP(listen, reachable, directory, role, name, software, incarnation, relays, punchable, relays_tensors)
 };
 using PeerHeader = std::variant<PeerV1>;
 

@@ -71,7 +71,12 @@ Task<Result<Frame>> CircuitLine::receive(TimePoint deadline) {
 
 CircuitStream::CircuitStream(std::shared_ptr<CircuitLine> line, Clock& clock, TaskGroup* const& tasks,
                              TimePoint ends_at)
-    : line_(std::move(line)), clock_(clock), tasks_(tasks), relay_(line_->with), ends_at_(ends_at) {}
+    : line_(std::move(line)),
+      clock_(clock),
+      tasks_(tasks),
+      relay_(line_->with),
+      tensors_(line_->traffic == net::TrafficClass::bulk),
+      ends_at_(ends_at) {}
 
 CircuitStream::~CircuitStream() {
   close();

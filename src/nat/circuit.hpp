@@ -60,6 +60,7 @@ class CircuitStream final : public net::ByteStream {
   net::Address remote() const override;
   std::string_view path() const override { return "relay"; }
   bool is_circuit() const override { return true; }
+  bool carries_tensors() const override { return tensors_; }
   bool ends_soon() const override;
 
  private:
@@ -69,6 +70,7 @@ class CircuitStream final : public net::ByteStream {
   Clock& clock_;
   TaskGroup* const& tasks_;
   PeerId relay_;
+  bool tensors_;
   TimePoint ends_at_;
   net::ByteQueue unread_;
   bool ended_ = false;  ///< by the other side

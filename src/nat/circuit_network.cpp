@@ -120,7 +120,7 @@ Task<Dialled> CircuitNetwork::dial(net::Address to, TimePoint deadline) {
 }
 
 Task<Dialled> CircuitNetwork::dial_peer(net::Address to, std::optional<PeerId> expected, TimePoint deadline) {
-  if (to.leg != net::Leg::relay) co_return co_await needs_.network.dial_peer(std::move(to), expected, deadline);
+  if (!net::is_relayed(to.leg)) co_return co_await needs_.network.dial_peer(std::move(to), expected, deadline);
   if (endpoint_ == nullptr || tasks_ == nullptr) co_return Errc::gone;
   const PeerId& self = endpoint_->self();
   if (!expected || *expected == self || to.relay == self || *expected == to.relay) co_return Errc::bad_request;
@@ -134,7 +134,8 @@ Task<Dialled> CircuitNetwork::open_circuit(net::Address by, PeerId to, TimePoint
   wire::Connect ask;
   ask.peer = to.key;
   ask.id = draw_circuit_id(needs_.random);
-  ask.best_class = static_cast<std::uint8_t>(options_.best_class);
+  const auto wanted = by.leg == net::Leg::onward ? wire::CircuitClass::bulk : wire::CircuitClass::signal;
+  ask.best_class = static_cast<std::uint8_t>(wanted);
   const Digest topic = wire::circuit_topic(ask.id, endpoint_->self().key, wire::CircuitEnd::asker);
   const auto line = std::make_shared<CircuitLine>(*endpoint_, topics_, topic, by.relay, wire::CircuitClass::signal);
   const TimePoint until = std::min(deadline, needs_.clock.now() + options_.connect_time);
@@ -150,6 +151,7 @@ Task<Dialled> CircuitNetwork::open_circuit(net::Address by, PeerId to, TimePoint
   if (joined == nullptr) co_return Errc::bad_request;
   if (tasks_ == nullptr || !line->stands()) co_return Errc::gone;
   line->traffic = traffic_of(class_of(joined->circuit_class));
+  if (wanted == wire::CircuitClass::bulk && line->traffic != net::TrafficClass::bulk) co_return Errc::busy;
   const TimePoint ends_at = needs_.clock.now() + std::chrono::seconds(joined->life_s);
   co_return std::make_unique<CircuitStream>(line, needs_.clock, tasks_, ends_at);
 }

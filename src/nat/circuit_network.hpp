@@ -14,17 +14,16 @@
 namespace collab::nat {
 
 /// Wraps a node's network, and belongs under its endpoint. `dial_peer` of a relay's address asks the relay for a
-/// circuit; a listener at an address of that leg, `circuits_come_in()`, accepts those that the relays bring. All else
-/// passes through. There is no circuit over a circuit: whoever asks, or is asked, has to be connected to the relay
-/// without one.
+/// circuit: for words, or for tensors too to whom it leads onward. A listener at an address of that leg,
+/// `circuits_come_in()`, accepts those that the relays bring. All else passes through. There is no circuit over a
+/// circuit: whoever asks, or is asked, has to be connected to the relay without one.
 ///
 /// Thread safety: none; belongs to the node's loop. Outlives the endpoint.
 class CircuitNetwork final : public net::Network {
  public:
   struct Options {
-    Duration connect_time = std::chrono::seconds(8);           ///< for a relay's answer; it waits 5 s for the other end
-    std::size_t arrivals_max = 16;                             ///< that the endpoint has not accepted yet; more: `busy`
-    wire::CircuitClass best_class = wire::CircuitClass::bulk;  ///< asked for; a relay gives what it has
+    Duration connect_time = std::chrono::seconds(8);  ///< for a relay's answer; it waits 5 s for the other end
+    std::size_t arrivals_max = 16;                    ///< that the endpoint has not accepted yet; more: `busy`
   };
   /// All of it outlives it.
   struct Needs {
@@ -34,7 +33,7 @@ class CircuitNetwork final : public net::Network {
     Log& log;
     net::Network& network;
   };
-  /// Whether a relay may bring circuits: this node has a reservation there.
+  /// Whether a relay may bring circuits: this node has a reservation there, or whoever comes could dial it as well.
   using Trusts = std::function<bool(const PeerId& relay)>;
 
   CircuitNetwork(const Needs& needs, Options options) : needs_(needs), options_(options) {}

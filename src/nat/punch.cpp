@@ -167,7 +167,9 @@ void Puncher::look() {
   std::vector<PeerId> peers = needs_.endpoint.connected();  // sorted
   std::rotate(peers.begin(), std::upper_bound(peers.begin(), peers.end(), looked_at_), peers.end());
   for (const PeerId& peer : peers) {
-    const bool ours = needs_.endpoint.self() < peer && needs_.endpoint.link(peer).circuit;
+    const net::LinkState link = needs_.endpoint.link(peer);
+    const bool ours =
+        needs_.endpoint.self() < peer && link.circuit && !link.tensors;  // those lead to who can be dialled
     // whether there is an address of it says little: of who cannot be dialled some are told all the same
     if (!ours || is_left_alone(peer)) continue;
     auto place = enter(peer, /*asked=*/false);

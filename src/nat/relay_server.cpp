@@ -174,6 +174,12 @@ bool RelayServer::is_reserved(const PeerId& peer) const {
          is_direct(needs_.endpoint.link(peer));
 }
 
+/// To whom others can dial: who asks would be at his place himself, were it not for the network between.
+bool RelayServer::leads_onward(const wire::Connect& ask) const {
+  return options_.mode == RelayMode::bulk && ask.best_class == static_cast<std::uint8_t>(wire::CircuitClass::bulk) &&
+         needs_.endpoint.can_reach(PeerId{ask.peer});
+}
+
 net::Answer RelayServer::on_reserve(const PeerId& from, const Frame& request) {
   const auto ask = asked_in<wire::Reserve>(request);
   if (!ask) return Refusal(Errc::bad_request);
@@ -255,9 +261,11 @@ Task<net::Answer> RelayServer::on_connect(PeerId from, Frame request, TimePoint 
   if (auto why = refuses(from)) co_return std::move(*why);
   const PeerId to{ask->peer};
   if (to == from || to == needs_.endpoint.self()) co_return Refusal(Errc::denied, "no circuit leads to oneself");
-  if (!is_reserved(to)) co_return Refusal(Errc::gone, "that peer has no reservation here");
+  const bool onward = !is_reserved(to);
+  if (onward && !leads_onward(*ask)) co_return Refusal(Errc::gone, "that peer has no reservation here");
   const auto which = choose(ask->best_class, from, to);
-  if (!which) co_return Refusal(Errc::busy, "no room for another circuit", ms_of(options_.busy_retry));
+  if (!which || (onward && *which != wire::CircuitClass::bulk))
+    co_return Refusal(Errc::busy, "no room for another circuit", ms_of(options_.busy_retry));
   for (const wire::CircuitEnd end : {wire::CircuitEnd::asker, wire::CircuitEnd::asked})
     if (needs_.topics.contains(wire::circuit_topic(ask->id, from.key, end)))
       co_return Refusal(Errc::bad_request, "such a circuit is open already");

@@ -22,7 +22,8 @@ enum class RelayMode : std::uint8_t { off, signal, bulk };
 std::string_view name(RelayMode) noexcept;
 std::optional<RelayMode> relay_mode_named(std::string_view name) noexcept;
 
-/// Registers relay.reserve, relay.release, relay.connect and relay.whence. What it carries it does not look at: of a
+/// Leads to those who have a reservation; and with `RelayMode::bulk` also onward, to whom it can dial itself: for those
+/// whose network lets them out to few places, which are not that peer's. What it carries it does not look at: of a
 /// frame it reads only what is around the circuit's bytes.
 ///
 /// Memory: a reservation is some hundred bytes. Of a circuit's direction what the sender may have unread here (half a
@@ -41,7 +42,8 @@ class RelayServer {
   struct Options {
     RelayMode mode = RelayMode::signal;
     Quota signal{std::uint64_t(1) << 20U, std::chrono::minutes(2), 256e3, 2.5e6, 16, 64};
-    Quota bulk{std::uint64_t(4) << 30U, std::chrono::minutes(30), 2.5e6, 25e6, 4, 32};
+    /// Of a peer as many as a group has: one that is led to one owner only would hold up all the others.
+    Quota bulk{std::uint64_t(4) << 30U, std::chrono::minutes(30), 2.5e6, 25e6, 16, 64};
     std::size_t reservations_max = 128;
     std::size_t reservations_of_address_max = 8;
     Duration ttl = std::chrono::hours(1);            ///< of a reservation
@@ -87,6 +89,7 @@ class RelayServer {
   Task<net::Answer> on_connect(PeerId from, Frame request, TimePoint deadline);
   net::Answer on_whence(const PeerId& from, const Frame& request) const;
   bool is_reserved(const PeerId& peer) const;
+  bool leads_onward(const wire::Connect& ask) const;
   std::optional<wire::CircuitClass> choose(std::uint8_t wanted, const PeerId& asker, const PeerId& asked) const;
   bool has_room(wire::CircuitClass which, const PeerId& asker, const PeerId& asked) const;
   const Quota& quota(wire::CircuitClass which) const;

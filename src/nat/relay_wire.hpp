@@ -6,7 +6,7 @@
 //   relay.reserve    join    who can be dialled      Reserve    Reserved
 //   relay.release    join    the same                Release    Released
 //   relay.connect    join    the same                Connect    Joined
-//   relay.incoming   relay   who has a reservation   Incoming   Joined
+//   relay.incoming   relay   who is led to           Incoming   Joined
 //   relay.whence     join    who carries a circuit   Whence     Comes
 //
 // A circuit is two conversations of protocol relay.circuit, each between the relay and one end, about
@@ -61,7 +61,8 @@ struct Released {
   MESSAGE_MAP(held)
 };
 
-/// "Lead me to this peer." Refused as `gone` when it has no reservation here, `denied` over a circuit or to oneself,
+/// "Lead me to this peer." Refused as `gone` when it has no reservation here, nor can be dialled from here by a relay
+/// that carries tensors when those are wanted; `denied` over a circuit or to oneself,
 /// `busy` (with milliseconds until a retry makes sense) when a quota is used up.
 struct Connect {
   PeerKey peer{};
@@ -77,7 +78,7 @@ struct Joined {
   MESSAGE_MAP(circuit_class, bytes_max, life_s)
 };
 
-/// The relay to the one who has a reservation: somebody comes. It says yes or refuses within 5 s.
+/// The relay to the one whom it leads to: somebody comes. It says yes or refuses within 5 s.
 struct Incoming {
   PeerKey from{};
   CircuitId id{};

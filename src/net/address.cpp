@@ -93,7 +93,8 @@ std::string to_string(const Address& address) {
   switch (address.leg) {
     case Leg::tcp: break;
     case Leg::wss: return std::string(kWssScheme) + host_and_port(address) + std::string(kWssPath);
-    case Leg::relay: return std::string(kRelayScheme) + host_and_port(address) + "/" + address.relay.text();
+    case Leg::relay:
+    case Leg::onward: return std::string(kRelayScheme) + host_and_port(address) + "/" + address.relay.text();
   }
   return host_and_port(address);
 }

@@ -12,9 +12,10 @@ namespace collab::net {
 
 /// What carries the bytes to an address.
 enum class Leg : std::uint8_t {
-  tcp,    ///< nothing else
-  wss,    ///< WebSocket in TLS (RFC 6455), for networks that let only the web out: net/wss.hpp
-  relay,  ///< another peer that both ends can dial, for one whom nobody can: nat/circuit_network.hpp
+  tcp,     ///< nothing else
+  wss,     ///< WebSocket in TLS (RFC 6455), for networks that let only the web out: net/wss.hpp
+  relay,   ///< another peer that both ends can dial, for one whom nobody can: nat/circuit_network.hpp
+  onward,  ///< such a one that carries tensors too, for one whom others can dial, but not we; nobody says so of himself
 };
 
 inline constexpr std::string_view kWssPath = "/collab/v1";  ///< the resource that a WebSocket asks for
@@ -29,9 +30,14 @@ struct Address {
   std::string host;
   std::uint16_t port = 0;
   Leg leg = Leg::tcp;
-  PeerId relay{};  ///< of `Leg::relay` only
+  PeerId relay{};  ///< of `Leg::relay` and `Leg::onward` only
   auto operator<=>(const Address&) const = default;
 };
+
+/// The way leads through another peer.
+constexpr bool is_relayed(Leg leg) {
+  return leg == Leg::relay || leg == Leg::onward;
+}
 
 std::string to_string(const Address&);
 /// `host:port` or `[v6]:port`, whatever carries the bytes: what a proxy is asked for, and what others see of a host.

@@ -101,6 +101,7 @@ class Connection final : private MultiplexerOwner {
   Address remote() const { return opened_->stream->remote(); }
   std::string_view path() const { return is_punched() ? "tcp, punched" : opened_->stream->path(); }
   bool is_circuit() const { return opened_->stream->is_circuit(); }
+  bool carries_tensors() const { return opened_->stream->carries_tensors(); }
   bool is_punched() const { return opened_->punched; }
   bool ends_soon() const { return opened_->stream->ends_soon(); }
 

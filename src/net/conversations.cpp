@@ -113,7 +113,7 @@ Task<Result<>> Conversations::Talk::open_stream(PeerId to, TrafficClass traffic,
                                                 TimePoint deadline) {
   const bool bulk = hub_.needs_.methods.find(key.protocol)->method.traffic == TrafficClass::bulk;
   Paths& paths = hub_.needs_.paths;
-  auto reaching = bulk ? paths.reach_directly(to, deadline) : paths.reach(to, deadline);
+  auto reaching = bulk ? paths.reach_for_tensors(to, deadline) : paths.reach(to, deadline);
   const auto way = co_await std::move(reaching);
   if (!way) co_return make_error_code(way.error().code);
   OpenTopic head;

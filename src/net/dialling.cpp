@@ -13,6 +13,8 @@
 namespace collab::net {
 namespace {
 
+constexpr std::size_t kOnwardMax = 4;
+
 /// What came of one address; without an answer: nobody is there.
 struct Tried {
   Leg leg = Leg::tcp;
@@ -52,7 +54,7 @@ struct Turn {
   bool over() const { return !left() && waiting == 0; }
 };
 
-using LegTurns = std::array<Turn, 3>;  // by leg
+using LegTurns = std::array<Turn, 4>;  // by leg
 
 LegTurns turns_of(std::vector<Address> addresses) {
   const auto is_v6 = [](const Address& address) { return address.host.find(':') != std::string::npos; };
@@ -66,21 +68,35 @@ LegTurns turns_of(std::vector<Address> addresses) {
 }  // namespace
 
 Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& rules, std::vector<Address> addresses,
-                          std::optional<PeerId> expected, std::uint64_t attempt, DialOptions options) {
+                          std::optional<PeerId> expected, std::uint64_t attempt, DialOptions options,
+                          OnwardRelays onward) {
   OpenResult result = Refusal(Errc::gone, "no address answers");
   bool met = false;  // somebody whose own words are in `result`
-  Channel<Tried> answers(co_await asio::this_coro::executor, addresses.size());  // outlives the tasks
+  Channel<Tried> answers(co_await asio::this_coro::executor, addresses.size() + kOnwardMax);  // outlives the tasks
   LegTurns turns = turns_of(std::move(addresses));
   Turn& bare = turns[static_cast<std::size_t>(Leg::tcp)];
   Turn& web = turns[static_cast<std::size_t>(Leg::wss)];
-  Turn& relayed = turns[static_cast<std::size_t>(Leg::relay)];
+  Turn& led_on = turns[static_cast<std::size_t>(Leg::onward)];
   const TimePoint web_begins = clock.now() + options.bare_time;
+  const TimePoint onward_begins = web_begins + (web.left() ? options.web_time : Duration());
+  bool onward_asked = !onward || !expected || !(bare.left() || web.left());
   TimePoint circuit_until = TimePoint::max();  // a circuit is in `result`: so long others may do better
 
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     const auto may_begin = [&](const Turn& turn) {
       const bool its_turn = &turn != &web || bare.over() || clock.now() >= web_begins;
       return turn.left() && turn.waiting < options.at_once_max && its_turn;
+    };
+    const auto is_in_vain = [&] { return (bare.over() && web.over()) || clock.now() >= onward_begins; };
+    const auto ask_onward = [&] {
+      if (onward_asked || result || !is_in_vain()) return;
+      onward_asked = true;
+      if (met) return;  // it has refused us
+      led_on.addresses = onward();
+      if (led_on.addresses.size() > kOnwardMax) led_on.addresses.resize(kOnwardMax);
+    };
+    const auto is_over = [&] {
+      return onward_asked && std::all_of(turns.begin(), turns.end(), [](const Turn& turn) { return turn.over(); });
     };
     const auto begin = [&](Turn& turn) {
       if (!may_begin(turn)) return;
@@ -89,22 +105,23 @@ Task<OpenResult> dial_any(Network& network, Clock& clock, const OpeningRules& ru
       tasks.spawn("dial", dial_one(network, clock, rules, std::move(one), answers));
     };
     const auto better_may_come = [&] { return bare.waiting + web.waiting > 0 && clock.now() < circuit_until; };
-    while (result ? better_may_come() : !bare.over() || !web.over() || !relayed.over()) {
+    for (ask_onward(); result ? better_may_come() : !is_over(); ask_onward()) {
       if (!result)
         for (Turn& turn : turns) begin(turn);
       TimePoint look = circuit_until;
       if (web.left() && clock.now() < web_begins) look = std::min(look, web_begins);
-      if (!result && (may_begin(bare) || may_begin(web) || may_begin(relayed)))
+      if (!onward_asked) look = std::min(look, std::max(onward_begins, clock.now()));
+      if (!result && std::any_of(turns.begin(), turns.end(), may_begin))
         look = std::min(look, clock.now() + options.stagger);
       auto tried = co_await answers.pop(clock, look);
       if (!tried) continue;  // time for the next address
       --turns[static_cast<std::size_t>(tried->leg)].waiting;
       const bool opened = tried->answer && *tried->answer;
       if (!tried->answer || (!opened && (result || (met && !tried->met)))) continue;
-      if (opened && result && tried->leg == Leg::relay) continue;
+      if (opened && result && is_relayed(tried->leg)) continue;
       met = tried->met;
       result = std::move(*tried->answer);
-      if (result && tried->leg != Leg::relay) co_return;
+      if (result && !is_relayed(tried->leg)) co_return;
       if (result) circuit_until = clock.now() + options.stagger;
     }
   };

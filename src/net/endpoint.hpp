@@ -85,7 +85,8 @@ class Conversation {
 struct LinkState {
   bool connected = false;
   bool dialled = false;       ///< by this node alone, and not through a relay: others can dial it too
-  bool circuit = false;       ///< it leads through a relay
+  bool circuit = false;       ///< it leads through a relay,
+  bool tensors = true;        ///< and that carries them too
   TimePoint lost_at{};        ///< when the last connection or dial failed; meaningful while not connected
   TimePoint last_received{};  ///< any byte, pongs too
   Duration rtt{};             ///< smoothed; zero: unknown
@@ -126,8 +127,8 @@ class Endpoint {
   virtual void introduce(const PeerId& peer, std::vector<Address> addresses) = 0;
   /// Where relays lead to `peer`, whom nobody can dial. Replaces what was known.
   virtual void introduce_relays(const PeerId& /*peer*/, std::vector<Address> /*relays*/) {}
-  /// Whether there is a connection, or an address to dial. Circuits through relays are for signals, and no such way:
-  /// who plans with a peer does not see them.
+  /// Whether there is a connection, or an address to dial. Circuits that carry words only are no such way: who plans
+  /// with a peer does not see them.
   virtual bool can_reach(const PeerId&) const = 0;
 };
 

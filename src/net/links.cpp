@@ -129,6 +129,7 @@ void Links::remember(const Attached& attached) {
   known.up_bytes_per_s = connection.up_bytes_per_s();
   known.down_bytes_per_s = connection.down_bytes_per_s();
   if (connection.is_circuit()) return;  // ended by the relay, perhaps: that is not the peer's death
+  known.direct_at = now;
   needs_.peers.lost(connection.peer(), attached.since, now);
   if (connection.fell_silent() && !connection.is_punched())  // the hole may have closed: a relay leads there again
     needs_.peers.fell_silent(connection.peer(), now);
@@ -140,6 +141,7 @@ bool Links::is_better(const Connection& fresh, const Connection& old) const {
   if (old.over() || old.is_doubtful(needs_.clock.now()) || fresh.theirs().incarnation != old.theirs().incarnation)
     return true;
   if (fresh.is_circuit() != old.is_circuit()) return old.is_circuit();
+  if (fresh.carries_tensors() != old.carries_tensors()) return fresh.carries_tensors();
   if (fresh.is_punched() != old.is_punched()) return old.is_punched();  // a hole in a router closes by itself
   if (fresh.side() == old.side()) return fresh.attempt() > old.attempt();
   const bool we_are_lower = needs_.self < fresh.peer();
@@ -276,6 +278,7 @@ LinkState Links::state(const PeerId& peer) const {
   state.connected = true;
   state.dialled = connection->side() == Side::dialled && !connection->is_circuit() && !connection->is_punched();
   state.circuit = connection->is_circuit();
+  state.tensors = connection->carries_tensors();
   state.last_received = connection->last_received();
   state.line_bytes_received = connection->received_bytes();
   state.path = connection->path();

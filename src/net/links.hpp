@@ -28,7 +28,7 @@ class LinksUser {
 /// that work
 ///
 /// * after a restart of the peer the new one;
-/// * else one that is no circuit through a relay;
+/// * else one that is no circuit through a relay; of two circuits one that carries tensors;
 /// * else one that was not punched through routers;
 /// * else the one that the lower id dialled;
 /// * of two that one end dialled the later.

@@ -43,6 +43,8 @@ class ByteStream {
   /// It leads through another peer, which may end it any time: others than this node cannot dial there, `remote()` is
   /// no place, and its end says nothing about the other side.
   virtual bool is_circuit() const { return false; }
+  /// Tensors and states may travel on it, not only words.
+  virtual bool carries_tensors() const { return true; }
   /// It will end soon, in order: who still needs the other side then needs another stream.
   virtual bool ends_soon() const { return false; }
 };

@@ -19,9 +19,9 @@ class Paths {
   /// The connection that new streams to `peer` use; dials when there is none. The pointer is good until the next
   /// suspension. Errors: `gone`, `late`, or why the peer refuses.
   virtual Task<Reached> reach(PeerId peer, TimePoint deadline) = 0;
-  /// The same of methods and protocols whose row says bulk, all of what they say: no circuit will do, for a relay
-  /// carries words, not tensors.
-  virtual Task<Reached> reach_directly(PeerId peer, TimePoint deadline) { return reach(peer, deadline); }
+  /// The same of methods and protocols whose row says bulk, all of what they say: a circuit that carries words only
+  /// will not do.
+  virtual Task<Reached> reach_for_tensors(PeerId peer, TimePoint deadline) { return reach(peer, deadline); }
   /// Null when that connection is over.
   virtual Multiplexer* find(std::uint64_t serial) = 0;
   /// Somebody waits for `peer` (+1), or no longer (-1): its silence is noticed sooner.

@@ -16,7 +16,8 @@ constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no recor
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
 constexpr std::int64_t kOtherTimeMs = 1000;  // of a newcomer: so far from the swarm's it is to be heard again
-constexpr unsigned kOutdatedMax = 6;         // dials to one peer that run on though nobody waits for them
+constexpr Duration kDirectKept = std::chrono::seconds(30);  // so long whoever does not answer is taken for gone
+constexpr unsigned kOutdatedMax = 6;  // dials to one peer that run on though nobody waits for them
 
 CallServer::Needs server_needs(const PeerEndpoint::Needs& needs, Paths& paths, const MethodTable& methods) {
   return {needs.executor, needs.clock, paths, needs.access, needs.log, needs.metrics, methods};
@@ -347,7 +348,10 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   const bool other_time = std::abs(connection.skew_ms() + time_.own_ms() - swarm_ms()) > kOtherTimeMs;
   if (other_time && !connection.knows_our_time()) connection.probe(needs_.clock.now());
   learn(connection);
-  if (!connection.is_circuit()) outdate_dials(partner(connection.peer()));
+  if (!connection.is_circuit()) {
+    outdate_dials(partner(connection.peer()));
+    peers_.at(connection.peer(), needs_.clock.now()).direct_at = needs_.clock.now();
+  }
   observers_changed_ = true;
   if (!observed_host_) observe_self();
   if (connection.is_circuit() && connection.side() == Side::accepted) dial_in_return(connection);
@@ -429,7 +433,7 @@ void PeerEndpoint::on_heard(Connection& connection) {
   links_.heard(connection);
 }
 
-/// A relay carries no tensors: who asks for them, or brings them, has to come without one.
+/// Few relays carry tensors: who asks for them, or brings them, has to come by such a one, or without.
 bool PeerEndpoint::is_for_relays(TrafficClass traffic, const OpenHead& head) const {
   const auto* topic = std::get_if<OpenTopic>(&head);
   const MethodRow* row = methods_.find(topic != nullptr ? topic->protocol : std::get<OpenCall>(head).method);
@@ -439,7 +443,7 @@ bool PeerEndpoint::is_for_relays(TrafficClass traffic, const OpenHead& head) con
 Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, TrafficClass traffic, OpenHead head,
                                std::size_t message_bytes) {
   const auto* topic = std::get_if<OpenTopic>(&head);
-  const bool in_vain = connection.is_circuit() && !is_for_relays(traffic, head);
+  const bool in_vain = !connection.carries_tensors() && !is_for_relays(traffic, head);
   Accepted accepted = in_vain ? Accepted(Refusal(Errc::denied, "not through a relay"))
                       : topic != nullptr
                           ? conversations_.on_open(connection.streams(), stream, traffic, *topic, message_bytes)
@@ -482,10 +486,10 @@ void PeerEndpoint::on_refused(Connection& connection, const Refusal& why) {
 
 // --- dialling
 
-Task<Reached> PeerEndpoint::find_way(PeerId peer, TimePoint deadline, bool by_relay) {
+Task<Reached> PeerEndpoint::find_way(PeerId peer, TimePoint deadline, bool for_tensors) {
   const auto usable = [&] {
     Connection* current = links_.current(peer);
-    return current != nullptr && (by_relay || !current->is_circuit()) ? current : nullptr;
+    return current != nullptr && (!for_tensors || current->carries_tensors()) ? current : nullptr;
   };
   for (bool dialled = false;; dialled = true) {
     const Decision may = needs_.access.may(peer, Claim::join);
@@ -495,17 +499,17 @@ Task<Reached> PeerEndpoint::find_way(PeerId peer, TimePoint deadline, bool by_re
     const TimePoint now = needs_.clock.now();
     if (now >= deadline) co_return Refusal(Errc::late);
     const KnownPeer* known = peers_.find(peer);
-    const bool no_way = known == nullptr || (known->addresses.empty() && (!by_relay || known->relays.empty()));
+    const bool no_way = known == nullptr || (known->addresses.empty() && (for_tensors || known->relays.empty()));
     if (with.dials == 0) {
       if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
       if (dialled && known != nullptr) co_return known->refused;
       if (no_way) co_return Refusal(Errc::gone, "no address of this peer is known");
       if (!peers_.may_dial(peer, now)) co_return known->refused;
       std::vector<Address> addresses = known->addresses;
-      if (by_relay) addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
-      begin_dial(peer, std::move(addresses));
-    } else if (no_way && !by_relay && known != nullptr) {
-      co_return Refusal(Errc::gone, "only a relay leads to this peer");
+      if (!for_tensors) addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
+      begin_dial(peer, std::move(addresses), known->direct_at == TimePoint() || now >= known->direct_at + kDirectKept);
+    } else if (no_way && for_tensors && known != nullptr) {
+      co_return Refusal(Errc::gone, "only a relay that carries words leads to this peer");
     }
     const WaitsFor waits(*this, peer);
     while (with.dials > 0 && usable() == nullptr) {
@@ -515,12 +519,13 @@ Task<Reached> PeerEndpoint::find_way(PeerId peer, TimePoint deadline, bool by_re
   }
 }
 
-void PeerEndpoint::begin_dial(const PeerId& peer, std::vector<Address> addresses) {
+/// `onward`: relays may lead there that are not its own.
+void PeerEndpoint::begin_dial(const PeerId& peer, std::vector<Address> addresses, bool onward) {
   ++partner(peer).dials;
-  tasks_->spawn("dial", dial(peer, std::move(addresses), next_attempt_++));
+  tasks_->spawn("dial", dial(peer, std::move(addresses), onward, next_attempt_++));
 }
 
-Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt) {
+Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, bool onward, std::uint64_t attempt) {
   struct Dialling {
     Partner& with;
     const std::uint64_t meetings = with.meetings;
@@ -534,11 +539,15 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, std::uint
   const Dialling dialling{partner(peer)};
   const auto is_relay = [](const Address& address) { return address.leg == Leg::relay; };
   const bool by_relay_only = std::all_of(addresses.begin(), addresses.end(), is_relay);
-  auto opened =
-      co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options_.dial);
+  DialOptions options = options_.dial;
+  if (const KnownPeer* known = peers_.find(peer); known != nullptr && known->bare_in_vain) options.bare_time = {};
+  auto opened = co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options,
+                                  onward ? options_.onward : OnwardRelays());
   if (tasks_ == nullptr || leaving_) co_return;   // too late: leave() has said goodbye to all
   if (opened && (*opened)->redundant) co_return;  // the peer has dialled us meanwhile
   if (opened) {
+    const bool bare = (*opened)->stream->remote().leg == Leg::tcp;
+    if (bare || !by_relay_only) peers_.at(peer, needs_.clock.now()).bare_in_vain = !bare;
     tasks_->spawn("connection", serve(attach(std::move(*opened))));
     co_return;
   }
@@ -564,7 +573,7 @@ void PeerEndpoint::dial_in_return(const Connection& circuit) {
   Partner& with = partner(peer);
   const bool may = known != nullptr && !known->addresses.empty() && peers_.may_dial(peer, needs_.clock.now());
   if (!may || with.dials > 0 || tasks_ == nullptr) return;
-  begin_dial(peer, known->addresses);
+  begin_dial(peer, known->addresses, /*onward=*/false);
 }
 
 Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address address, TimePoint deadline) {
@@ -689,7 +698,7 @@ void PeerEndpoint::dial_elsewhere(const PeerId& peer, std::vector<Address> addre
   const bool is_there = current != nullptr && !current->is_circuit();
   if (tasks_ == nullptr || leaving_ || is_there) return;
   with->second->elsewhere = true;  // not again and again, however often it says so
-  begin_dial(peer, std::move(addresses));
+  begin_dial(peer, std::move(addresses), /*onward=*/false);
 }
 
 void PeerEndpoint::introduce_relays(const PeerId& peer, std::vector<Address> relays) {
@@ -697,7 +706,7 @@ void PeerEndpoint::introduce_relays(const PeerId& peer, std::vector<Address> rel
 }
 
 bool PeerEndpoint::can_reach(const PeerId& peer) const {
-  if (const Connection* current = links_.current(peer); current != nullptr && !current->is_circuit()) return true;
+  if (const Connection* current = links_.current(peer); current != nullptr && current->carries_tensors()) return true;
   const KnownPeer* known = peers_.find(peer);
   return known != nullptr && !known->addresses.empty();
 }

@@ -44,6 +44,7 @@ struct EndpointOptions {
   CallOptions calls;
   Conversations::Options conversations;
   DialOptions dial;
+  OnwardRelays onward;  ///< may be empty
   /// Beyond so many, those that this node dialled and nobody uses are closed, the longest quiet first: in a large swarm
   /// looking for others opens one to most of them. Whoever was dialled can be dialled again.
   std::size_t connections_kept = 96;
@@ -157,8 +158,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void on_superseded(Connection&) override;
   void on_change(const PeerId&) override;
   // of Paths
-  Task<Reached> reach(PeerId peer, TimePoint deadline) override { return find_way(peer, deadline, true); }
-  Task<Reached> reach_directly(PeerId peer, TimePoint deadline) override { return find_way(peer, deadline, false); }
+  Task<Reached> reach(PeerId peer, TimePoint deadline) override { return find_way(peer, deadline, false); }
+  Task<Reached> reach_for_tensors(PeerId peer, TimePoint deadline) override { return find_way(peer, deadline, true); }
   Multiplexer* find(std::uint64_t serial) override;
   void waits(const PeerId& peer, int change) override;
   void converses(const PeerId& peer, int change) override;
@@ -169,14 +170,14 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   std::optional<Refuse> welcome(const PeerId& peer, const Hello& theirs) const;
   Partner& partner(const PeerId& peer);
   static void outdate_dials(Partner& with);
-  Task<Reached> find_way(PeerId peer, TimePoint deadline, bool by_relay);
+  Task<Reached> find_way(PeerId peer, TimePoint deadline, bool for_tensors);
   bool is_for_relays(TrafficClass traffic, const OpenHead& head) const;
 
   Task<> accept_loop(Listener& listener);
   Task<> admit(std::unique_ptr<ByteStream> stream, Gate::Place place);
-  void begin_dial(const PeerId& peer, std::vector<Address> addresses);
+  void begin_dial(const PeerId& peer, std::vector<Address> addresses, bool onward);
   void dial_elsewhere(const PeerId& peer, std::vector<Address> addresses);
-  Task<> dial(PeerId peer, std::vector<Address> addresses, std::uint64_t attempt);
+  Task<> dial(PeerId peer, std::vector<Address> addresses, bool onward, std::uint64_t attempt);
   void dial_in_return(const Connection& circuit);
   Task<> serve(std::uint64_t serial);
   Task<> serve_in(Gate::Place place, std::uint64_t serial);

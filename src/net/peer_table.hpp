@@ -18,6 +18,8 @@ namespace collab::net {
 struct KnownPeer {
   std::vector<Address> addresses;
   std::vector<Address> relays;  ///< that lead to it
+  bool bare_in_vain = false;    ///< when it was dialled last, something else than bare TCP led there
+  TimePoint direct_at{};        ///< when there was last a connection without a relay
   TimePoint lost_at{};          ///< when the last connection or dial failed
   TimePoint retry_at{};         ///< no dial before this
   unsigned failures = 0;        ///< dials that failed; forgotten when a connection lasts, not when one is made

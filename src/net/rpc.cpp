@@ -344,7 +344,7 @@ Task<Answer> CallClient::call(PeerId to, Method method, Frame request, TimePoint
 Task<std::optional<Answer>> CallClient::ask(PeerId to, const Method& method, const CallId& id, Frame request,
                                             TimePoint deadline) {
   const bool bulk = method.traffic == TrafficClass::bulk;
-  auto reaching = bulk ? paths_.reach_directly(to, deadline) : paths_.reach(to, deadline);
+  auto reaching = bulk ? paths_.reach_for_tensors(to, deadline) : paths_.reach(to, deadline);
   const auto way = co_await std::move(reaching);
   if (!way) co_return Answer(way.error());
   const Duration left = deadline == TimePoint::max() ? options_.left_max : deadline - clock_.now();

@@ -173,6 +173,7 @@ net::EndpointOptions Membership::endpoint_options(const std::optional<net::Addre
   options.software = options_.software;
   options.roles.push_back(options_.role);
   options.announce = options_.announce;
+  if (options_.relay != nat::RelayMode::bulk) options.onward = [this] { return onward_relays(); };
   if (listen) options.listen.push_back(*listen);
   if (listen && options_.wss_port != 0)
     options.listen.push_back(net::Address{listen->host, options_.wss_port, net::Leg::wss});
@@ -231,7 +232,10 @@ void Membership::make_reachability() {
 
 /// Both halves: a node that others come to dial gives up its reservations, and grants some.
 void Membership::make_relays() {
-  circuits_.use(*endpoint_, [this](const PeerId& relay) { return relay_client_->has(relay); });
+  // whoever can be dialled is met by strangers anyway
+  circuits_.use(*endpoint_, [this](const PeerId& relay) {
+    return relay_client_->has(relay) || nat::can_be_dialled(reachability_->state());
+  });
   nat::RelayServer::Needs serving{needs_.loop,    *endpoint_,         needs_.clock, needs_.log,
                                   needs_.metrics, circuits_.topics(), {},           {}};
   serving.host_of = [this](const PeerId& peer) -> std::optional<std::string> {
@@ -281,6 +285,25 @@ std::vector<nat::RelayClient::Candidate> Membership::relay_candidates() const {
     const auto at = std::find_if(member.record.listen.begin(), member.record.listen.end(), is_bare);
     if (at != member.record.listen.end()) all.push_back({member.peer, *at});
   }
+  return all;
+}
+
+/// Connected ones that carry tensors, the nearest first.
+std::vector<net::Address> Membership::onward_relays() const {
+  std::vector<std::pair<Duration, net::Address>> near;
+  for (const Member& member : members()) {
+    const net::LinkState link = endpoint_->link(member.peer);
+    const bool leads = member.record.reachable && member.record.relays_tensors && nat::is_direct(link);
+    if (!leads || !access_.may(member.peer, Claim::relay)) continue;
+    net::Address at;
+    at.host = member.peer.text();
+    at.leg = net::Leg::onward;
+    at.relay = member.peer;
+    near.emplace_back(link.rtt, std::move(at));
+  }
+  std::sort(near.begin(), near.end());
+  std::vector<net::Address> all;
+  for (auto& [rtt, at] : near) all.push_back(std::move(at));
   return all;
 }
 
@@ -340,6 +363,7 @@ directory::PeerRecord Membership::own_record() const {
   directory::PeerRecord record;
   record.reachable = nat::can_be_dialled(reachability_->state());
   record.directory = options_.serve_directory;
+  record.relays_tensors = record.reachable && options_.relay == nat::RelayMode::bulk;
   record.role = options_.role;
   record.name = options_.name;
   record.software = options_.software;

@@ -82,6 +82,7 @@ class Membership {
   void make_relays();
   void make_punching();
   std::vector<nat::RelayClient::Candidate> relay_candidates() const;
+  std::vector<net::Address> onward_relays() const;
   Task<> follow_relays();
   Task<> follow_mapping();
   bool asks_router() const;

@@ -24,6 +24,8 @@ struct NodeWishes {
   bool listens = true;
   RelayServer::Options relay = {};
   bool relays = true;  ///< else a test says what it does instead
+  std::uint16_t port = kPort;
+  net::OnwardRelays onward = {};
 };
 
 /// An endpoint that dials and takes circuits, and relays those of others.
@@ -31,7 +33,8 @@ class RelayNode {
  public:
   RelayNode(sim::Simulation& world, sim::SimNetwork& network, unsigned char number, NodeWishes wishes = {},
             sim::NatBox* box = nullptr)
-      : host_(network.add_host("198.51." + std::to_string(number) + ".7")),
+      : port_(wishes.port),
+        host_(network.add_host("198.51." + std::to_string(number) + ".7")),
         identity_(test::identity_of(number)),
         access_(Access::Options()),
         circuits({world.executor(), host_.clock(), Random(number), log_, host_}, {}),
@@ -77,8 +80,9 @@ class RelayNode {
   Clock& clock() { return host_.clock(); }
   sim::Host& host() { return host_; }
   TimePoint in(Duration time) { return clock().now() + time; }
-  net::Address address() const { return net::Address{host_.address(), kPort}; }
-  net::Address relay_address() const { return net::Address{host_.address(), kPort, net::Leg::relay, id()}; }
+  net::Address address() const { return net::Address{host_.address(), port_}; }
+  net::Address relay_address() const { return net::Address{host_.address(), port_, net::Leg::relay, id()}; }
+  net::Address onward_address() const { return net::Address{host_.address(), port_, net::Leg::onward, id()}; }
   void knows(const RelayNode& other) { endpoint.introduce(other.id(), std::vector<net::Address>(1, other.address())); }
   void knows_by(const RelayNode& relay_node, const RelayNode& other) {
     knows(relay_node);
@@ -101,11 +105,13 @@ class RelayNode {
   static net::EndpointOptions options_of(const NodeWishes& wishes, const std::string& host) {
     net::EndpointOptions options;
     options.run = "test";
-    if (wishes.listens) options.listen.push_back(net::Address{host, kPort});
+    if (wishes.listens) options.listen.push_back(net::Address{host, wishes.port});
+    options.onward = wishes.onward;
     if (wishes.takes_circuits) options.listen.push_back(circuits_come_in());
     return options;
   }
 
+  std::uint16_t port_;
   sim::Host& host_;
   Identity identity_;
   Access access_;
@@ -282,6 +288,137 @@ TEST_CASE("relay: nothing of a bulk method or protocol goes through it, and what
   });
 }
 
+namespace {
+
+/// One whose network lets it out to port 443 only, where a relay listens, and an owner that listens elsewhere.
+struct Campus {
+  explicit Campus(RelayMode mode)
+      : network(world, 1),
+        box(network.add_box(lets_out_443())),
+        relay(world, network, 1, relay_wishes(mode)),
+        owner(world, network, 2),
+        inside(world, network, 3, inside_wishes(), &box) {}
+
+  static sim::NatOptions lets_out_443() {
+    sim::NatOptions options;
+    options.only_443 = true;
+    return options;
+  }
+  static NodeWishes relay_wishes(RelayMode mode) {
+    NodeWishes wishes;
+    wishes.port = 443;
+    wishes.relay.mode = mode;
+    return wishes;
+  }
+  NodeWishes inside_wishes() {
+    NodeWishes wishes;
+    wishes.onward = [this] {
+      ++asked_onward;
+      return std::vector<net::Address>(1, relay.onward_address());
+    };
+    return wishes;
+  }
+  void run(std::function<Task<>()> scenario) {
+    const auto all = [&]() -> Task<> {
+      for (RelayNode* node : {&relay, &owner, &inside}) node->start();
+      inside.knows(relay);
+      relay.knows(owner);
+      inside.knows(owner);
+      CHECK(co_await inside.calls(relay));
+      co_await scenario();
+      for (RelayNode* node : {&inside, &owner, &relay}) co_await node->stop();
+      network.stop();
+    };
+    world.run(all());
+  }
+  Task<net::Answer> calls_for_tensors(RelayNode& from, RelayNode& to, Duration time = 20s) {
+    const Frame question = test::filled_frame(50'000);
+    return from.endpoint.call(to.id(), "test.bulk", question, from.in(time));
+  }
+  Task<> sleep(Duration time) { return world.clock().sleep_until(world.clock().now() + time); }
+
+  sim::Simulation world;
+  sim::SimNetwork network;
+  int asked_onward = 0;
+  sim::NatBox& box;
+  RelayNode relay;
+  RelayNode owner;
+  RelayNode inside;
+};
+
+}  // namespace
+
+TEST_CASE("relay: one that carries tensors leads on to whom others can dial, those who are let out to few places") {
+  Campus campus(RelayMode::bulk);
+  campus.run([&]() -> Task<> {
+    TimePoint began = campus.world.clock().now();
+    CHECK(co_await campus.calls_for_tensors(campus.inside, campus.owner));
+    CHECK(campus.world.clock().now() - began < 6s);  // five of them for what is dropped in silence
+    for (const auto& [from, to] :
+         {std::pair(&campus.inside, &campus.owner), std::pair(&campus.owner, &campus.inside)}) {
+      const net::LinkState link = from->endpoint.link(to->id());
+      CHECK(link.circuit);
+      CHECK(link.tensors);
+      CHECK(from->endpoint.can_reach(to->id()));
+      CHECK(co_await campus.calls_for_tensors(*from, *to));  // both ways
+      CHECK(co_await from->calls(*to));                      // and words as well
+    }
+    CHECK(campus.relay.relay->circuits() == 1);
+    CHECK(campus.relay.relay->reservations() == 0);
+    CHECK(campus.relay.metrics.value("collab_relayed_bytes_total", {{"class", "bulk"}}) > 300'000);
+
+    co_await campus.owner.stop();
+    co_await campus.sleep(2s);
+    CHECK(campus.relay.relay->circuits() == 0);
+  });
+}
+
+TEST_CASE("relay: who was led on once has the next circuit at once") {
+  Campus campus(RelayMode::bulk);
+  campus.run([&]() -> Task<> {
+    CHECK(co_await campus.calls_for_tensors(campus.inside, campus.owner));
+    co_await campus.sleep(30min);  // its life
+    CHECK(campus.relay.relay->circuits() == 0);
+    const TimePoint began = campus.world.clock().now();
+    CHECK(co_await campus.calls_for_tensors(campus.inside, campus.owner));
+    CHECK(campus.world.clock().now() - began < 1s);
+  });
+}
+
+TEST_CASE("relay: one that carries words only leads nobody on") {
+  Campus campus(RelayMode::signal);
+  campus.run([&]() -> Task<> {
+    const auto answer = co_await campus.calls_for_tensors(campus.inside, campus.owner);
+    CHECK(answer.error().code == Errc::gone);
+    CHECK(campus.asked_onward == 1);
+    CHECK(campus.relay.relay->circuits() == 0);
+  });
+}
+
+TEST_CASE("relay: nobody is led on to one who was there himself a moment ago and does not answer") {
+  Town town;
+  int asked = 0;
+  NodeWishes wishes;
+  wishes.onward = [&] {
+    ++asked;
+    return std::vector<net::Address>(1, town.relay.onward_address());
+  };
+  RelayNode open(town.world, town.network, 5, wishes);
+  town.run([&]() -> Task<> {
+    open.start();
+    open.knows(town.second);
+    CHECK(co_await open.calls(town.second));
+    co_await town.second.stop();
+    for (const bool long_ago : {false, true}) {
+      CAPTURE(long_ago);
+      if (long_ago) co_await town.sleep(40s);
+      CHECK_FALSE(co_await open.calls(town.second));
+      CHECK(asked == (long_ago ? 1 : 0));
+    }
+    co_await open.stop();
+  });
+}
+
 TEST_CASE("relay: each reason for which there is no circuit has a word") {
   NodeWishes wishes;
   wishes.relay.signal.of_peer_max = 1;
@@ -405,11 +542,12 @@ NodeWishes hand_taken() {
   return wishes;
 }
 
-Task<> join_ends(Town& town, Ends& ends) {
+Task<> join_ends(Town& town, Ends& ends, bool tensors = false) {
   ends.listener = town.b.circuits.listen(circuits_come_in()).value();
   CHECK(co_await town.b.reserves_at(town.relay));
   town.a.knows(town.relay);
-  auto dialled = co_await town.a.circuits.dial_peer(town.relay.relay_address(), town.b.id(), town.a.in(5s));
+  const auto by = tensors ? town.relay.onward_address() : town.relay.relay_address();
+  auto dialled = co_await town.a.circuits.dial_peer(by, town.b.id(), town.a.in(5s));
   REQUIRE(dialled);
   ends.caller = std::move(*dialled);
   ends.taker = std::move(*co_await ends.listener->accept());
@@ -497,7 +635,7 @@ TEST_CASE("relay: who does not read holds back who writes, and nobody else") {
   Town town(wishes, hand_taken());
   town.run([&]() -> Task<> {
     Ends ends;
-    co_await join_ends(town, ends);
+    co_await join_ends(town, ends, /*tensors=*/true);
     std::size_t written = 0;
     town.a.tasks().spawn("write", write_for_ever(*ends.caller, written));
     co_await town.sleep(30s);

@@ -135,9 +135,12 @@ MeetingOrder meeting_order(const node::Config& config) {
   return order;
 }
 
-TransportOrder transport_order(const node::Config& config) {
+TransportOrder transport_order(const std::string& command, const node::Config& config) {
   TransportOrder order;
-  order.workload = workload_of_peers(config, 2, 1);
+  const bool relayed = command == "relay";
+  order.workload = workload_of_peers(config, relayed ? 3 : 2, 1);
+  order.workload.relayed = relayed;
+  order.workload.relay_bits_per_s = 1e6 * static_cast<double>(config.number("quota"));
   order.seconds = static_cast<double>(config.number("for"));
   order.both_ways = config.toggle("both-ways");
   order.frame_bytes = static_cast<std::size_t>(config.number("frame"));
@@ -203,7 +206,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   if (parsed.command == "moshpit") return measure_passes(passes_order(config));
   if (parsed.command == "state") return measure_state(state_order(config));
   if (parsed.command == "directory") return measure_directory(directory_order(config));
-  if (parsed.command == "transport") return measure_transport(transport_order(config));
+  if (parsed.command == "transport" || parsed.command == "relay")
+    return measure_transport(transport_order(parsed.command, config));
   const bool faulty = parsed.command == "kill" || parsed.command == "freeze" || parsed.command == "any-moment";
   if (faulty) return measure_faults(fault_order(parsed.command, config));
   return measure_all_reduce(order_of(parsed.command, config));

@@ -8,7 +8,7 @@ using node::OptionKind;
 
 node::OptionTable bench_options() {
   const char* what = "What is averaged";
-  const char* carried = "What is carried (transport)";
+  const char* carried = "What is carried (transport, relay)";
   const char* fetched = "What is fetched (state)";
   const char* training = "What is trained (overhead)";
   const char* hosting = "Who is hosted (coordinator)";
@@ -38,6 +38,7 @@ node::OptionTable bench_options() {
        10'000},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
       {"for", OptionKind::number, carried, "SECONDS", "10", "that it is sent", 2, 86'400},
+      {"quota", OptionKind::number, carried, "MBIT/S", "0", "that the relay lets through; 0: what it can", 0, 1e5},
       {"both-ways", OptionKind::toggle, carried, "", "", "each to the other"},
       {"frame", OptionKind::number, carried, "BYTES", "262144", "sent at once", 2, 4e6},
       {"joiners", OptionKind::number, fetched, "N", "1", "that fetch the state at once; the other peers hold it", 1,
@@ -74,6 +75,7 @@ cli::Synopsis bench_synopsis() {
                        {"matchmaking", "how soon a group begins once all have declared"},
                        {"moshpit", "passes over a grid of small groups, matchmaking included"},
                        {"transport", "what one connection carries, and what small questions take beside it"},
+                       {"relay", "the same of two who meet by a relay only, and what it costs there"},
                        {"state", "how soon joiners have the state of a run"},
                        {"directory", "how soon a record is stored, found, and seen by who watches"},
                        {"codec", "encoding and decoding with each codec on one core: speed, and what is lost"},
@@ -84,6 +86,7 @@ cli::Synopsis bench_synopsis() {
                        "collab-bench small-tensors --peers 4 --tensors 500 --floats 100",
                        "collab-bench any-moment --rounds 100 --json",
                        "collab-bench transport --shape 100/100 --both-ways",
+                       "collab-bench relay --shape 100/100/10 --for 20",
                        "collab-bench state --shape 100/100",
                        "collab-bench directory --plot directory.svg",
                        "collab-bench codec --json",

@@ -55,6 +55,8 @@ Swarm::Swarm(const Workload& workload, const std::string& log_level)
                         {"floats", workload_.floats},
                         {"codec", workload_.codec},
                         {"seed", workload_.seed},
+                        {"relayed", workload_.relayed},
+                        {"relay_bits_per_s", workload_.relay_bits_per_s},
                         {"log_level", log_level}};
     peers_[i]->write_line(setup.dump());
   }
@@ -245,6 +247,8 @@ PassOfAll Swarm::pass(std::uint64_t number, const std::vector<std::uint32_t>& ra
 
 std::vector<Carried> Swarm::carry(std::uint64_t number, double seconds, bool both_ways, std::size_t frame_bytes) {
   constexpr double kAskEvery = 0.02;
+  std::vector<bool> ends(peers_.size());
+  ends[0] = ends[1] = true;
   const auto order = [&](std::size_t i) -> json {
     return {{"order", "carry"},
             {"run", number},
@@ -256,7 +260,14 @@ std::vector<Carried> Swarm::carry(std::uint64_t number, double seconds, bool bot
             {"frame_bytes", frame_bytes}};
   };
   std::vector<Carried> carried;
-  for (const json& answer : ask_each(alive_, order, answer_deadline() + from_seconds(seconds))) {
+  const auto spent = [this] {
+    return ask_all({{"order", "spent"}}, answer_deadline()).back().at("cpu_s").get<double>();
+  };
+  spent();
+  const auto answers = ask_each(ends, order, answer_deadline() + from_seconds(seconds));
+  const double last_spent = spent();
+  for (const json& answer : answers) {
+    if (answer.is_null()) continue;
     Carried& one = carried.emplace_back();
     one.bytes = answer.at("bytes").get<std::uint64_t>();
     one.seconds = answer.at("seconds").get<double>();
@@ -264,6 +275,7 @@ std::vector<Carried> Swarm::carry(std::uint64_t number, double seconds, bool bot
     one.cpu_s = answer.at("cpu_s").get<double>();
     one.answers = answer.at("answers").get<std::vector<double>>();
   }
+  if (workload_.relayed) carried.emplace_back().cpu_s = last_spent;
   return carried;
 }
 

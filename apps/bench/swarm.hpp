@@ -131,7 +131,8 @@ class Swarm {
   Meeting seek(std::uint64_t number, const std::vector<double>& after);
   /// Everybody's values are averaged over a grid of `radices`. `number` > 0, each once.
   PassOfAll pass(std::uint64_t number, const std::vector<std::uint32_t>& radices);
-  /// The first sends frames to the second, or each to the other, for so long. `number` > 0, each once.
+  /// The first sends frames to the second, or each to the other, for so long; of a relay between them there is
+  /// `cpu_s`. `number` > 0, each once.
   std::vector<Carried> carry(std::uint64_t number, double seconds, bool both_ways, std::size_t frame_bytes);
   /// The first `joiners` fetch the state that all others hold. By peer.
   std::vector<Fetched> fetch(std::size_t joiners);

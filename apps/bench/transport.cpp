@@ -1,5 +1,6 @@
 #include "transport.hpp"
 
+#include "relay_peer.hpp"
 #include "statistics.hpp"
 #include "swarm.hpp"
 
@@ -33,7 +34,8 @@ json to_json(const TransportOrder& order, const std::vector<Carried>& carried) {
   double cpu = 0;
   double bytes = 0;
   const std::vector<double> answers = answers_of(carried);
-  for (const Carried& one : carried) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Carried& one = carried.at(i);
     cpu += one.cpu_s;
     bytes += static_cast<double>(one.bytes_in_all);
     if (one.bytes == 0) continue;
@@ -41,7 +43,9 @@ json to_json(const TransportOrder& order, const std::vector<Carried>& carried) {
     rate = rate == 0 ? own : std::min(rate, own);
   }
   const double line = line_of(order.workload, order.both_ways);
-  return {{"bench", "transport"},
+  const double relay_cpu = order.workload.relayed ? carried.at(kRelay).cpu_s : 0;
+  const double quota = order.workload.relay_bits_per_s / 8;
+  return {{"bench", order.workload.relayed ? "relay" : "transport"},
           {"both_ways", order.both_ways},
           {"frame_bytes", order.frame_bytes},
           {"seconds", order.seconds},
@@ -49,6 +53,8 @@ json to_json(const TransportOrder& order, const std::vector<Carried>& carried) {
           {"bytes_per_s", rate},
           {"line_share", line > 0 ? rate / line : 0},
           {"ns_per_byte", 1e9 * cpu / bytes},
+          {"relay_ns_per_byte", 1e9 * relay_cpu / bytes},
+          {"quota_share", quota > 0 ? rate / quota : 0},
           {"questions", answers.size()},
           {"answer_median_s", median(answers)},
           {"answer_p99_s", percentile(answers, .99)},
@@ -58,13 +64,16 @@ json to_json(const TransportOrder& order, const std::vector<Carried>& carried) {
 void print_carried(const json& figures) {
   const auto real = [&](const char* field) { return figures.at(field).get<double>(); };
   const auto shape = figures.at("shape").get<std::string>();
-  fmt::print("transport: frames of {} kB {}, {:.0f} s on {}, encrypted\n", figures.at("frame_bytes").get<int>() / 1024,
-             figures.at("both_ways").get<bool>() ? "both ways" : "one way", real("seconds"),
-             shape.empty() ? "loopback" : "lines of " + shape);
+  fmt::print("{}: frames of {} kB {}, {:.0f} s on {}, encrypted\n", figures.at("bench").get<std::string>(),
+             figures.at("frame_bytes").get<int>() / 1024, figures.at("both_ways").get<bool>() ? "both ways" : "one way",
+             real("seconds"), shape.empty() ? "loopback" : "lines of " + shape);
   fmt::print("  carried                 {:.1f} MB/s, {:.1f} Mbit/s{}\n", real("bytes_per_s") / 1e6,
              8 * real("bytes_per_s") / 1e6,
              shape.empty() ? "" : fmt::format(", {:.1f} % of the line", 100 * real("line_share")));
   fmt::print("  processor               {:.2f} ns a byte, both ends together\n", real("ns_per_byte"));
+  if (real("relay_ns_per_byte") > 0)
+    fmt::print("                          {:.2f} ns a byte, the relay\n", real("relay_ns_per_byte"));
+  if (real("quota_share") > 0) fmt::print("  of the relay's quota    {:.1f} %\n", 100 * real("quota_share"));
   fmt::print("  small questions         {:.2f} ms median, {:.2f} p99, {:.2f} most, of {}\n",
              1e3 * real("answer_median_s"), 1e3 * real("answer_p99_s"), 1e3 * real("answer_max_s"),
              figures.at("questions").get<int>());

@@ -13,6 +13,7 @@
 #include "net/tcp.hpp"
 #include "node/runtime.hpp"
 #include "pass_peer.hpp"
+#include "relay_peer.hpp"
 #include "seeker.hpp"
 #include "state_peer.hpp"
 #include "statistics.hpp"
@@ -38,6 +39,7 @@ using nlohmann::json;
 
 constexpr auto kMeetTime = std::chrono::seconds(30);
 constexpr auto kLookAgain = std::chrono::milliseconds(10);
+constexpr std::uint16_t kNobodysPort = 1;
 constexpr auto kLookForLost = std::chrono::milliseconds(1);
 
 /// The peer of `index`. A key from a seed, not a secret: it lives on the loopback of one machine for one measurement,
@@ -104,6 +106,7 @@ class Peer {
 
  private:
   net::EndpointOptions endpoint_options() const;
+  std::vector<net::Address> by_relay() const;
   Task<Result<>> connect(std::vector<net::Address> addresses, std::size_t everybody);
   Task<> watch_links();
   Task<Result<averaging::Outcome>> average(averaging::RoundReport& report);
@@ -119,6 +122,7 @@ class Peer {
   Access access_;
   node::Runtime runtime_;
   net::TcpNetwork network_;
+  RelayPeer relay_;
   std::unique_ptr<net::PeerEndpoint> endpoint_;
   std::unique_ptr<Seeker> seeker_;
   std::unique_ptr<Bulk> bulk_;
@@ -160,12 +164,14 @@ Peer::Peer(const Setup& setup)
       log_(log_options(setup)),
       identity_(identity_of(setup.workload.seed, setup.index)),
       access_(access_options(identity_)),
-      network_(runtime_.loop(), runtime_.clock()) {
+      network_(runtime_.loop(), runtime_.clock()),
+      relay_({runtime_.loop(), runtime_.clock(), Random(setup_.index).derive("circuits"), log_, network_}, metrics_) {
   const auto start = [this] {
-    net::PeerEndpoint::Needs needs{runtime_.loop(), runtime_.clock(), network_, Random(setup_.index), log_,
+    net::PeerEndpoint::Needs needs{runtime_.loop(), runtime_.clock(), relay_.network(), Random(setup_.index), log_,
                                    metrics_,        identity_,        access_};
     endpoint_ = std::make_unique<net::PeerEndpoint>(needs, endpoint_options());
     endpoint_->allow_conversation(averaging::round_protocol());
+    relay_.use(*endpoint_, setup_.index == kRelay && setup_.workload.relayed, setup_.workload.relay_bits_per_s);
     const Seeker::Needs seeks{*endpoint_,
                               runtime_.clock(),
                               log_,
@@ -182,6 +188,7 @@ Peer::Peer(const Setup& setup)
     services_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
     serving_ = std::make_unique<TaskGroup>(runtime_.loop(), rethrow);
     services_->spawn("endpoint", endpoint_->run());
+    relay_.start(*services_);
   };
   runtime_.on_loop(start);
 }
@@ -211,6 +218,8 @@ net::EndpointOptions Peer::endpoint_options() const {
   net::Address any_port;
   any_port.host = setup_.host;
   options.listen.push_back(any_port);
+  options.listen.push_back(nat::circuits_come_in());
+  if (setup_.workload.relayed) options.onward = [this] { return by_relay(); };
   return options;
 }
 
@@ -220,7 +229,15 @@ json Peer::introduction() {
   return {{"id", identity_.id().text()}, {"address", address}};
 }
 
-/// Whoever has the smaller index dials.
+/// Where a circuit begins.
+std::vector<net::Address> Peer::by_relay() const {
+  net::Address at;
+  at.leg = net::Leg::onward;
+  at.relay = ids_.at(kRelay);
+  return std::vector<net::Address>(1, at);
+}
+
+/// Whoever has the smaller index dials. Two that are to meet by a relay do not find each other.
 void Peer::meet(const json& others) {
   std::vector<net::Address> to_dial;
   const auto introduce = [&] {
@@ -228,13 +245,16 @@ void Peer::meet(const json& others) {
       const PeerId id = PeerId::parse(others[i].at("id").get<std::string>()).value();
       ids_.push_back(id);
       if (i == setup_.index) continue;
-      const net::Address address = net::parse_address(others[i].at("address").get<std::string>()).value();
+      net::Address address = net::parse_address(others[i].at("address").get<std::string>()).value();
+      const bool hidden = setup_.workload.relayed && i != kRelay && setup_.index != kRelay;
+      if (hidden) address = net::Address{"127.0.0.1", kNobodysPort};
       endpoint_->introduce(id, {address});
-      if (i > setup_.index) to_dial.push_back(address);
+      if (i > setup_.index && !hidden) to_dial.push_back(address);
     }
   };
   runtime_.on_loop(introduce);
-  if (const auto met = runtime_.call(connect(to_dial, others.size() - 1)); !met)
+  const std::size_t connections = setup_.workload.relayed && setup_.index != kRelay ? 1 : others.size() - 1;
+  if (const auto met = runtime_.call(connect(to_dial, connections)); !met)
     throw Failure(ExitCode::machine, "the peers cannot reach each other on this machine: " + met.error().message(),
                   "--log-level debug says what happened");
 }
@@ -480,6 +500,8 @@ Setup read_setup(const json& order) {
   setup.workload.floats = order.at("floats").get<std::size_t>();
   setup.workload.codec = order.at("codec").get<std::string>();
   setup.workload.seed = order.at("seed").get<std::uint64_t>();
+  setup.workload.relayed = order.at("relayed").get<bool>();
+  setup.workload.relay_bits_per_s = order.at("relay_bits_per_s").get<double>();
   return setup;
 }
 

@@ -17,9 +17,11 @@ struct Workload {
   std::string codec = "float32";
   std::size_t peers = 2;
   std::uint64_t seed = 0;
-  std::string shape;         ///< of the peers' lines, as `lines_of` takes it; empty: loopback
-  bool equal_split = false;  ///< of the vector among its owners, whatever their lines
-  double queue_s = .2;       ///< that the boxes of those lines hold back: routers at home hold as much and more
+  std::string shape;            ///< of the peers' lines, as `lines_of` takes it; empty: loopback
+  bool equal_split = false;     ///< of the vector among its owners, whatever their lines
+  bool relayed = false;         ///< the first two meet by a relay only, `kRelay`,
+  double relay_bits_per_s = 0;  ///< which carries so much; 0: what it can
+  double queue_s = .2;          ///< that the boxes of those lines hold back: routers at home hold as much and more
 
   std::size_t values() const noexcept { return tensors * floats; }
   Schema schema() const;

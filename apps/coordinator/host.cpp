@@ -45,6 +45,7 @@ node::NodeOptions node_options(const HostOptions& options) {
   out.allow_list = options.allow_list;
   out.token_file = options.token_file;
   out.relay = node::parse_relay_mode(options.relay);
+  out.relay_bytes_per_s = options.relay_rate_mbit * 1e6 / 8;
   out.role = "coordinator";
   out.name = options.name;
   out.software = "collab-coordinator 0.1.0";

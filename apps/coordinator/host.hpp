@@ -45,7 +45,8 @@ struct HostOptions {
   std::string dashboard;               ///< address; "off": none
   bool answer_lan = true;
   bool port_map = true;
-  std::string relay = "bulk";  ///< as node::parse_relay_mode reads it
+  std::string relay = "bulk";   ///< as node::parse_relay_mode reads it
+  double relay_rate_mbit = 20;  ///< for each circuit that carries tensors; for all ten times as much
   std::filesystem::path allow_list;
   std::filesystem::path token_file;
   std::uint64_t checkpoint_every = 50;

@@ -212,6 +212,7 @@ int run(node::Config& config) {
   options.answer_lan = config.toggle("lan");
   options.port_map = config.toggle("port-map");
   options.relay = config.text("relay");
+  options.relay_rate_mbit = static_cast<double>(config.number("relay-rate"));
   options.allow_list = config.text("allow");
   options.token_file = token_of(config, home);
   options.checkpoint_every = static_cast<std::uint64_t>(config.number("checkpoint-every"));

@@ -58,6 +58,8 @@ node::OptionTable coordinator_options() {
        "without --announce, ask the router to let others in (NAT-PMP, UPnP); --no-port-map: never"},
       {"relay", OptionKind::text, net, "WHAT", "bulk",
        "for peers that nobody can dial: off, signal (words only), bulk"},
+      {"relay-rate", OptionKind::number, net, "MBIT/S", "20",
+       "of relay bulk: for each circuit; for all ten times as much", 1, 1e5},
       {"average", OptionKind::toggle, net, "", "on",
        "for peers, while none of them can be dialled; --no-average: never"},
       {"dashboard", OptionKind::text, net, "ADDR", "127.0.0.1:4680", "HTTP: /metrics, /api/v1/state; off: none"},

@@ -42,6 +42,8 @@ node::OptionTable peer_options() {
        "ask the router to let others in (NAT-PMP, UPnP); --no-port-map: never"},
       {"relay", OptionKind::text, net, "WHAT", "signal",
        "for peers that nobody can dial: off, signal (words only), bulk"},
+      {"relay-rate", OptionKind::number, net, "MBIT/S", "20",
+       "of relay bulk: for each circuit; for all ten times as much", 1, 1e5},
       {"patience", OptionKind::number, net, "SECONDS", "300", "for finding the run, then exit 3", 1, 1e9},
       {"authority", OptionKind::text, keys, "FILE", "", "the run's key, for who may give tokens"},
       {"claims", OptionKind::list, keys, "CLAIM", "", "of a token: join contribute reduce directory relay; coordinate"},

@@ -274,6 +274,7 @@ optim::RunOptions run_options_of(const node::Config& config, const std::string& 
   options.discover_lan = config.toggle("lan");
   options.port_map = config.toggle("port-map");
   options.relay = config.text("relay");
+  options.relay_rate_mbit = static_cast<double>(config.number("relay-rate"));
   options.join_patience = std::chrono::seconds(config.number("patience"));
   options.log.stderr_level = config.toggle("quiet")
                                  ? std::max(LogLevel::warn, cli::parse_log_level(config.text("log-level")))

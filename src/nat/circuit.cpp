@@ -30,6 +30,7 @@ net::Method circuit_protocol() {
   net::Method row;
   row.name = "relay.circuit";
   row.request_bytes_max = wire::kCircuitFrameBytesMax;
+  row.shallow = true;  // in it words and tensors are one stream: a word waits behind all that was written
   return row;
 }
 

@@ -52,12 +52,30 @@ Task<> RelayClient::look() {
   for (Candidate& at : due) co_await reserve(std::move(at));
 }
 
+/// Not by a call: that would dial a relay which is not where it was, and hold up whoever dials it where it is.
+bool RelayClient::fell_silent(const PeerId& relay, Held& held) {
+  const TimePoint now = needs_.clock.now();
+  const TimePoint heard = needs_.endpoint.link(relay).last_received;
+  if (now < heard + options_.silence) return false;
+  if (held.probed_at <= heard) {
+    held.probed_at = now;
+    needs_.probe(relay);
+  }
+  return now >= held.probed_at + options_.silence;
+}
+
+void RelayClient::refuse_until(const PeerId& relay, TimePoint until) {
+  if (refused_.size() < options_.refused_max) refused_[relay] = until;
+}
+
 /// A reservation lives as long as its connection.
 void RelayClient::drop_lost() {
   const TimePoint now = needs_.clock.now();
   bool lost = false;
   for (auto next = held_.begin(); next != held_.end();) {
-    const bool stands = now < next->second.until && is_direct(needs_.endpoint.link(next->first));
+    const bool silent = fell_silent(next->first, next->second);
+    if (silent) refuse_until(next->first, now + options_.silent_again);
+    const bool stands = !silent && now < next->second.until && is_direct(needs_.endpoint.link(next->first));
     if (!stands) needs_.log.info("relay.lost", {{"relay", next->first.short_text()}});
     lost = lost || !stands;
     next = stands ? std::next(next) : held_.erase(next);
@@ -97,7 +115,7 @@ Task<> RelayClient::reserve(Candidate at) {
     if (!answer && answer.error().code == Errc::busy && answer.error().number > 0)
       again =
           std::min(again, Duration(std::chrono::milliseconds(std::min<std::uint64_t>(answer.error().number, 60'000))));
-    if (refused_.size() < options_.refused_max) refused_[at.peer] = now + again;
+    refuse_until(at.peer, now + again);
     needs_.log.debug(
         "relay.not_reserved",
         {{"relay", at.peer.short_text()}, {"why", answer ? std::string("no answer of ours") : answer.error().reason}});
@@ -106,7 +124,7 @@ Task<> RelayClient::reserve(Candidate at) {
   }
   const Duration ttl = std::chrono::seconds(std::min(granted->ttl_s, kTtlMaxS));
   const bool fresh = !held_.contains(at.peer);
-  held_[at.peer] = Held{at.at, now + ttl / 2, now + ttl};
+  held_[at.peer] = Held{at.at, now + ttl / 2, now + ttl, TimePoint()};
   if (!fresh) co_return;
   needs_.log.info("relay.reachable_by", {{"relay", at.peer.short_text()}, {"at", net::to_string(at.at)}});
   changed_.notify();

@@ -15,15 +15,18 @@
 namespace collab::nat {
 
 /// Keeps reservations at relays of different networks, the nearest first, for as long as they are wanted; replaces one
-/// whose relay hangs up. Thread safety: none; belongs to the node's loop.
+/// whose relay hangs up, or falls silent: nobody else would notice that for long, and nobody is led here meanwhile.
+/// Thread safety: none; belongs to the node's loop.
 class RelayClient {
  public:
   struct Options {
     std::size_t reservations = 2;
     Duration look = std::chrono::milliseconds(500);  ///< how soon it is noticed that a relay hung up
+    Duration silence = std::chrono::seconds(4);      ///< then a sign of life is asked for, and awaited as long
     Duration call_time = std::chrono::seconds(5);
-    Duration again = std::chrono::minutes(1);  ///< before a relay that refused or was silent is asked again, at most
-    std::size_t refused_max = 1024;            ///< that are remembered
+    Duration again = std::chrono::minutes(1);          ///< before a relay that refused is asked again, at most
+    Duration silent_again = std::chrono::seconds(10);  ///< the same of one that fell silent: it may be the only one
+    std::size_t refused_max = 1024;                    ///< that are remembered
   };
   /// Who could be one.
   struct Candidate {
@@ -39,6 +42,7 @@ class RelayClient {
     Log& log;
     std::function<std::vector<Candidate>()> candidates;
     std::function<bool()> wanted;
+    std::function<void(const PeerId&)> probe;  ///< asks for a sign of life on the connection that there is
   };
 
   RelayClient(Needs needs, const Options& options);
@@ -61,12 +65,15 @@ class RelayClient {
     net::Address at;
     TimePoint renew_at;
     TimePoint until;
+    TimePoint probed_at{};  ///< since when nothing came
   };
 
   Task<> look();
   Task<> reserve(Candidate at);
   Task<> release_all();
   void drop_lost();
+  bool fell_silent(const PeerId& relay, Held& held);
+  void refuse_until(const PeerId& relay, TimePoint until);
   std::optional<Candidate> choose();
 
   Needs needs_;

@@ -29,7 +29,12 @@ struct Conversations::Lane {
 class Conversations::Talk final : public Conversation {
  public:
   Talk(Conversations& hub, Key about, const Digest& on, std::vector<PeerId> with)
-      : key(std::move(about)), occasion(on), arrived(hub.needs_.executor), hub_(hub), members_(std::move(with)) {
+      : key(std::move(about)),
+        occasion(on),
+        arrived(hub.needs_.executor),
+        hub_(hub),
+        members_(std::move(with)),
+        shallow_(hub.is_shallow(key.protocol)) {
     for (const PeerId& member : members_) hub_.needs_.paths.converses(member, 1);
   }
   ~Talk() override {
@@ -79,6 +84,7 @@ class Conversations::Talk final : public Conversation {
 
   Conversations& hub_;
   std::vector<PeerId> members_;
+  bool shallow_;
   std::uint64_t next_turn_ = 0;
 };
 
@@ -104,7 +110,9 @@ std::optional<Result<>> Conversations::Talk::try_send(Lane& lane, const Frame& f
   Multiplexer* streams = hub_.needs_.paths.find(lane.stream.connection);
   if (streams == nullptr) return std::nullopt;
   const std::size_t queued = streams->queued(lane.stream.stream);
-  if (queued > 0 && queued + frame->size() > hub_.options_.queue_bytes_max) return std::nullopt;
+  const Options& options = hub_.options_;
+  const std::size_t most = shallow_ ? options.shallow_bytes_max : options.queue_bytes_max;
+  if (queued > 0 && queued + frame->size() > most) return std::nullopt;
   streams->send(lane.stream.stream, frame, false);
   return Result<>();
 }
@@ -204,8 +212,21 @@ std::unique_ptr<Conversation> Conversations::open(std::string_view protocol, con
     free_occasion(key.protocol, closed.mapped().occasion);
   }
   for (const StreamKey& stream : room.streams)
-    if (Multiplexer* streams = needs_.paths.find(stream.connection)) streams->widen(stream.stream);
+    if (Multiplexer* streams = needs_.paths.find(stream.connection)) give_window(*streams, stream.stream, key.protocol);
   return talk;
+}
+
+bool Conversations::is_shallow(const std::string& protocol) const {
+  return needs_.methods.find(protocol)->method.shallow;
+}
+
+/// Somebody reads.
+void Conversations::give_window(Multiplexer& streams, StreamHandle stream, const std::string& protocol) const {
+  if (is_shallow(protocol)) {
+    streams.release(stream);
+  } else {
+    streams.widen(stream);
+  }
 }
 
 /// Refuses what waits for another topic of it.
@@ -373,7 +394,7 @@ Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, Traff
   if (room.talk == nullptr) {
     streams.hold(stream);
   } else {
-    streams.widen(stream);
+    give_window(streams, stream, in.key.protocol);
     room.talk->opened_by(streams.peer());
   }
   room.streams.insert(key);

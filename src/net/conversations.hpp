@@ -37,6 +37,7 @@ class Conversations final : public StreamUser {
  public:
   struct Options {
     std::size_t queue_bytes_max = std::size_t(1) << 20U;  ///< accepted and unsent, for each stream; then senders wait
+    std::size_t shallow_bytes_max = std::size_t(64) << 10U;  ///< the same, of a protocol that is `shallow`
     Duration unopened_time = std::chrono::seconds(5);
     std::size_t closed_max = 4096;                    ///< topics that are remembered as closed here: refused at once
     Duration closed_kept = std::chrono::minutes(10);  ///< and for how long: who comes later waits until its deadline
@@ -121,6 +122,8 @@ class Conversations final : public StreamUser {
   using Rooms = std::map<Key, Room>;
 
   void close(Talk&);
+  bool is_shallow(const std::string& protocol) const;
+  void give_window(Multiplexer&, StreamHandle, const std::string& protocol) const;
   void take_occasion(const std::string& protocol, const Digest& occasion);
   void free_occasion(const std::string& protocol, const Digest& occasion);
   std::optional<Refusal> found(const Key& key, const PeerId& founder);

@@ -33,6 +33,8 @@ struct Method {
   double requests_burst = 200;
   /// Asking twice does no harm, so a question that is repeated after its answer runs again: no answer is remembered.
   bool idempotent = false;
+  /// Of a conversation: little of it may wait, queued here or unread there, so that what is said last comes soon.
+  bool shallow = false;
 };
 
 /// A frame (base/frame.hpp) of the method's protocol, or why there is none.

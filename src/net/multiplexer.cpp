@@ -251,17 +251,23 @@ void Multiplexer::hold(StreamHandle handle) {
   if (Stream* stream = find(handle)) stream->held = true;
 }
 
-void Multiplexer::widen(StreamHandle handle) {
+void Multiplexer::release(StreamHandle handle) {
   Stream* stream = find(handle);
   if (stream == nullptr || stream->received_last) return;
   stream->held = false;
+  need(handle, *stream);
+}
+
+void Multiplexer::widen(StreamHandle handle) {
+  Stream* stream = find(handle);
+  if (stream == nullptr || stream->received_last) return;
   if (stream->traffic != TrafficClass::control && stream->window < options_.stream_window) {
     const std::size_t more = options_.stream_window - stream->window;
     stream->window += more;
     stream->given += more;
     give(stream->wire, stream->traffic, more);
   }
-  need(handle, *stream);
+  release(handle);
 }
 
 void Multiplexer::widen_connection(TrafficClass traffic, std::size_t bytes) {

@@ -74,6 +74,8 @@ class Multiplexer {
   void consumed(StreamHandle, TrafficClass, std::size_t bytes);
   /// Its messages wait unread for somebody to open the other end: no credit beyond the first.
   void hold(StreamHandle);
+  /// Somebody reads now: no more than the first window.
+  void release(StreamHandle);
   /// Somebody reads now: a whole window.
   void widen(StreamHandle);
   /// More credit for one class of the connection.

@@ -637,6 +637,10 @@ void PeerEndpoint::converses(const PeerId& peer, int change) {
   if (change > 0) look_soon(peer);
 }
 
+void PeerEndpoint::probe(const PeerId& peer) {
+  if (Connection* connection = links_.current(peer)) connection->probe(needs_.clock.now());
+}
+
 void PeerEndpoint::look_soon(const PeerId& peer) {
   if (const Connection* connection = links_.current(peer)) look_soon(*connection);
 }

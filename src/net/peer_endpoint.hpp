@@ -101,6 +101,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// Own host as the connected peers see it: that which two of different hosts name, else the only one that is named.
   /// The last such while there is none; nothing before the first. One stranger cannot move it.
   const std::optional<std::string>& observed_host() const noexcept { return observed_host_; }
+  /// Asks for a sign of life on the connection to `peer`, if there is one. Dials nobody.
+  void probe(const PeerId& peer);
   Credentials& credentials() noexcept { return credentials_; }
   /// Whether `peer` is out of the run, for everybody: the authority has banned it, or the token that it has shown here
   /// was revoked or expired while it was connected, and it has shown no other since. Not who is blocked here, nor a

@@ -245,10 +245,13 @@ void Membership::make_relays() {
   serving.can_be_dialled = [this] { return nat::can_be_dialled(reachability_->state()); };
   nat::RelayServer::Options options;
   options.mode = options_.relay;
+  options.bulk.bytes_per_s = options_.relay_bytes_per_s;
+  options.bulk.bytes_per_s_of_all = 10 * options_.relay_bytes_per_s;
   relay_server_ = std::make_unique<nat::RelayServer>(std::move(serving), options);
-  nat::RelayClient::Needs asking{needs_.loop, *endpoint_, needs_.clock, needs_.random.derive("relays"), needs_.log,
-                                 {},          {}};
+  nat::RelayClient::Needs asking{needs_.loop, *endpoint_, needs_.clock, needs_.random.derive("relays"),
+                                 needs_.log,  {},         {},           {}};
   asking.candidates = [this] { return relay_candidates(); };
+  asking.probe = [this](const PeerId& relay) { endpoint_->probe(relay); };
   asking.wanted = [this] { return port() != 0 && nat::only_dials(reachability_->state()); };
   relay_client_ = std::make_unique<nat::RelayClient>(std::move(asking), nat::RelayClient::Options());
 }

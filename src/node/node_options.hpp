@@ -53,6 +53,7 @@ struct NodeOptions {
   std::filesystem::path allow_list;  ///< enforced where the manifest asks for one; empty: others do it
   std::filesystem::path token_file;  ///< shown to others, and read again when it changes; empty: `home`/token
   nat::RelayMode relay = nat::RelayMode::signal;  ///< what it does for peers that nobody can dial, once others dial it
+  double relay_bytes_per_s = 2.5e6;               ///< for each circuit that carries tensors; for all ten times as much
   std::string role = "full";        ///< "full", "client", "auxiliary", "monitor", "coordinator"; for people
   std::string name;                 ///< shown to others, at most 64 bytes
   std::string software = "collab";  ///< program and version, at most 64 bytes

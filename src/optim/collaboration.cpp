@@ -106,6 +106,7 @@ node::NodeOptions node_options_of(const RunOptions& options) {
   // nobody dials in through a proxy, but who says where to listen may know another way
   out.client = options.client || (out.behind_proxy && options.listen.empty() && options.wss_port == 0);
   out.relay = node::parse_relay_mode(options.relay);
+  out.relay_bytes_per_s = options.relay_rate_mbit * 1e6 / 8;
   out.token_file = options.token;
   out.allow_list = options.allow_list;
   out.role = !options.role.empty() ? options.role : out.client ? "client" : "full";

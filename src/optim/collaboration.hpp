@@ -42,8 +42,9 @@ struct RunOptions {
   bool discover_lan = true;              ///< ask the local network when nothing else is known
   /// Done for peers that nobody can dial, once others can dial this one: "off", "signal" or "bulk".
   std::string relay = "signal";
-  bool port_map = true;  ///< ask the home router to let others in, unless `listen` is loopback
-  unsigned workers = 1;  ///< threads beside loop and trainer
+  double relay_rate_mbit = 20;  ///< with "bulk": for each circuit that carries tensors; for all ten times as much
+  bool port_map = true;         ///< ask the home router to let others in, unless `listen` is loopback
+  unsigned workers = 1;         ///< threads beside loop and trainer
   Duration join_patience = std::chrono::minutes(5);  ///< then start() gives up
   Duration leave_wait = std::chrono::seconds(10);    ///< a planned leave takes no longer, a last round included
   Log::Options log = {LogLevel::warn, {}, 5'000'000, 10, {}};

@@ -57,6 +57,12 @@ def one_connection_carries():
         assert carried['both_ways'] is bool(both) and carried['questions'] > 10, carried
 
 
+def a_relay_carries_its_quota():
+    carried = bench('relay', '--for', '3', '--quota', '40')
+    assert .8 < carried['quota_share'] < 1.05 and carried['relay_ns_per_byte'] > 0, carried
+    assert 0 < carried['answer_median_s'] < 1 and carried['questions'] > 4, carried
+
+
 def faults_leave_all_or_nothing():
     kill = bench('kill', '--floats', '200000', '--rounds', '2')
     assert kill['all_or_nothing'] == kill['committed'] == kill['larger_groups'] == 2, kill
@@ -162,6 +168,7 @@ peers_agree_on_the_mean()
 codecs_lose_what_the_specification_says()
 lines_that_cannot_be_are_told()
 one_connection_carries()
+a_relay_carries_its_quota()
 joiners_have_the_state()
 records_are_stored_found_and_seen()
 a_dead_peer_ends_it()

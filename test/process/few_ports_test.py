@@ -33,9 +33,9 @@ class Swarm:
 
     def found(self, name):
         self.coordinator = self.start(name, 'wan', [
-            COORDINATOR, '--new-run', '--run-id', RUN, '--preset', 'demo', '--data', self.text, '--target-batch', '600',
+            COORDINATOR, '--new-run', '--run-id', RUN, '--preset', 'demo', '--data', self.text, '--target-batch', '300',
             '--admission', 'open', '--checkpoint-every', '0', '--home', self.running.folder / 'host', '--listen', '0.0.0.0:4600',
-            '--announce', HOST, '--wss-port', '443', '--dashboard', 'off', '--no-lan', '--json'])
+            '--announce', HOST, '--wss-port', '443', '--relay-rate', '200', '--dashboard', 'off', '--no-lan', '--json'])
         self.coordinator.wait_for('ready', 20)
 
     def home(self, name):
@@ -92,9 +92,9 @@ def relay_returns(swarm):
     swarm.coordinator.process.wait()
     time.sleep(3)
     swarm.found('coordinator-again')
-    took = swarm.go_on(3, 60)
+    took = swarm.go_on(2, 60)
     swarm.hold_the_same()
-    print(f'three more of both within {took:.1f} s of its return; samples lost so far: {swarm.lost()}', flush=True)
+    print(f'two more of both within {took:.1f} s of its return; samples lost so far: {swarm.lost()}', flush=True)
 
 
 CASES = [trains, relay_returns]

@@ -373,6 +373,27 @@ TEST_CASE("relay: one that carries tensors leads on to whom others can dial, tho
   });
 }
 
+TEST_CASE("relay: a word waits behind little of what a circuit carries") {
+  Campus campus(RelayMode::bulk);
+  campus.run([&]() -> Task<> {
+    CHECK(co_await campus.calls_for_tensors(campus.inside, campus.owner));
+    int answered = 0;
+    const auto carry = [&]() -> Task<> {
+      CHECK(co_await campus.calls_for_tensors(campus.inside, campus.owner, 60s));
+      ++answered;
+    };
+    for (int i = 0; i < 60; ++i) campus.inside.tasks().spawn("carry", carry());  // 3 MB there, and as much back
+    for (int i = 0; i < 4; ++i) {
+      co_await campus.sleep(200ms);
+      const TimePoint asked = campus.world.clock().now();
+      CHECK(co_await campus.inside.calls(campus.owner));
+      CHECK(campus.world.clock().now() - asked < 700ms);  // at 2.5 MB/s, of both ways together
+    }
+    CHECK(answered < 60);
+    while (answered < 60) co_await campus.sleep(100ms);
+  });
+}
+
 TEST_CASE("relay: who was led on once has the next circuit at once") {
   Campus campus(RelayMode::bulk);
   campus.run([&]() -> Task<> {
@@ -701,14 +722,18 @@ TEST_CASE("relay: closing one end ends the other in order") {
   });
 }
 
-TEST_CASE("relay: reservations are kept at two relays of different networks, and replaced when one hangs up") {
+TEST_CASE(
+    "relay: reservations are kept at two relays of different networks, and replaced when one hangs up or is silent") {
   Town town;
   RelayNode third(town.world, town.network, 7);
   town.run([&]() -> Task<> {
     third.start();
     Log log;
     bool wanted = true;
-    RelayClient::Needs needs{town.world.executor(), town.b.endpoint, town.b.clock(), Random(1), log, {}, {}};
+    RelayClient::Needs needs{
+        town.world.executor(), town.b.endpoint, town.b.clock(), Random(1), log, {}, {}, [&](const PeerId& peer) {
+          town.b.endpoint.probe(peer);
+        }};
     needs.candidates = [&] {
       std::vector<RelayClient::Candidate> all;
       for (RelayNode* node : {&town.relay, &town.second, &third}) {
@@ -736,9 +761,18 @@ TEST_CASE("relay: reservations are kept at two relays of different networks, and
     RelayNode& dies = town.relay.id() == relays[0].relay    ? town.relay
                       : town.second.id() == relays[0].relay ? town.second
                                                             : third;
-    town.network.kill(dies.host());
+    town.network.freeze(dies.host());  // as one that was unplugged: its end of the connection is never closed
     const auto seen4 = [&] { return !client.has(dies.id()) && client.size() == 2; };
-    CHECK(co_await town.until(seen4, 10s) < 10s);
+    CHECK(co_await town.until(seen4, 20s) < 10s);
+    RelayNode& next = town.relay.id() == relays[1].relay    ? town.relay
+                      : town.second.id() == relays[1].relay ? town.second
+                                                            : third;
+    town.network.kill(next.host());
+    const auto alone = [&] { return !client.has(next.id()) && client.size() == 1; };
+    CHECK(co_await town.until(alone, 10s) < 6s);  // it may be asking the silent one
+    town.network.thaw(dies.host());
+    const auto seen_thawed = [&] { return client.has(dies.id()) && client.size() == 2; };
+    CHECK(co_await town.until(seen_thawed, 40s) < 20s);
     co_await town.sleep(31min);  // renewed at half of the hour
     CHECK(client.size() == 2);
     wanted = false;

@@ -32,6 +32,9 @@ struct Node final : Paths, MultiplexerOwner {
     Method talk;
     talk.name = "test.talk";
     methods.add(talk, Handler());
+    talk.name = "test.shallow";
+    talk.shallow = true;
+    methods.add(talk, Handler());
     access.refresh(TimePoint(), 0);
   }
   ~Node() override { streams.lose(); }
@@ -56,6 +59,15 @@ struct Node final : Paths, MultiplexerOwner {
     const auto stream = stranger.streams.open(TrafficClass::latency, stranger, OpenHead(head), frame_of(bytes), last);
     move();
     return stream.value();
+  }
+  /// `count` messages about a topic on one stream.
+  void say_much(std::string_view protocol, std::size_t topic, int count, std::size_t bytes) {
+    OpenTopic head;
+    head.protocol = protocol;
+    head.topic = topic_of(topic);
+    const auto stream = stranger.streams.open(TrafficClass::bulk, stranger, OpenHead(head), frame_of(bytes), false);
+    for (int i = 1; i < count; ++i) stranger.streams.send(stream.value(), frame_of(bytes), false);
+    move();
   }
   void move() {
     for (int i = 0; i < 10; ++i) {
@@ -127,6 +139,31 @@ TEST_CASE("conversations: a stream of one-byte messages about a topic that nobod
   CHECK(node.conversations.unread() == 0);
   CHECK(node.conversations.unopened() == 0);
   CHECK(node.metrics.value("collab_refused_total", {{"reason", "unread"}}) == 1);
+}
+
+TEST_CASE("conversations: of a shallow protocol little waits unread, and all of it comes") {
+  for (const bool opened_later : {false, true}) {
+    CAPTURE(opened_later);
+    Node node;
+    const auto open = [&] { return node.conversations.open("test.shallow", Topic(topic_of(1)), {test::peer(9)}); };
+    std::unique_ptr<Conversation> talk = opened_later ? nullptr : open();
+    node.say_much("test.shallow", 1, 100, 10'000);
+    if (opened_later) talk = open();
+    node.move();
+    CHECK(node.conversations.unread() == 26);  // 256 KiB
+    node.run([&]() -> Task<> {
+      for (int i = 0; i < 100; ++i) {
+        const auto came = co_await talk->receive(node.world.clock().now() + seconds(1));
+        REQUIRE(came);
+        node.move();
+      }
+    });
+    talk.reset();
+  }
+  Node deep;
+  const auto talk = deep.conversations.open("test.talk", Topic(topic_of(1)), {test::peer(9)});
+  deep.say_much("test.talk", 1, 45, 10'000);
+  CHECK(deep.conversations.unread() == 45);
 }
 
 TEST_CASE("conversations: a frame over its protocol's bound is refused, and nobody reads it") {

@@ -61,9 +61,9 @@ struct Released {
   MESSAGE_MAP(held)
 };
 
-/// "Lead me to this peer." Refused as `gone` when it has no reservation here, nor can be dialled from here by a relay
-/// that carries tensors when those are wanted; `denied` over a circuit or to oneself,
-/// `busy` (with milliseconds until a retry makes sense) when a quota is used up.
+/// "Lead me to this peer." Refused as `gone` when it has no reservation here, and is not led to onward either (class
+/// bulk is wanted and offered, and it can be dialled from here); `denied` over a circuit or to oneself; `busy` (with
+/// milliseconds until a retry makes sense) when a quota is used up.
 struct Connect {
   PeerKey peer{};
   CircuitId id{};               ///< random: one for each circuit of this asker

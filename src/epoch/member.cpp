@@ -15,6 +15,7 @@ namespace collab::epoch {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::minutes;
 using std::chrono::seconds;
 using Kind = MemberEvent::Kind;
 
@@ -33,6 +34,8 @@ constexpr unsigned kHopelessRounds = 16;
 constexpr unsigned kSlowerLines = 4;          // so many times more, while a round runs somewhere,
 constexpr Duration kSlowerMax = seconds(60);  // unless that is so much already
 constexpr Duration kTurnPasses = seconds(4);  // of who seats a stuck epoch anew, to the next one
+constexpr Duration kJoinMax = seconds(60);    // that a full batch waits for who fetches the state
+constexpr Duration kJoinPause = minutes(10);  // before it waits again, when that was in vain
 constexpr unsigned kTellFailures = 5;         // in a row; then the user reads why
 
 Digest hash_of(const data::Ledger& ledger) {
@@ -451,6 +454,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
   // a standing group knows the old role, and is kept with it once more
   const bool kept = !options.pass && matchmaker_.is_presumed(epoch_);
   options.role_stands = [this, kept, role = options_.role] { return kept || role_now() == role; };
+  options.is_joined = [this] { return waits_for_joiner(); };
   // on a grid a stuck epoch is seated anew
   if (!options.pass) options.is_over = [this] { return catch_up_.is_over(epoch_); };
   options.diverged = context_.tracker.diverged_at();
@@ -466,6 +470,16 @@ Task<> Member::take_part(TaskGroup& tasks) {
   } else {
     co_await after_failure(done.error(), report);
   }
+}
+
+/// Not for ever: whoever fetches and fetches may never come.
+bool Member::waits_for_joiner() {
+  const TimePoint now = context_.clock.now();
+  if (now < no_waiting_until_ || !context_.store.somebody_joins()) return false;
+  if (!full_since_ || now - *full_since_ < kJoinMax) return true;
+  context_.log.info("epoch.joiner_late", {{"epoch", epoch_}});
+  no_waiting_until_ = now + kJoinPause;
+  return false;
 }
 
 void Member::tell_lost(const EpochReport& report) {

@@ -107,6 +107,7 @@ class Member {
   Task<> wait_for_a_seat();
   void tell_no_leader(TimePoint now);
   Task<> take_part(TaskGroup& tasks);
+  bool waits_for_joiner();
   void tell_lost(const EpochReport& report);
   void tell_not_finite(std::uint64_t epoch);
   void tell_codec(const averaging::RoundReport& round);
@@ -152,6 +153,7 @@ class Member {
   Duration last_epoch_{};
   std::optional<TimePoint> full_since_;   ///< since when the swarm has the batch of this epoch
   std::optional<TimePoint> stuck_since_;  ///< and since when it has not come to an end with it
+  TimePoint no_waiting_until_{};          ///< for joiners
   bool told_no_seat_ = false;
   bool coarse_ = false;  // how values travelled in the last epoch
   bool told_no_leader_ = false;

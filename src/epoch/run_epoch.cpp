@@ -79,6 +79,10 @@ bool grid_stands(const EpochContext& node, const EpochOptions& options) {
   return !on_grid || seating->grid().id == options.pass->grid.id;
 }
 
+bool is_alone(const EpochContext& node, const EpochOptions& options) {
+  return node.tracker.alone() && !(options.is_joined && options.is_joined());
+}
+
 /// Returns when a search under these assumptions makes no sense any more: the swarm is ahead of us, holds another state
 /// than we do, another grid is in force, we have another role, or are alone and were not, or the other way round.
 Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptions options, bool alone) {
@@ -89,7 +93,7 @@ Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptio
     if (!grid_stands(node, options)) co_return matchmaking::NoGroup::late;
     if (!options.pass && node.tracker.current_peers() >= options.peers_max) co_return matchmaking::NoGroup::late;
     if (options.role_stands && !options.role_stands()) co_return matchmaking::NoGroup::late;
-    if (node.tracker.alone() != alone) co_return matchmaking::NoGroup::alone;
+    if (is_alone(node, options) != alone) co_return matchmaking::NoGroup::alone;
     // aloneness also comes by time, not only with a record
     co_await node.tracker.changed().wait_until(node.averaging.clock, node.averaging.clock.now() + kLookAgain);
   }
@@ -138,7 +142,7 @@ Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions opti
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     tasks.spawn("epoch.feed", feed(node, options.epoch));
     if (options.pass) tasks.spawn("epoch.feed_elsewhere", feed_elsewhere(node, options.epoch, *options.pass));
-    const bool alone = node.tracker.alone();
+    const bool alone = is_alone(node, options);
     auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone) ||
                            is_over_for_one(node.averaging.clock, options.is_over));
     std::visit([&group](auto& one) { group = std::move(one); }, first);

@@ -57,6 +57,9 @@ struct EpochOptions {
   std::function<bool()> role_stands;
   /// Whether somebody has the result of this epoch though most are not past it: CatchUp::is_over. Empty: nobody asks.
   std::function<Task<bool>()> is_over;
+  /// Whether somebody fetches the state of this epoch to take part: who is alone then takes no step without it, for a
+  /// step that is taken alone leaves no result that could be fetched. Empty: nobody does.
+  std::function<bool()> is_joined = {};
   std::function<void(std::span<const float>, std::uint64_t)> on_parts = {};  ///< as MemberOptions::on_parts
 };
 

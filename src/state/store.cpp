@@ -140,6 +140,17 @@ void Store::note_sharer(const Digest& root, const PeerId& peer) {
   if (known.size() < kSharersKept || known.contains(peer)) known[peer] = now;
 }
 
+bool Store::somebody_joins() const {
+  const TimePoint now = clock_.now();
+  const auto joins = [&](const auto& entry) {
+    const auto& [peer, place] = entry;
+    const bool is_served = !place.sending.expired() || now - place.asked <= options_.join_time;
+    return is_served &&
+           std::any_of(sharers_.begin(), sharers_.end(), [&peer](const auto& of) { return of.second.contains(peer); });
+  };
+  return std::any_of(downloads_.begin(), downloads_.end(), joins);
+}
+
 std::vector<PeerId> Store::sharers(const Digest& root) const {
   std::vector<PeerId> peers;
   const auto found = sharers_.find(root);

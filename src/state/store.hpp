@@ -23,6 +23,7 @@ struct StoreOptions {
   Duration place_idle = std::chrono::milliseconds(100);  ///< who asks for nothing so long, and is sent nothing, goes
   Duration busy_pause = std::chrono::milliseconds(200);  ///< until who was `busy` may ask again
   Duration idle = std::chrono::seconds(5);       ///< what nobody asked for so long may go, when there is too much
+  Duration join_time = std::chrono::seconds(3);  ///< from a joiner's last chunk until it takes part
   Duration lease = std::chrono::seconds(30);     ///< a snapshot is kept so long after its last chunk was fetched
   std::size_t snapshots_max = 2;                 ///< kept at a time; then the oldest goes, unless it is being fetched
   std::size_t snapshot_bytes_max = 64U << 20U;   ///< more snapshots may be kept while all of them have fewer bytes
@@ -63,6 +64,8 @@ class Store {
   Task<Result<>> add_file(Digest name, std::filesystem::path file);
 
   std::size_t snapshots_kept() const noexcept;
+  /// Whether somebody is fetching a snapshot here to take part: one that gives on what it has.
+  bool somebody_joins() const;
 
   /// What this node fetches: given to others from now on, chunk by chunk, and for `lease` after its end. One at a time:
   /// the one before goes.

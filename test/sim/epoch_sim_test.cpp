@@ -109,6 +109,21 @@ TEST_CASE("epoch sim: a late joiner finds its place among epochs as short as wha
   }
 }
 
+TEST_CASE("epoch sim: who joins one that trains alone gets in, also when the state takes longer than an epoch") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 1, 40);
+    options.values = 16 * 4096;
+    options.line.up_bytes_per_s = options.line.down_bytes_per_s = 100e3;
+    options.target_batch = 16;
+    options.rates = {16, 16};  // a second
+    options.faults.events.push_back(timed(12s, FaultKind::join, 0, 0s));
+    const Outcome outcome = run_and_check(options);
+    REQUIRE(outcome.peers.size() == 2);
+    CHECK(outcome.epoch_facts.back().weights.contains(1));
+  }
+}
+
 TEST_CASE("epoch sim: whose line was down is back in the group soon, also where an epoch is a microbatch of each") {
   for (const std::uint64_t seed : test::seeds(4)) {
     CAPTURE(seed);

@@ -174,6 +174,31 @@ TEST_CASE("sim: a joiner fetches one state from all donors at once, and each tak
   CHECK(swarm.snapshots_taken == 4);
 }
 
+TEST_CASE("sim: a donor knows while somebody fetches to take part, and not of who only reads or has long been here") {
+  for (const bool takes_part : {true, false}) {
+    CAPTURE(takes_part);
+    Swarm swarm(1);
+    const Store& donor = swarm.add_donor(0, 7);
+    swarm.run([&](TaskGroup& tasks) -> Task<> {
+      bool done = false;
+      const auto fetch = [&]() -> Task<> {
+        if (takes_part) CHECK(co_await swarm.join_and_share(100, wanted(swarm, 7)));
+        if (!takes_part) CHECK(co_await swarm.join(100, wanted(swarm, 7)));
+        done = true;
+      };
+      CHECK(!donor.somebody_joins());
+      tasks.spawn("fetch", fetch());
+      co_await swarm.clock().sleep_until(swarm.in(seconds(2)));
+      CHECK(!done);
+      CHECK(donor.somebody_joins() == takes_part);
+      while (!done) co_await swarm.clock().sleep_until(swarm.in(milliseconds(100)));
+      CHECK(donor.somebody_joins() == takes_part);  // it is about to
+      co_await swarm.clock().sleep_until(swarm.in(milliseconds(3200)));
+      CHECK(!donor.somebody_joins());
+    });
+  }
+}
+
 TEST_CASE("sim: donors that lie, die or stall change who gives, never what arrives") {
   for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U}) {
     CAPTURE(seed);

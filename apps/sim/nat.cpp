@@ -14,10 +14,19 @@ char letter(std::size_t kind) {
   return static_cast<char>('a' + kind);
 }
 
+char sign_of(const NatPair& pair) {
+  if (pair.a_dials) return '>';
+  if (pair.b_dials) return '<';
+  if (pair.punched) return 'p';
+  if (pair.led_on) return 't';
+  return pair.relayed ? 'r' : '.';
+}
+
 /// One who can only dial and is not dialled is a client; two of them take part in one round by way of a third.
 const char* means(const NatPair& pair) {
   if (pair.a_dials) return "first dials second";
   if (pair.punched) return "punched";
+  if (pair.led_on) return "led on";
   if (pair.relayed) return "relayed";
   return pair.b_dials ? "second dials first" : "not reachable: both are clients";
 }
@@ -38,15 +47,14 @@ std::string text_of(const NatFacts& facts) {
                        fmt::format("{}{}", state_of(facts, a), facts.sure[a] ? "" : "?"));
     for (std::size_t b = 0; b < a; ++b) out += "  ";
     for (const NatPair& pair : facts.pairs)
-      if (pair.a == a)
-        out += pair.a_dials ? " >" : pair.b_dials ? " <" : pair.punched ? " p" : pair.relayed ? " r" : " .";
+      if (pair.a == a) out += fmt::format(" {}", sign_of(pair));
     out += "\n";
   }
   return out +
          "> the first dials the second, < the second dials the first, p a relay led from one to the other, until they\n"
-         "dialled each other at once, r a relay leads there, . nothing does. In p, r and . both are clients, and own "
-         "no\n"
-         "segment; a round takes them in by those whom both dial. ? judged\n"
+         "dialled each other at once, r a relay leads there, t one leads there and carries tensors too, . nothing "
+         "does.\n"
+         "In p, r and . both are clients, and own no segment; a round takes them in by those whom both dial. ? judged\n"
          "by fewer than three\n";
 }
 

@@ -64,7 +64,7 @@ std::string text_of(const NatMatrix& matrix) {
   std::string out = fmt::format("{:<36} {:<8} {:>5} {:>14} {:>14} {:>14} {:>14}\n", "round trip, closed doors", "way",
                                 "pairs", "as expected", "answered, s", "punched, s", "crossed, s");
   for (std::size_t setting = 0; setting < matrix.settings.size(); ++setting) {
-    for (const NatWay way : {NatWay::dialled, NatWay::punched, NatWay::relayed}) {
+    for (const NatWay way : {NatWay::dialled, NatWay::punched, NatWay::relayed, NatWay::led_on}) {
       const Row row = row_of(matrix, setting, way);
       out += fmt::format("{:<36} {:<8} {:>5} {:>14} {:>14} {:>14} {:>14}\n", matrix.settings[setting].name, name(way),
                          row.cells, fmt::format("{} of {}", row.as_expected, row.tries),
@@ -73,11 +73,9 @@ std::string text_of(const NatMatrix& matrix) {
     }
   }
   return out +
-         "Every pair of the kinds of boxes that a run of --seeds 1 names, each try in a swarm of its own. Seconds, "
-         "the\n"
-         "median and the most: until a first call is answered; until the pair needs no relay; and of that, once all "
-         "was\n"
-         "agreed, until dials of both ends met.\n";
+         "Every pair of the kinds of boxes that a run of --seeds 1 names, each try in a swarm of its own. Seconds,\n"
+         "the median and the most: until a first call is answered; until the pair needs no relay; and of that, once\n"
+         "all was agreed, until dials of both ends met. Led on: by a relay that carries tensors too.\n";
 }
 
 nlohmann::json to_json(const NatMatrix& matrix) {

@@ -31,6 +31,7 @@ NatSetting setting(std::string name, LinkOptions links, NatClosed closed) {
 NatWay way_of(const NatPair& pair) {
   if (pair.a_dials || pair.b_dials) return NatWay::dialled;
   if (pair.punched) return NatWay::punched;
+  if (pair.led_on) return NatWay::led_on;
   return pair.relayed ? NatWay::relayed : NatWay::nothing;
 }
 
@@ -85,6 +86,7 @@ std::string_view name(NatWay way) noexcept {
     case NatWay::dialled: return "dialled";
     case NatWay::punched: return "punched";
     case NatWay::relayed: return "relayed";
+    case NatWay::led_on: return "led on";
     case NatWay::nothing: return "not met";
   }
   return "unknown";
@@ -108,6 +110,7 @@ std::vector<NatSetting> nat_settings() {
 }
 
 NatWay expected_way(const NatKind& a, const NatKind& b) noexcept {
+  if (must_be_led_on(a, b)) return NatWay::led_on;
   if (!a.box || !b.box) return NatWay::dialled;
   const auto keeps_port = [](const NatKind& kind) {
     return kind.box->mapping == NatMapping::none || kind.box->mapping == NatMapping::endpoint_independent;
@@ -144,6 +147,7 @@ NatMatrix run_nat_matrix(const NatMatrixOptions& options) {
 NatLimits limits_of(NatWay way, const NatSetting& setting) noexcept {
   const Duration rtt = setting.rtt();
   if (way == NatWay::punched) return {seconds(1) + 4 * rtt};
+  if (way == NatWay::led_on) return {seconds(8)};
   if (way == NatWay::dialled) return {seconds(3) + 6 * rtt};  // in return for a call by way of a relay, if need be
   return {seconds(2) + 4 * rtt};
 }

@@ -16,6 +16,7 @@ enum class NatWay : std::uint8_t {
   dialled,  ///< one is public, and the other dials it
   punched,  ///< a relay led from one to the other, and they need it no more
   relayed,  ///< a relay leads there, and nothing else was tried
+  led_on,   ///< one is public, but not where the other is let out to: a relay leads there, and carries tensors
   nothing,  ///< of an outcome: they do not meet
 };
 std::string_view name(NatWay way) noexcept;

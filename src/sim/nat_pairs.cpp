@@ -21,11 +21,14 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kNatRun = "nat";
-constexpr std::uint16_t kNatPort = 443;  // where even those get out to whom nothing else is open
+constexpr std::uint16_t kNatPort = 443;
+constexpr std::uint16_t kOtherPort = 4600;
+constexpr std::uint16_t kNobodysPort = 1;  // so who is asked answers at once, and dials nobody
 constexpr Duration kMeetTime = seconds(20);
 constexpr Duration kReturnTime = seconds(3);  // for one who came by a relay to be dialled in return
 constexpr Duration kPunchTime = seconds(10);  // for those that may get through; three tries fit
 constexpr Duration kPunchLook = milliseconds(50);
+constexpr Duration kLedOnMax = seconds(8);                            // five of them for what is dropped in silence
 constexpr Duration kRelayedMax = seconds(2) + 4 * milliseconds(160);  // 2 s and four round trips by way of a relay
 constexpr Duration kStartsApart = milliseconds(50);                   // between two that start
 constexpr std::size_t kPeersOfKind = 2;
@@ -74,8 +77,8 @@ class Street {
   NatFacts run();
 
  private:
-  node::NodeOptions node_options(const Host& host, bool coordinator) const;
-  Resident& settle(Host& host);
+  node::NodeOptions node_options(const Host& host, bool coordinator, std::uint16_t port) const;
+  Resident& settle(Host& host, std::uint16_t port = kNatPort);
   Host& house(std::size_t kind, std::size_t number, NatBox*& box);
   Task<> scenario();
   std::vector<std::pair<std::size_t, std::size_t>> pairs_in_turn() const;
@@ -103,23 +106,24 @@ Street::Street(const NatPairsOptions& options)
   facts_.kinds = options_.kinds;
 }
 
-node::NodeOptions Street::node_options(const Host& host, bool coordinator) const {
+node::NodeOptions Street::node_options(const Host& host, bool coordinator, std::uint16_t port) const {
   node::NodeOptions options;
   options.run.run_id = kNatRun;
   options.loopback_port = 0;
-  options.listen = net::Address{host.address(), kNatPort};
+  options.listen = net::Address{host.address(), port};
   options.name = host.name();
   options.serve_directory = coordinator;
   options.role = coordinator ? "coordinator" : "full";
+  if (coordinator) options.relay = nat::RelayMode::bulk;
   if (!coordinator) options.bootstrap.push_back(node::parse_peer_address(fmt::format("coordinator:{}", kNatPort)));
   return options;
 }
 
-Resident& Street::settle(Host& host) {
+Resident& Street::settle(Host& host, std::uint16_t port) {
   const bool coordinator = residents_.empty();
   Identity key = next_identity();
   residents_.push_back(
-      std::make_unique<Resident>(world_, host, std::move(key), node_options(host, coordinator), verified_));
+      std::make_unique<Resident>(world_, host, std::move(key), node_options(host, coordinator, port), verified_));
   Resident& resident = *residents_.back();
   if (coordinator) {
     const Identity authority = Peer::identity_of(options_.seed, 0);
@@ -146,7 +150,7 @@ Host& Street::house(std::size_t kind, std::size_t number, NatBox*& box) {
 /// How a call came through; not connected: it did not.
 Task<net::LinkState> Street::call(Resident& from, Resident& to) {
   nat::wire::DialBack question;
-  question.port = kNatPort;
+  question.port = kNobodysPort;
   const Frame request = frame::encode(nat::wire::Header(question));
   net::PeerEndpoint& endpoint = from.node->endpoint();
   (void)co_await endpoint.call(to.node->self(), "nat.dial_back", request, from.host.clock().now() + kMeetTime);
@@ -166,6 +170,7 @@ Task<> Street::improve(NatPair& pair, Resident& first, Resident& second) {
   const net::LinkState back = way();
   pair.b_dials = back.dialled;
   pair.relayed = back.circuit;
+  pair.led_on = back.circuit && back.tensors;
   pair.punched = back.connected && !back.circuit && !back.dialled;
   if (!pair.punched) co_return;
   pair.punched_in = world_.clock().now() - began;
@@ -209,7 +214,8 @@ Task<> Street::scenario() {
   for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
     NatBox* box = nullptr;
     of_kind_.emplace_back();
-    for (std::size_t i = 0; i < kPeersOfKind; ++i) of_kind_.back()[i] = &settle(house(kind, i, box));
+    for (std::size_t i = 0; i < kPeersOfKind; ++i)
+      of_kind_.back()[i] = &settle(house(kind, i, box), options_.kinds[kind].port);
   }
   for (std::size_t i = 1; i < residents_.size(); ++i) {
     co_await world_.clock().sleep_until(world_.clock().now() + kStartsApart);
@@ -270,7 +276,17 @@ std::vector<NatKind> nat_kinds() {
   kind.box->hairpin = true;
   kind.name = "in one home, hairpin";
   kinds.push_back(kind);
+  kinds.push_back(NatKind());
+  kinds.back().name = "public, at another port";
+  kinds.back().port = kOtherPort;
   return kinds;
+}
+
+bool must_be_led_on(const NatKind& a, const NatKind& b) noexcept {
+  const auto keeps_in = [](const NatKind& from, const NatKind& to) {
+    return from.box && from.box->only_443 && !to.box && to.port != kNatPort;
+  };
+  return keeps_in(a, b) || keeps_in(b, a);
 }
 
 NatFacts run_nat_pairs(const NatPairsOptions& options) {
@@ -288,6 +304,11 @@ std::vector<std::string> nat_lies(const NatFacts& facts) {
   }
   for (const NatPair& pair : facts.pairs) {
     const std::string who = fmt::format("{} and {}", facts.kinds[pair.a].name, facts.kinds[pair.b].name);
+    if (pair.led_on != must_be_led_on(facts.kinds[pair.a], facts.kinds[pair.b]))
+      lies.push_back(who + (pair.led_on ? ": led onward, where a dial would do" : ": nobody leads onward"));
+    if (pair.led_on && pair.took > kLedOnMax)
+      lies.push_back(fmt::format("{}: led onward after {:.1f} s", who, to_seconds(pair.took)));
+    if (pair.led_on) continue;
     const bool may = open(pair.a) || open(pair.b);
     if (may && !pair.a_dials && !pair.b_dials) lies.push_back(who + ": one is open, and they do not meet");
     const auto relayed = [&](std::size_t kind) { return facts.states[kind] == nat::State::relayed; };

@@ -19,10 +19,13 @@ struct NatKind {
   std::string name;
   std::optional<NatOptions> box;  ///< none: public
   bool shared = false;            ///< both peers of a pair of this kind are behind one box
+  std::uint16_t port = 443;       ///< where it listens: there even those get out to whom nothing else is open
 };
-/// Public; each mapping with each filter; a firewall that translates nothing; port 443 only; and pairs in one home,
-/// whose box sends them back or does not.
+/// Public; each mapping with each filter; a firewall that translates nothing; port 443 only; pairs in one home, whose
+/// box sends them back or does not; and public at another port than 443.
 std::vector<NatKind> nat_kinds();
+/// One of the two is public, and the other's box lets nothing out to it.
+bool must_be_led_on(const NatKind& a, const NatKind& b) noexcept;
 
 struct NatPairsOptions {
   std::uint64_t seed = 1;
@@ -40,6 +43,7 @@ struct NatPair {
   bool a_dials = false;   ///< a's call came through, over a connection that a dialled
   bool b_dials = false;   ///< the same of b, when a could not, or in return for a circuit of a's
   bool relayed = false;   ///< neither: it came through a relay, and still does
+  bool led_on = false;    ///< and that relay carries tensors too
   Duration took{};        ///< until a's call, or else b's, was answered
   bool punched = false;   ///< it came through a relay, and needs none any more, though nobody dials the other
   Duration punched_in{};  ///< the same, after that

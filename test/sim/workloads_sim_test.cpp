@@ -135,12 +135,14 @@ TEST_CASE(
     options.seed = seed;
     const NatFacts facts = run_nat_pairs(options);
     for (const std::string& lie : nat_lies(facts)) FAIL_CHECK(lie);
-    REQUIRE(facts.kinds.size() == 14);
-    CHECK(facts.pairs.size() == 14 * 15 / 2);
+    REQUIRE(facts.kinds.size() == 15);
+    CHECK(facts.pairs.size() == 15 * 16 / 2);
     for (const NatPair& pair : facts.pairs) {
       CAPTURE(facts.kinds[pair.a].name);
       CAPTURE(facts.kinds[pair.b].name);
-      const bool is_public = !facts.kinds[pair.a].box || !facts.kinds[pair.b].box;
+      const bool is_led_on = must_be_led_on(facts.kinds[pair.a], facts.kinds[pair.b]);
+      const bool is_public = (!facts.kinds[pair.a].box || !facts.kinds[pair.b].box) && !is_led_on;
+      CHECK(pair.led_on == is_led_on);
       CHECK((pair.a_dials || pair.b_dials) == is_public);
       const auto keeps_port = [&](std::size_t kind) {
         if (!facts.kinds[kind].box) return false;
@@ -202,6 +204,9 @@ TEST_CASE("workload nat: facts that cannot be are told") {
   CHECK(nat_lies(kept).empty());
   kept.mappings[1] = nat::MappingKind::dependent;
   CHECK(nat_lies(kept).size() == 1);
+  apart.pairs[2].took = {};
+  apart.pairs[2].led_on = true;
+  CHECK(nat_lies(apart).size() == 1);
   facts.hidden_dials = 1;
   CHECK(nat_lies(facts).size() == 1);
 }
@@ -216,14 +221,18 @@ TEST_CASE("workload nat: on short and on long ways each pair of boxes meets as i
     const auto all = nat_kinds();
     return *std::find_if(all.begin(), all.end(), is_it);
   };
-  options.kinds = {NatKind{"public", {}, false}, of(NatMapping::endpoint_independent, NatFilter::address_and_port),
-                   of(NatMapping::none, NatFilter::address_and_port),
-                   of(NatMapping::symmetric, NatFilter::address_and_port)};
+  const auto by_name = [](std::string_view name) {
+    const auto all = nat_kinds();
+    return *std::find_if(all.begin(), all.end(), [&](const NatKind& kind) { return kind.name == name; });
+  };
+  options.kinds = {by_name("public"), of(NatMapping::endpoint_independent, NatFilter::address_and_port),
+                   of(NatMapping::none, NatFilter::address_and_port), by_name("only out to port 443"),
+                   by_name("public, at another port")};
   const NatMatrix matrix = run_nat_matrix(options);
   for (const std::string& lie : matrix.lies) FAIL_CHECK(lie);
   for (const std::string& one : short_cells(matrix)) FAIL_CHECK(one);
   CHECK(matrix.tries == 1);
-  REQUIRE(matrix.cells.size() == options.settings.size() * 10);
+  REQUIRE(matrix.cells.size() == options.settings.size() * 15);
   for (const NatCell& cell : matrix.cells) {
     REQUIRE(cell.answered_in.size() == 1);
     if (cell.expected != NatWay::punched) continue;

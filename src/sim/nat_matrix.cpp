@@ -170,7 +170,7 @@ std::vector<std::string> short_cells(const NatMatrix& matrix) {
       out.push_back(fmt::format("{}: {} {} times of {}", who, name(cell.expected), cell.as_expected, cell.tries));
     if (cell.answered_in.empty()) continue;
     if (punched) {
-      look("answered, in the median,", cell.answered_in[cell.answered_in.size() / 2], limits.answered_in);
+      look("answered, in the median,", cell.answered_in[(cell.answered_in.size() - 1) / 2], limits.answered_in);
       look("punched", cell.punched_in.back(), limits.punched_in);
     } else {
       look("answered", cell.answered_in.back(), limits.answered_in);

@@ -697,6 +697,11 @@ void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses)
 /// While it is dialled where it is perhaps no more: there nobody says so, and a dial in vain takes its time.
 void PeerEndpoint::dial_elsewhere(const PeerId& peer, std::vector<Address> addresses) {
   const auto with = partners_.find(peer);
+  const Connection* led_on = links_.current(peer);
+  const bool by_circuit = led_on != nullptr && led_on->is_circuit() && led_on->carries_tensors();
+  if (by_circuit && with != partners_.end() && with->second->dials == 0 && !addresses.empty() && tasks_ != nullptr &&
+      !leaving_)
+    return begin_dial(peer, std::move(addresses), /*onward=*/false);  // perhaps it can be dialled there
   if (with == partners_.end() || with->second->dials != 1 || with->second->elsewhere || addresses.empty()) return;
   const Connection* current = links_.current(peer);
   const bool is_there = current != nullptr && !current->is_circuit();

@@ -694,19 +694,18 @@ void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses)
   dial_elsewhere(peer, std::move(news));
 }
 
-/// While it is dialled where it is perhaps no more: there nobody says so, and a dial in vain takes its time.
+/// While it is dialled where it is perhaps no more: there nobody says so, and a dial in vain takes its time. Or while a
+/// relay leads onward to it, for nothing else did.
 void PeerEndpoint::dial_elsewhere(const PeerId& peer, std::vector<Address> addresses) {
-  const auto with = partners_.find(peer);
-  const Connection* led_on = links_.current(peer);
-  const bool by_circuit = led_on != nullptr && led_on->is_circuit() && led_on->carries_tensors();
-  if (by_circuit && with != partners_.end() && with->second->dials == 0 && !addresses.empty() && tasks_ != nullptr &&
-      !leaving_)
-    return begin_dial(peer, std::move(addresses), /*onward=*/false);  // perhaps it can be dialled there
-  if (with == partners_.end() || with->second->dials != 1 || with->second->elsewhere || addresses.empty()) return;
+  const auto known = partners_.find(peer);
   const Connection* current = links_.current(peer);
   const bool is_there = current != nullptr && !current->is_circuit();
-  if (tasks_ == nullptr || leaving_ || is_there) return;
-  with->second->elsewhere = true;  // not again and again, however often it says so
+  if (known == partners_.end() || addresses.empty() || is_there || tasks_ == nullptr || leaving_) return;
+  Partner& with = *known->second;
+  const bool is_led_on = current != nullptr && current->carries_tensors();
+  const bool may = with.dials == 0 ? is_led_on : with.dials == 1 && !with.elsewhere;
+  if (!may) return;
+  with.elsewhere = with.dials > 0;  // not again and again, however often it says so
   begin_dial(peer, std::move(addresses), /*onward=*/false);
 }
 

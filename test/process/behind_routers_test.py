@@ -6,7 +6,7 @@ Usage: behind_routers_test.py COORDINATOR PEER. Prints how each reaches each, a 
 EPOCHS in the environment: how many the first case waits for. Where no network namespaces can be made all is skipped, with the
 reason.
 """
-import collections, json, os, re, subprocess, sys, tempfile, time, traceback
+import collections, json, os, re, subprocess, sys, time
 
 import laboratory, programs
 from laboratory import LAB, lab
@@ -219,36 +219,4 @@ def all_leave(swarm):
 
 CASES = [trains, line_fails, router_forgets, address_changes, router_forgets, relay_dies, all_leave]
 
-
-def carry_out(running):
-    swarm, failed = None, 0
-    for case in CASES:
-        began = time.monotonic()
-        try:
-            swarm = swarm or Swarm(running)
-            case(swarm)
-            print(f'ok: {case.__name__} ({time.monotonic() - began:.1f} s)', flush=True)
-        except (AssertionError, subprocess.SubprocessError, OSError, KeyError, ValueError) as problem:
-            lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__)]
-            print(f'FAILED: {case.__name__}: lines {lines}: {type(problem).__name__}: {problem}', flush=True)
-            failed += 1
-        if swarm is None:
-            return len(CASES)
-    return failed
-
-
-def main():
-    reason = laboratory.build(KINDS)
-    if reason:
-        print(f'skipped: {reason}\n0 passed, 0 failed, {len(CASES)} skipped')
-        return 77
-    try:
-        with tempfile.TemporaryDirectory() as place, programs.Programs(place) as running:
-            failed = carry_out(running)
-    finally:
-        lab('nat_lab.sh', 'down')
-    print(f'{len(CASES) - failed} passed, {failed} failed, 0 skipped')
-    return int(failed > 0)
-
-
-sys.exit(main())
+sys.exit(laboratory.run(KINDS, CASES, Swarm))

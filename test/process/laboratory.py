@@ -1,5 +1,7 @@
 """A laboratory of network namespaces (test/lab) for one test, or why there can be none."""
-import os, pathlib, shutil, subprocess
+import os, pathlib, shutil, subprocess, tempfile, time, traceback
+
+import programs
 
 LAB = pathlib.Path(__file__).resolve().parent.parent / 'lab'
 TOOLS = {'ip': 'iproute2', 'nft': 'nftables', 'conntrack': 'conntrack', 'miniupnpd': 'miniupnpd-nftables', 'sysctl': 'procps',
@@ -28,3 +30,36 @@ def build(kinds):
             raise
         return f'no network namespaces here: {problem}'
     return ''
+
+
+def carry_out(cases, found, running):
+    """Each case with what `found` makes of the running programs, once. Returns how many failed; without that all."""
+    swarm, failed = None, 0
+    for case in cases:
+        began = time.monotonic()
+        try:
+            swarm = swarm or found(running)
+            case(swarm)
+            print(f'ok: {case.__name__} ({time.monotonic() - began:.1f} s)', flush=True)
+        except (AssertionError, subprocess.SubprocessError, OSError, KeyError, ValueError) as problem:
+            lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__)]
+            print(f'FAILED: {case.__name__}: lines {lines}: {type(problem).__name__}: {problem}', flush=True)
+            failed += 1
+        if swarm is None:
+            return len(cases)
+    return failed
+
+
+def run(kinds, cases, found):
+    """A whole test: builds, carries out, tears down. Returns the exit status; 77: skipped, and why was said."""
+    reason = build(kinds)
+    if reason:
+        print(f'skipped: {reason}\n0 passed, 0 failed, {len(cases)} skipped')
+        return 77
+    try:
+        with tempfile.TemporaryDirectory() as place, programs.Programs(place) as running:
+            failed = carry_out(cases, found, running)
+    finally:
+        lab('nat_lab.sh', 'down')
+    print(f'{len(cases) - failed} passed, {failed} failed, 0 skipped')
+    return int(failed > 0)

@@ -25,6 +25,7 @@ struct NodeWishes {
   RelayServer::Options relay = {};
   bool relays = true;  ///< else a test says what it does instead
   std::uint16_t port = kPort;
+  std::uint16_t second_port = 0;
   net::OnwardRelays onward = {};
 };
 
@@ -106,6 +107,7 @@ class RelayNode {
     net::EndpointOptions options;
     options.run = "test";
     if (wishes.listens) options.listen.push_back(net::Address{host, wishes.port});
+    if (wishes.second_port != 0) options.listen.push_back(net::Address{host, wishes.second_port});
     options.onward = wishes.onward;
     if (wishes.takes_circuits) options.listen.push_back(circuits_come_in());
     return options;
@@ -296,7 +298,7 @@ struct Campus {
       : network(world, 1),
         box(network.add_box(lets_out_443())),
         relay(world, network, 1, relay_wishes(mode)),
-        owner(world, network, 2),
+        owner(world, network, 2, owner_wishes()),
         inside(world, network, 3, inside_wishes(), &box) {}
 
   static sim::NatOptions lets_out_443() {
@@ -308,6 +310,11 @@ struct Campus {
     NodeWishes wishes;
     wishes.port = 443;
     wishes.relay.mode = mode;
+    return wishes;
+  }
+  static NodeWishes owner_wishes() {
+    NodeWishes wishes;
+    wishes.second_port = 443;
     return wishes;
   }
   NodeWishes inside_wishes() {
@@ -403,6 +410,22 @@ TEST_CASE("relay: who was led on once has the next circuit at once") {
     const TimePoint began = campus.world.clock().now();
     CHECK(co_await campus.calls_for_tensors(campus.inside, campus.owner));
     CHECK(campus.world.clock().now() - began < 1s);
+  });
+}
+
+TEST_CASE("relay: who was led on is dialled as soon as it is known where that leads somewhere") {
+  Campus campus(RelayMode::bulk);
+  campus.run([&]() -> Task<> {
+    CHECK(co_await campus.calls_for_tensors(campus.inside, campus.owner));
+    CHECK(campus.inside.endpoint.link(campus.owner.id()).circuit);
+    std::vector<net::Address> both(2, campus.owner.address());
+    both.back().port = 443;
+    campus.inside.endpoint.introduce(campus.owner.id(), both);
+    co_await campus.sleep(1s);
+    CHECK(campus.inside.endpoint.link(campus.owner.id()).dialled);
+    CHECK(co_await campus.calls_for_tensors(campus.inside, campus.owner));
+    co_await campus.sleep(6s);
+    CHECK(campus.relay.relay->circuits() == 0);
   });
 }
 

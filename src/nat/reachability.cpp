@@ -114,7 +114,7 @@ Task<> Reachability::run() {
   if (options_.port == 0) co_return;
   for (;;) {
     const TimePoint alone_at = clock_.now() + options_.nobody;
-    while (connected_().empty()) {
+    while (judges().empty()) {
       co_await clock_.sleep_until(clock_.now() + options_.look);
       first_over_ = first_over_ || clock_.now() >= alone_at;
     }
@@ -122,7 +122,7 @@ Task<> Reachability::run() {
     co_await check();
     const TimePoint next = clock_.now() + pause();
     while (!doubt_ && clock_.now() < next) {
-      const bool more = judgement_.weak && judged_by_ < options_.servers_max && connected_().size() > judged_by_;
+      const bool more = judgement_.weak && judged_by_ < options_.servers_max && judges().size() > judged_by_;
       if (more) break;
       const TimePoint look = judgement_.weak ? std::min(next, clock_.now() + 10 * options_.look) : next;
       co_await doubted_.wait_until(clock_, look);
@@ -137,9 +137,16 @@ Duration Reachability::pause() {
   return options_.again - Duration(fifth) + Duration(random_.below(2 * fifth + 1));
 }
 
+/// Not who is connected through a relay: it sees no address of ours, so it would dial none.
+std::vector<PeerId> Reachability::judges() const {
+  std::vector<PeerId> peers = connected_();
+  std::erase_if(peers, [this](const PeerId& peer) { return endpoint_.link(peer).circuit; });
+  return peers;
+}
+
 /// Whom to ask, at random.
 std::vector<PeerId> Reachability::choose() {
-  std::vector<PeerId> servers = connected_();
+  std::vector<PeerId> servers = judges();
   std::sort(servers.begin(), servers.end());
   const std::size_t count = std::min(servers.size(), options_.servers_max);
   for (std::size_t i = 0; i < count; ++i) std::swap(servers[i], servers[i + random_.below(servers.size() - i)]);

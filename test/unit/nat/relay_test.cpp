@@ -1,5 +1,6 @@
 #include "base/frame.hpp"
 #include "nat/circuit_network.hpp"
+#include "nat/reachability.hpp"
 #include "nat/relay_client.hpp"
 #include "nat/relay_server.hpp"
 #include "net/peer_endpoint.hpp"
@@ -7,6 +8,7 @@
 #include "support/sim_node.hpp"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -198,6 +200,38 @@ TEST_CASE("relay: two whom nobody can dial call each other through one whom both
     CHECK(co_await town.b.calls(town.a));  // back, over the same one
     CHECK(town.relay.relay->circuits() == 1);
     CHECK(town.relay.metrics.value("collab_relay_circuits") == 1);
+  });
+}
+
+TEST_CASE("relay: who is met through one is not asked whether he can dial back, he sees nobody's address") {
+  Town town;
+  std::map<PeerId, int> asked;
+  for (RelayNode* judge : {&town.relay, &town.b}) {
+    net::Method method;
+    method.name = "nat.dial_back";
+    const auto count = [&asked, judge](PeerId, Frame, TimePoint) -> Task<net::Answer> {
+      ++asked[judge->id()];
+      co_return Refusal(Errc::busy);
+    };
+    judge->endpoint.handle(method, count);
+  }
+  town.run([&]() -> Task<> {
+    REQUIRE(co_await town.b.reserves_at(town.relay));
+    town.a.knows_by(town.relay, town.b);
+    CHECK(co_await town.a.calls(town.b));
+    Log log;
+    Reachability::Options options;
+    options.port = kPort;
+    const auto connected = [&] { return town.a.endpoint.connected(); };
+    CHECK(connected().size() == 2);
+    Reachability reachability(town.a.endpoint, town.a.clock(), Random(1), log, town.world.executor(), connected,
+                              options);
+    TaskGroup judging(town.world.executor(), rethrow);
+    judging.spawn("reachability", reachability.run());
+    co_await town.sleep(5s);
+    CHECK(asked[town.relay.id()] > 0);
+    CHECK(asked[town.b.id()] == 0);
+    co_await judging.stop();
   });
 }
 

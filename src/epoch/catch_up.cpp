@@ -1,7 +1,7 @@
 #include "epoch/catch_up.hpp"
 
+#include "base/task_group.hpp"
 #include "epoch/missed_round.hpp"
-#include "state/download.hpp"
 
 #include <fmt/format.h>
 
@@ -11,12 +11,13 @@
 namespace collab::epoch {
 namespace {
 
-constexpr Duration kResultTime = std::chrono::seconds(60);          // for fetching one missed round
+constexpr Duration kResultTime = std::chrono::minutes(10);          // for fetching one missed round, on a slow line
 constexpr Duration kResultGrace = std::chrono::milliseconds(100);   // signatures say what it is worth, not who shows it
 constexpr Duration kRefusedGrace = std::chrono::milliseconds(500);  // "no such round yet" is what most say in time
 constexpr std::size_t kOthersAsked = 4;                             // for a round that they may have by now
 constexpr std::size_t kOthersAskedToWait = 16;                      // where it may well be running
 constexpr Duration kStateTime = std::chrono::hours(1);
+constexpr Duration kLookForRounds = std::chrono::seconds(1);  // that have ended while a state is fetched
 constexpr std::uint64_t kAheadOfRecords = 32;      // that a donor may be, where epochs are shorter than records travel
 constexpr std::uint64_t kResultBytesPerValue = 8;  // float32 has 4, and frames have heads
 constexpr std::uint64_t kResultBytesMin = 1U << 20U;
@@ -73,8 +74,8 @@ Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
   silent_.clear();
   for (epoch_ = epoch;; wait = Duration()) {
     if (leaving_) co_return Outcome::nobody;
-    Round round = std::exchange(ahead_, nullptr);
-    if (round == nullptr || round->group().epoch != epoch_) {
+    Round round = take_ahead(epoch_);
+    if (round == nullptr) {
       auto donors = donors_of_round(epoch_, wait > Duration() ? kOthersAskedToWait : kOthersAsked);
       if (donors.empty()) co_return Outcome::nobody;
       leave_out_silent(donors);
@@ -90,8 +91,48 @@ Task<CatchUp::Outcome> CatchUp::by_rounds(std::uint64_t epoch, Duration wait) {
   }
 }
 
+/// Null when it is not there; those before it go.
+CatchUp::Round CatchUp::take_ahead(std::uint64_t epoch) {
+  ahead_.erase(ahead_.begin(), ahead_.lower_bound(epoch));
+  const auto found = ahead_.extract(epoch);
+  return found.empty() ? nullptr : found.mapped();
+}
+
+/// A state of many bytes on a slow line takes longer than the donors keep the rounds after it: who asked for those only
+/// then had to fetch the state again, and again. Where they keep them for long, none is fetched before its time.
+Task<> CatchUp::fetch_rounds_meanwhile(std::uint64_t first, Meanwhile& state) {
+  const std::uint64_t bytes_each = options_.codecs.encoded_bytes({0, options_.codecs.length()});
+  const TimePoint old = needs_.clock.now() + state::ResultKeeper::kAgeMax / 2;
+  const std::uint64_t many = first + needs_.store.results().epochs_kept(bytes_each) / 2;
+  ahead_.erase(ahead_.begin(), ahead_.lower_bound(first));
+  std::uint64_t next = first;
+  while (!leaving_ && !state.is_here) {
+    while (ahead_.contains(next)) ++next;
+    const std::uint64_t now_at = needs_.tracker.global_epoch().value_or(0);
+    if (now_at <= next || (now_at < many && needs_.clock.now() < old)) {
+      co_await needs_.tracker.changed().wait_until(needs_.clock, needs_.clock.now() + kLookForRounds);
+      continue;
+    }
+    if (state.bytes > 0 && bytes_each * (ahead_.size() + 1) > std::max(state.bytes, kResultBytesMin)) {
+      needs_.log.warn("state.slow", {{"epoch", first}, {"rounds_meanwhile", ahead_.size()}});
+      co_return;
+    }
+    auto donors = donors_of_round(next, kOthersAsked);
+    leave_out_silent(donors);
+    state.round_comes = true;
+    auto round = co_await fetch_round(next, std::move(donors), Duration());
+    state.round_comes = false;
+    if (round) {
+      ahead_.emplace(next, std::move(*round));
+      continue;
+    }
+    if (round.error().code == Errc::stale && round.error().number > next) co_return;
+    co_await needs_.clock.sleep_until(needs_.clock.now() + kLookForRounds);
+  }
+}
+
 Task<bool> CatchUp::is_over(std::uint64_t epoch) {
-  ahead_.reset();
+  ahead_.clear();
   if (std::exchange(ask_ahead_epoch_, epoch) != epoch) {
     ask_ahead_at_ = TimePoint();
     ask_ahead_pause_ = Duration();
@@ -102,7 +143,7 @@ Task<bool> CatchUp::is_over(std::uint64_t epoch) {
   const PeerId asked = ahead[needs_.random.below(ahead.size())];
   auto fetched = co_await fetch_round(epoch, std::vector<PeerId>(1, asked), Duration());
   if (fetched && is_ours(**fetched)) {
-    ahead_ = std::move(*fetched);
+    ahead_.emplace(epoch, std::move(*fetched));
     co_return true;
   }
   ask_ahead_pause_ = std::clamp<Duration>(2 * ask_ahead_pause_, kAskAheadMin, kAskAheadMax);
@@ -182,10 +223,7 @@ Task<bool> CatchUp::by_state(std::uint64_t epoch) {
     wanted.deadline = start + kStateTime;
     const bool agreed = wanted.parameters.has_value();
     Arrival arrival;
-    const auto on_progress = [&arrival](const state::Progress& progress) { arrival.donors = progress.donors; };
-    const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
-    const auto snapshot =
-        co_await state::download_and_share(context, needs_.store, std::move(wanted), donors, on_progress);
+    const auto snapshot = co_await download(std::move(wanted), donors, arrival);
     if (!snapshot) {
       asked = co_await epoch_instead(asked, snapshot.error());
       continue;
@@ -194,6 +232,27 @@ Task<bool> CatchUp::by_state(std::uint64_t epoch) {
     co_return co_await restore(*snapshot, agreed, std::move(arrival));
   }
   co_return false;
+}
+
+/// `arrival` is told from how many donors it came.
+Task<boost::system::result<CatchUp::State, Refusal>> CatchUp::download(state::WantedState wanted,
+                                                                       std::vector<PeerId> donors, Arrival& arrival) {
+  Meanwhile meanwhile;
+  const auto on_progress = [&](const state::Progress& progress) {
+    arrival.donors = progress.donors;
+    meanwhile.bytes = progress.bytes_total;
+  };
+  const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
+  boost::system::result<State, Refusal> came(Errc::gone);
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("epoch.rounds_meanwhile", fetch_rounds_meanwhile(wanted.epoch, meanwhile));
+    came = co_await state::download_and_share(context, needs_.store, std::move(wanted), std::move(donors), on_progress);
+    meanwhile.is_here = true;
+    if (came && meanwhile.round_comes) co_await tasks.join();  // it is what would be asked for next
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+  co_return came;
 }
 
 /// What donors name is hearsay: one who is alone in being reached could send us anywhere, and for ever.
@@ -209,7 +268,7 @@ Task<std::uint64_t> CatchUp::epoch_instead(std::uint64_t asked, Refusal refusal)
 }
 
 /// `arrival`: how the snapshot was fetched. False when the trainer has left or the snapshot does not fit.
-Task<bool> CatchUp::restore(std::shared_ptr<const state::Snapshot> snapshot, bool agreed, Arrival arrival) {
+Task<bool> CatchUp::restore(State snapshot, bool agreed, Arrival arrival) {
   for (const auto& section : snapshot->sections) arrival.bytes += section.bytes.size();
   const auto into = std::make_shared<Arrival>(std::move(arrival));
   const auto work = [snapshot, into, epoch = epoch_](Trainer& trainer) {

@@ -10,10 +10,12 @@
 #include "epoch/member_options.hpp"
 #include "net/endpoint.hpp"
 #include "progress/tracker.hpp"
+#include "state/download.hpp"
 #include "state/store.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 
 namespace collab::epoch {
@@ -73,8 +75,9 @@ class CatchUp {
   /// Applies nothing, and may be cancelled.
   Task<bool> is_over(std::uint64_t epoch);
   /// The whole state from several donors, at an epoch not before `epoch` that all of them still have; false: nobody has
-  /// one that fits. Throws `Failure(incompatible)` when the state that most of the others hold does not fit the
-  /// trainer.
+  /// one that fits. Rounds that end meanwhile are fetched beside it, for `by_rounds`, before the donors let go of them:
+  /// as many as have together the bytes of the state. Throws `Failure(incompatible)` when the state that most of the
+  /// others hold does not fit the trainer.
   Task<bool> by_state(std::uint64_t epoch);
   /// By rounds, where they do not reach by the state, then by rounds again.
   Task<Outcome> by_either(std::uint64_t epoch, Duration wait = {});
@@ -83,13 +86,24 @@ class CatchUp {
 
  private:
   using Round = std::shared_ptr<const averaging::CommittedRound>;
+  using State = std::shared_ptr<const state::Snapshot>;
+  /// Of a state that is being fetched.
+  struct Meanwhile {
+    std::uint64_t bytes = 0;  ///< 0: not known yet
+    bool is_here = false;
+    bool round_comes = false;  ///< one that has ended is being fetched
+  };
   Task<boost::system::result<Round, Refusal>> fetch_round(std::uint64_t epoch, std::vector<PeerId> donors,
                                                           Duration wait);
+  Task<> fetch_rounds_meanwhile(std::uint64_t first, Meanwhile& state);
+  Round take_ahead(std::uint64_t epoch);
   bool is_ours(const averaging::CommittedRound& round) const;
   std::vector<PeerId> donors_of_round(std::uint64_t epoch, std::size_t others);
   void leave_out_silent(std::vector<PeerId>& donors) const;
   Task<bool> apply(std::shared_ptr<const averaging::CommittedRound> round);
-  Task<bool> restore(std::shared_ptr<const state::Snapshot> snapshot, bool agreed, Arrival arrival);
+  Task<boost::system::result<State, Refusal>> download(state::WantedState wanted, std::vector<PeerId> donors,
+                                                       Arrival& arrival);
+  Task<bool> restore(State snapshot, bool agreed, Arrival arrival);
   Task<> refuse_state(std::uint64_t epoch, bool agreed);
   Task<std::uint64_t> epoch_instead(std::uint64_t asked, Refusal refusal);
   void arrived(const Arrival& arrival);
@@ -97,8 +111,8 @@ class CatchUp {
   Needs needs_;
   const MemberOptions& options_;
   OnArrival on_arrival_;
-  std::uint64_t epoch_ = 0;  // the trainer's
-  Round ahead_;              // that is_over has fetched
+  std::uint64_t epoch_ = 0;               // the trainer's
+  std::map<std::uint64_t, Round> ahead_;  // fetched before the trainer is there
   std::uint64_t ask_ahead_epoch_ = 0;
   TimePoint ask_ahead_at_{};  // in it
   Duration ask_ahead_pause_{};

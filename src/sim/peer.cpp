@@ -216,8 +216,9 @@ Task<> Peer::live(Life& life) {
   const progress::Tracker::Needs tracker_needs{*life.directory, host_.clock(), life.log, life.random.derive("tracker"),
                                                needs_.loop,     id_,           nullptr,  expelled};
   life.tracker = std::make_unique<progress::Tracker>(tracker_needs, tracker_options);
-  life.store = std::make_unique<state::Store>(endpoint, host_.clock(), needs_.loop, needs_.loop, life.log,
-                                              [this](std::uint64_t epoch) { return snapshot(epoch); });
+  life.store = std::make_unique<state::Store>(
+      endpoint, host_.clock(), needs_.loop, needs_.loop, life.log,
+      [this](std::uint64_t epoch) { return snapshot(epoch); }, needs_.store);
 
   if (needs_.boxes) life.tasks.spawn("node", life.node->run());  // so others find out who dials it meanwhile
   if (needs_.units_per_pass > 0) make_leases(life);

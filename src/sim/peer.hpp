@@ -28,6 +28,7 @@ struct PeerNeeds {
   std::uint64_t seed = 0;
   const Quadratic& problem;
   epoch::MemberOptions member;  ///< role, incarnation and guard are the peer's own
+  state::StoreOptions store;
   std::string run_id;
   std::vector<node::PeerAddress> bootstrap;
   StepOptions step;

@@ -132,6 +132,12 @@ std::size_t joins(const FaultPlan& plan) {
                                                 [](const Fault& fault) { return fault.kind == FaultKind::join; }));
 }
 
+state::StoreOptions store_options(const SwarmOptions& options) {
+  state::StoreOptions out;
+  out.result_bytes_max = options.result_bytes_max;
+  return out;
+}
+
 InvariantOptions invariant_options(const SwarmOptions& options, const CodecMap& codecs) {
   InvariantOptions out(codecs);
   out.weight_min = static_cast<std::uint64_t>(options.commit_fraction * static_cast<double>(options.target_batch));
@@ -220,6 +226,7 @@ Swarm::World::World(SwarmOptions given)
             options.seed,
             problem,
             member_options(options),
+            store_options(options),
             kRun,
             bootstrap_of(options),
             options.step,

@@ -26,7 +26,8 @@ struct SwarmOptions {
   CodecId codec = CodecId::float16;
   bool codec_by_lines = false;  ///< `codec` is float16, and linear8 where lines are slow
   std::uint64_t target_batch = 1024;
-  std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
+  std::size_t group_size_max = 64;                                        ///< with more peers groups are on a grid
+  std::size_t result_bytes_max = state::StoreOptions().result_bytes_max;  ///< that each peer keeps of the last rounds
   double commit_fraction = 0.5;
   epoch::Delay delay = epoch::Delay::none;
   std::uint64_t microbatch = 4;

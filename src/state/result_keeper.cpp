@@ -1,5 +1,6 @@
 #include "state/result_keeper.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace collab::state {
@@ -17,6 +18,10 @@ void ResultKeeper::keep(std::uint64_t epoch, KeptResult result, TimePoint now) {
 bool ResultKeeper::must_go(const Kept& oldest, TimePoint now) const {
   if (results_.size() <= kEpochsMin) return false;
   return results_.size() > kEpochsMax || bytes_ > bytes_max_ || now - oldest.since > kAgeMax;
+}
+
+std::size_t ResultKeeper::epochs_kept(std::size_t bytes) const noexcept {
+  return std::clamp(bytes_max_ / std::max<std::size_t>(bytes, 1), kEpochsMin, kEpochsMax);
 }
 
 const KeptResult* ResultKeeper::find(std::uint64_t epoch) const {

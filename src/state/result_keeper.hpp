@@ -30,6 +30,8 @@ class ResultKeeper {
   /// Null when it is not kept. Valid until the next `keep`.
   const KeptResult* find(std::uint64_t epoch) const;
   std::size_t epochs() const noexcept { return results_.size(); }
+  /// For how many epochs results of `bytes` each are kept, unless they grow too old before.
+  std::size_t epochs_kept(std::size_t bytes) const noexcept;
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:

@@ -24,6 +24,7 @@ struct Seen {
   std::size_t suspected = 0;  ///< as frozen or slow
   std::size_t coarse = 0;     ///< peers that told of an epoch by coarse codecs after one that was not
   std::size_t fine = 0;       ///< and the other way round
+  std::size_t states = 0;     ///< fetched whole
 };
 
 Seen run_and_see(const SwarmOptions& options) {
@@ -37,6 +38,7 @@ Seen run_and_see(const SwarmOptions& options) {
     if (line.event == "averaging.round" && has(line, "outcome=0")) failed_at.push_back(line.at);
     seen.coarse += line.event == "epoch.codec" && has(line, "coarse=true") ? 1 : 0;
     seen.fine += line.event == "epoch.codec" && has(line, "coarse=false") ? 1 : 0;
+    seen.states += line.event == "state.downloaded" ? 1 : 0;
     seen.suspected += line.event == "averaging.suspected" && (has(line, "why=3") || has(line, "why=4")) ? 1 : 0;
   };
   swarm.trace(see);
@@ -106,6 +108,28 @@ TEST_CASE("slow lines: who was away for rounds of 8 bits catches up with them") 
     check_struck(seen.outcome);
     CHECK(seen.outcome.epochs == 20);
     CHECK(seen.coarse >= 5);
+  }
+}
+
+TEST_CASE("slow lines: a state that comes more slowly than donors let go of rounds is fetched once") {
+  for (const std::uint64_t seed : {1, 2}) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 4, 12);
+    options.values = 512 * 1024;
+    options.result_bytes_max = 1;  // two epochs, as of a model of more than 8 MiB
+    options.rates.assign(5, 16);
+    options.target_batch = 384;  // six seconds
+    options.lines.assign(4, line(100 * kFast));
+    options.codec = CodecId::linear8;
+    options.lines.push_back({1e6, 220e3});  // of a model and its momentum that takes 19 s, of a result two
+    Fault comes;
+    comes.at = 16s;
+    comes.kind = FaultKind::join;
+    options.faults.events.push_back(comes);
+    const Seen seen = run_and_see(options);
+    check_struck(seen.outcome);
+    CHECK(seen.outcome.epochs == 12);
+    CHECK(seen.states == 1);
   }
 }
 

@@ -90,6 +90,9 @@ TEST_CASE("result keeper: old results go when the budget is spent, two stay what
   CHECK(keeper.epochs() == 3);
   CHECK(keeper.find(2) == nullptr);
   CHECK(keeper.find(3) != nullptr);
+  CHECK(keeper.epochs_kept(30) == 3);
+  CHECK(keeper.epochs_kept(500) == ResultKeeper::kEpochsMin);
+  CHECK(keeper.epochs_kept(0) == ResultKeeper::kEpochsMax);
   keeper.keep(6, result(500), {});
   keeper.keep(7, result(500), {});
   CHECK(keeper.epochs() == 2);

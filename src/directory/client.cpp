@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kToldMin = 4;  // records
 constexpr std::size_t kFailingMax = 1024;
+constexpr std::size_t kInstancesMax = 1024;
 constexpr Duration kFailingTime = std::chrono::seconds(60);
 constexpr Duration kTellAgain = std::chrono::seconds(60);  // he may have been restarted
 
@@ -72,6 +73,7 @@ Task<Result<Client::Read>> Client::read(PeerId server, Question question, TimePo
   }
   take_contacts(message.contacts);
   take_guide_from(server, message.nodes);
+  take_instance(server, message.instance);
   read.next.instance = message.instance;
   read.next.since = message.next;
   read.distance = message.distance;
@@ -98,6 +100,7 @@ Task<Result<Client::Written>> Client::put(PeerId server, std::vector<SignedRecor
   if (!take_named(server, payload, message.known, message.servers)) co_return Errc::bad_request;
   answered_at_ = clock_.now();
   take_guide_from(server, message.nodes);
+  take_instance(server, message.instance);
   Written written;
   written.outcomes = std::move(message.outcomes);
   written.newer = std::move(*newer);
@@ -120,6 +123,17 @@ void Client::judge(const PeerId& node, const net::Answer& answer) {
 
 void Client::take_guide_from(const PeerId& node, std::uint32_t nodes) {
   if (server_.form() == Form::whole && nodes >= server_.routing().k) guide_ = node;
+}
+
+void Client::take_instance(const PeerId& server, std::uint64_t instance) {
+  if (instance == 0) return;
+  instances_.insert_or_assign(server, instance);
+  if (instances_.size() > kInstancesMax) instances_.erase(instances_.begin());
+}
+
+std::optional<std::uint64_t> Client::instance_of(const PeerId& server) const {
+  const auto found = instances_.find(server);
+  return found == instances_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Frame Client::encode_search(const RouteNode& node, Search search) {

@@ -85,6 +85,9 @@ class Client {
   /// Records of servers that `server` did not name when it last answered, now to be put there; each is given once per
   /// answer.
   std::vector<SignedRecord> take_lacking(const PeerId& server, std::size_t count_max);
+  /// Of `server`'s memory, by its last answer: a restarted one has another, and nothing of what was put there. Empty:
+  /// not known.
+  std::optional<std::uint64_t> instance_of(const PeerId& server) const;
   /// When another node last answered.
   std::optional<TimePoint> answered_at() const noexcept { return answered_at_; }
 
@@ -100,6 +103,7 @@ class Client {
   /// What a call's end says about whoever was called.
   void judge(const PeerId& node, const net::Answer& answer);
   void take_guide_from(const PeerId& node, std::uint32_t nodes);
+  void take_instance(const PeerId& server, std::uint64_t instance);
   Bytes known_of(const std::string& key) const;
   Frame encode_search(const RouteNode& node, Search search);
 
@@ -109,6 +113,7 @@ class Client {
   Server& server_;
   Contacts& contacts_;
   std::map<PeerId, std::set<PeerId>> lacking_;
+  std::map<PeerId, std::uint64_t> instances_;
   std::optional<TimePoint> answered_at_;
   std::map<PeerId, TimePoint> failing_;
   std::optional<PeerId> guide_;

@@ -242,7 +242,10 @@ bool Publisher::delivered(const PeerId& server, const Name& name, const Publicat
   const auto feed = feeds_.find(server);
   if (feed == feeds_.end()) return false;
   const auto delivered = feed->second.delivered.find(name);
-  return delivered != feed->second.delivered.end() && delivered->second >= publication.record.record.sequence;
+  if (delivered == feed->second.delivered.end()) return false;
+  const auto instance = client_.instance_of(server);
+  const bool restarted = instance && delivered->second.instance != instance;
+  return !restarted && delivered->second.sequence >= publication.record.record.sequence;
 }
 
 bool Publisher::is_fed_always(const PeerId& server) const {
@@ -322,8 +325,9 @@ Duration Publisher::take_outcomes(const PeerId& server, const std::vector<Signed
       log_.warn("directory.put_refused",
                 {{"server", server.short_text()}, {"key", record.key}, {"why", outcome.reason}});
     }
-    std::uint64_t& delivered = feed.delivered[{record.key, record.subkey}];
-    delivered = std::max(delivered, record.sequence);
+    Delivered& delivered = feed.delivered[{record.key, record.subkey}];
+    delivered.sequence = std::max(delivered.sequence, record.sequence);
+    delivered.instance = client_.instance_of(server);
   }
   return pause;
 }

@@ -51,8 +51,13 @@ class Publisher {
     TimePoint renew_at{};
     bool withdrawn = false;
   };
+  /// What a server has, or has refused for good: until it restarts, and its memory is another one.
+  struct Delivered {
+    std::uint64_t sequence = 0;
+    std::optional<std::uint64_t> instance;  ///< of that memory; empty: it tells none
+  };
   struct Feed {
-    std::map<Name, std::uint64_t> delivered;  ///< sequence that the server has, or has refused for good
+    std::map<Name, Delivered> delivered;
     bool running = false;
   };
 

@@ -306,6 +306,7 @@ Task<Answer> Server::on_put(PeerId from, Frame request) {
   }
   for (const SlotId& slot : slots) in_the_way.push_back(storage_.find(slot));
   stored.newer = static_cast<std::uint32_t>(in_the_way.size());
+  stored.instance = instance_;
   Bytes answer = wire::pack_records(in_the_way);
   name_servers(stored, answer, *this, message.servers);
   co_return frame::encode(wire::Header(std::move(stored)), answer);

@@ -70,8 +70,9 @@ struct Stored {
   std::uint32_t newer = 0;
   std::uint32_t known = 0;
   std::uint64_t servers = 0;
-  std::uint32_t nodes = 0;  ///< how many the answerer knows that can be dialled: whether to look for them
-  MESSAGE_MAP(outcomes, newer, known, servers, nodes)
+  std::uint32_t nodes = 0;     ///< how many the answerer knows that can be dialled: whether to look for them
+  std::uint64_t instance = 0;  ///< of the storer's memory, as in Get: who finds another one puts everything anew
+  MESSAGE_MAP(outcomes, newer, known, servers, nodes, instance)
 };
 
 /// "What is under this key?" Changes after (instance, since) only: the cursor of the last page from the same storer.

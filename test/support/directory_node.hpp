@@ -28,6 +28,7 @@ class DirectoryNode {
  public:
   struct Options {
     unsigned number = 0;  ///< makes the identity
+    unsigned life = 0;    ///< of that identity: each has a memory of its own
     std::vector<PeerId> bootstrap;
     bool reachable = true;
     std::int64_t clock_behind_ms = 0;
@@ -40,7 +41,8 @@ class DirectoryNode {
         world_(world),
         options_(options),
         endpoint(network.add_peer(identity.id())),
-        server(endpoint, world.clock(), Random(options.number), log, world.executor(), server_options()),
+        server(endpoint, world.clock(), Random(options.number + 1'000'000 * options.life), log, world.executor(),
+               server_options()),
         directory(endpoint, world.clock(), Random(options.number + 1000), log, world.executor(), world.executor(),
                   identity, server, contacts, {}),
         tasks_(world.executor(), rethrow) {}

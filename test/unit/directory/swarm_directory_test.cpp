@@ -422,6 +422,28 @@ TEST_CASE("swarm directory: a node whose clock went back goes above what the ser
   world.run(scenario());
 }
 
+TEST_CASE("swarm directory: the only server restarts with nothing, and soon has what others say") {
+  World world;
+  const auto scenario = [&]() -> Task<> {
+    world.add_swarm(1, 3, false);
+    world.nodes[1]->directory.publish("k", "", text_bytes("by one"), 100s);
+    world.nodes[2]->directory.publish("k", "", text_bytes("by another"), 100s);
+    co_await world.sleep(5s);
+    REQUIRE(world.nodes[0]->sees("k") == 2);
+    co_await world.nodes[0]->stop();
+    DirectoryNode::Options again;
+    again.number = again.life = 1;
+    DirectoryNode restarted(world.simulation, world.network, again);
+    restarted.start();
+    const auto has_both = [&] { return restarted.sees("k") == 2; };
+    const Duration took = co_await world.until(has_both, 60s);
+    CHECK(took < 6s);  // what was asked of its former life ends after 5 s here; renewed they would be after 33 s
+    co_await restarted.stop();
+    co_await world.stop();
+  };
+  world.run(scenario());
+}
+
 TEST_CASE("server: what no honest peer puts is refused with its reason, what is malformed as a whole too") {
   World world;
   const auto scenario = [&]() -> Task<> {

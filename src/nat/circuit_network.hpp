@@ -49,7 +49,9 @@ class CircuitNetwork final : public net::Network {
   Task<Result<std::unique_ptr<net::ByteStream>>> dial_peer(net::Address to, std::optional<PeerId> expected,
                                                            TimePoint deadline) override;
   Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override;
-  Result<std::unique_ptr<net::LocalPort>> local_port() override { return needs_.network.local_port(); }
+  Result<std::unique_ptr<net::LocalPort>> local_port(const std::string& host) override {
+    return needs_.network.local_port(host);
+  }
   const net::ChannelEngines* channel_engines() const noexcept override { return needs_.network.channel_engines(); }
 
   /// What is open here, of the node's own circuits and of those that it relays.

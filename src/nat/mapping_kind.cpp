@@ -52,8 +52,7 @@ Task<Result<Sighting>> be_seen(net::PeerEndpoint& endpoint, Clock& clock, net::L
   auto opened = co_await endpoint.greet(std::move(*stream), net::Side::dialled, observer.peer, deadline);
   if (!opened) co_return clock.now() >= deadline ? Errc::late : Errc::gone;
   const auto seen = net::parse_numeric_address((*opened)->theirs.observed);
-  const bool is_v4 = seen && seen->host.find(':') == std::string::npos;
-  if (!is_v4 || !is_public(seen->host)) co_return Errc::bad_request;
+  if (!seen || !is_public(seen->host)) co_return Errc::bad_request;
   Sighting sighting;
   sighting.seen = *seen;
   sighting.is_own = seen->host == own.host && seen->port == own.port;
@@ -74,7 +73,7 @@ Task<> MappingProbe::run() {
     doubt_ = false;
     const MappingFinding found = co_await measure();
     if (needs_.wanted()) set(found);
-    const bool alone = needs_.observers().size() < kTellersWanted;
+    const bool alone = observers().size() < kTellersWanted;
     const Duration pause = found.kind != MappingKind::unknown ? options_.valid : alone ? options_.look : options_.again;
     const TimePoint next = needs_.clock.now() + pause;
     while (needs_.wanted() && !doubt_ && needs_.clock.now() < next) co_await again_.wait_until(needs_.clock, next);
@@ -92,9 +91,15 @@ void MappingProbe::set(const MappingFinding& finding) {
   changed_.notify();
 }
 
+std::vector<Observer> MappingProbe::observers() const {
+  std::vector<Observer> all = needs_.observers();
+  std::erase_if(all, [](const Observer& one) { return net::is_v6(one.at.host); });
+  return all;
+}
+
 /// At random, those first that are at different hosts.
 std::vector<Observer> MappingProbe::choose() {
-  std::vector<Observer> all = needs_.observers();
+  std::vector<Observer> all = observers();
   for (std::size_t i = 0; i + 1 < all.size(); ++i) std::swap(all[i], all[i + needs_.random.below(all.size() - i)]);
   std::set<std::string> hosts;
   const auto is_first_there = [&](const Observer& one) { return hosts.insert(one.at.host).second; };
@@ -104,12 +109,12 @@ std::vector<Observer> MappingProbe::choose() {
 }
 
 Task<MappingFinding> MappingProbe::measure() {
-  std::vector<Observer> observers = choose();
-  if (observers.size() < kTellersWanted) co_return MappingFinding();
-  const auto port = needs_.network.local_port();
+  std::vector<Observer> asked = choose();
+  if (asked.size() < kTellersWanted) co_return MappingFinding();
+  const auto port = needs_.network.local_port(net::kAnyV4);
   if (!port) co_return MappingFinding();
   std::vector<Told> told;
-  for (Observer& observer : observers) {
+  for (Observer& observer : asked) {
     const std::string host = observer.at.host;
     auto sighting = co_await be_seen(needs_.endpoint, needs_.clock, **port, std::move(observer),
                                      needs_.clock.now() + options_.dial_time);

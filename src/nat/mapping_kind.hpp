@@ -39,7 +39,7 @@ struct Sighting {
   std::unique_ptr<net::Opened> line;  ///< held open: a router may forget a mapping that nobody uses
 };
 /// Dials `observer` from `port` and asks by a hello, as each peer answers. Errors: `gone`, `late`; `bad_request` when
-/// he sees no public IPv4 address, so is no observer.
+/// he sees no public address, so is no observer.
 Task<Result<Sighting>> be_seen(net::PeerEndpoint& endpoint, Clock& clock, net::LocalPort& port, Observer observer,
                                TimePoint deadline);
 
@@ -48,7 +48,8 @@ struct MappingFinding {
   bool weak = true;  ///< both observers are at one host, and a router may tell those apart only by their ports
   bool operator==(const MappingFinding&) const = default;
 };
-/// Thread safety: none; belongs to the node's loop. Measures only while it is wanted.
+/// Of IPv4: who reaches others by IPv6 is hardly ever translated. Thread safety: none; belongs to the node's loop.
+/// Measures only while it is wanted.
 class MappingProbe {
  public:
   struct Options {
@@ -89,6 +90,7 @@ class MappingProbe {
   Signal& changed() noexcept { return changed_; }
 
  private:
+  std::vector<Observer> observers() const;
   std::vector<Observer> choose();
   void set(const MappingFinding& finding);
 

@@ -65,7 +65,7 @@ std::optional<std::string> second_nat(const Mapping& mapping, std::string_view o
     return fmt::format("the router's own outside address {} is private: a second NAT is in front of your router",
                        mapping.outside_host);
   if (mapping.outside_host.empty() || observed.empty() || observed == mapping.outside_host) return std::nullopt;
-  if (observed.find(':') != std::string_view::npos || !is_public(observed)) return std::nullopt;  // seen by another way
+  if (net::is_v6(observed) || !is_public(observed)) return std::nullopt;  // seen by another way
   return fmt::format("the router says that it is {}, but others see {}: a second NAT is in front of your router",
                      mapping.outside_host, observed);
 }

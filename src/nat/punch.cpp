@@ -55,8 +55,7 @@ std::vector<net::Address> punchable_addresses(const std::vector<std::string>& na
     auto at = net::parse_numeric_address(text);
     if (!at || at->leg != net::Leg::tcp || at->host != host || all.size() == count_max) continue;
     if (std::find(all.begin(), all.end(), *at) != all.end()) continue;
-    const bool is_v4 = host.find(':') == std::string::npos;
-    if (is_v4 && is_public(host) && may_knock_at(at->port)) all.push_back(std::move(*at));
+    if (is_public(host) && may_knock_at(at->port)) all.push_back(std::move(*at));
   }
   return all;
 }
@@ -108,7 +107,7 @@ Task<> Puncher::run() {
   const auto body = [this](TaskGroup& tasks) -> Task<> {
     const Working working(*this, tasks);
     for (;;) {
-      while (!may_punch()) (void)co_await again_.wait();
+      while (!needs_.only_dials()) (void)co_await again_.wait();
       look();
       co_await needs_.clock.sleep_until(needs_.clock.now() + options_.look);
     }
@@ -119,8 +118,23 @@ Task<> Puncher::run() {
 
 // --- whom, and how often
 
-bool Puncher::may_punch() const {
-  return needs_.only_dials() && can_be_punched(needs_.mapping());
+/// Where this end of the connection to the relay between is: in IPv6 a machine has several addresses, of which the
+/// other end may dial that one. Empty: no relay leads there.
+std::optional<std::string> Puncher::own_host(const PeerId& peer) const {
+  const auto relay = needs_.endpoint.relay_of(peer);
+  const auto local = relay ? needs_.endpoint.local_of(*relay) : std::nullopt;
+  if (!local) return std::nullopt;
+  return net::is_v6(local->host) ? local->host : net::kAnyV4;
+}
+
+/// What has to be found out is found out by `prepare` where it is IPv6.
+MappingKind Puncher::mapping_at(const std::string& host) const {
+  return net::is_v6(host) ? MappingKind::none : needs_.mapping();
+}
+
+bool Puncher::may_punch(const PeerId& peer) const {
+  const auto host = own_host(peer);
+  return host && needs_.only_dials() && can_be_punched(mapping_at(*host));
 }
 
 bool Puncher::is_left_alone(const PeerId& peer) {
@@ -171,7 +185,7 @@ void Puncher::look() {
     const bool ours =
         needs_.endpoint.self() < peer && link.circuit && !link.tensors;  // those lead to who can be dialled
     // whether there is an address of it says little: of who cannot be dialled some are told all the same
-    if (!ours || is_left_alone(peer)) continue;
+    if (!ours || !may_punch(peer) || is_left_alone(peer)) continue;
     auto place = enter(peer, /*asked=*/false);
     if (!place) continue;
     looked_at_ = peer;
@@ -198,14 +212,14 @@ Task<> Puncher::punch(PeerId peer, std::unique_ptr<Place> place) {
     if (outcome == Outcome::refused) note_try(peer, options_.rounds);
     if (is_left_alone(peer)) break;
     co_await needs_.clock.sleep_until(needs_.clock.now() + options_.round_pause);
-    if (!may_punch() || !needs_.endpoint.link(peer).circuit || !rate_.take(needs_.clock.now())) co_return;
+    if (!may_punch(peer) || !rate_.take(needs_.clock.now())) co_return;
   }
   needs_.log.info("nat.not_punchable", {{"peer", peer.short_text()}});
 }
 
 Task<Puncher::Outcome> Puncher::try_once(PeerId peer) {
-  const auto prepared = co_await prepare();
-  if (!prepared) co_return Outcome::failed;
+  const auto prepared = co_await prepare(peer);
+  if (!prepared) co_return prepared.error() == Errc::denied ? Outcome::refused : Outcome::failed;
   const auto host = co_await host_of(peer);
   if (!host) co_return host.error() == Errc::late ? Outcome::failed : Outcome::refused;
   if (*host == prepared->sighting.seen.host) co_return Outcome::refused;  // one router, which seldom leads back in
@@ -242,7 +256,7 @@ Task<boost::system::result<Puncher::Agreed, Refusal>> Puncher::ask(PeerId peer, 
   wire::Ask question;
   question.attempt = attempt;
   question.addresses.push_back(net::to_string(own));
-  question.mapping = static_cast<std::uint8_t>(needs_.mapping());
+  question.mapping = static_cast<std::uint8_t>(mapping_at(own.host));
   const Frame request = frame::encode(wire::PunchHeader(std::move(question)));
   const TimePoint asked = needs_.clock.now();
   const auto answer = co_await needs_.endpoint.call(peer, "punch.connect", request, asked + options_.call_time);
@@ -272,12 +286,13 @@ Task<> Puncher::say_go(PeerId peer, std::uint64_t attempt, Duration way) {
 std::optional<Refusal> Puncher::refuses(const PeerId& from, const wire::Ask& ask) {
   if (!(from < needs_.endpoint.self())) return Refusal(Errc::bad_request, "the lower id begins");
   if (!in_bounds(ask.addresses)) return Refusal(Errc::bad_request, "so many addresses cannot be");
-  const MappingKind own = needs_.mapping();
   if (tasks_ == nullptr || !needs_.only_dials()) return Refusal(Errc::busy, "others dial this peer, perhaps", kBusyMs);
+  const auto host = own_host(from);
+  if (!host) return Refusal(Errc::denied, "there is no circuit to replace");
+  const MappingKind own = mapping_at(*host);
   if (own == MappingKind::unknown) return Refusal(Errc::busy, "nobody has told yet as what this peer is seen", kBusyMs);
   if (!can_be_punched(own) || !can_be_punched(mapping_of(ask.mapping)))
     return Refusal(Errc::denied, "an address that others see leads nowhere");
-  if (!needs_.endpoint.link(from).circuit) return Refusal(Errc::denied, "there is no circuit to replace");
   if (is_left_alone(from)) return Refusal(Errc::denied, "that was tried in vain");
   return std::nullopt;
 }
@@ -298,7 +313,9 @@ Task<net::Answer> Puncher::on_connect(PeerId from, Frame request) {
     note_try(from);
     co_return Refusal(Errc::denied, "none of these addresses is yours");
   }
-  auto prepared = co_await prepare();
+  auto prepared = co_await prepare(from);
+  if (!prepared && prepared.error() == Errc::denied)
+    co_return Refusal(Errc::denied, "an IPv6 address that is translated");
   if (!prepared) co_return Refusal(Errc::busy, "nobody says as what this peer is seen", kBusyMs);
   if (*host == prepared->sighting.seen.host) co_return Refusal(Errc::denied, "both are behind one router");
   if (tasks_ == nullptr) co_return Refusal(Errc::gone);
@@ -306,7 +323,7 @@ Task<net::Answer> Puncher::on_connect(PeerId from, Frame request) {
   waiting->prepared = std::move(*prepared);
   wire::Ready ready;
   ready.addresses.push_back(net::to_string(waiting->prepared.sighting.seen));
-  ready.mapping = static_cast<std::uint8_t>(needs_.mapping());
+  ready.mapping = static_cast<std::uint8_t>(mapping_at(waiting->prepared.sighting.seen.host));
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(needs_.clock.now() - began);
   ready.prepared_ms = static_cast<std::uint32_t>(took.count());
   note_try(from);
@@ -350,9 +367,13 @@ Task<> Puncher::answer(PeerId from, std::shared_ptr<Waiting> waiting, std::uniqu
 
 // --- both
 
-Task<Result<Puncher::Prepared>> Puncher::prepare() {
+/// Errors: `denied` where all dials begin elsewhere, or an IPv6 address is translated; `gone`, `late`.
+Task<Result<Puncher::Prepared>> Puncher::prepare(PeerId peer) {
+  const auto host = own_host(peer);
+  if (!host) co_return Errc::gone;
   std::vector<Observer> observers = needs_.observers();
-  auto port = needs_.network.local_port();
+  std::erase_if(observers, [&](const Observer& one) { return net::is_v6(one.at.host) != net::is_v6(*host); });
+  auto port = needs_.network.local_port(*host);
   if (!port) co_return port.error();
   Errc why = Errc::gone;
   const TimePoint deadline = needs_.clock.now() + options_.prepare_time;
@@ -363,6 +384,7 @@ Task<Result<Puncher::Prepared>> Puncher::prepare() {
     observers.erase(one);
     const TimePoint patience = std::min(deadline, needs_.clock.now() + options_.observer_time);
     auto sighting = co_await be_seen(needs_.endpoint, needs_.clock, **port, asked, patience);
+    if (sighting && net::is_v6(*host) && !sighting->is_own) co_return Errc::denied;
     if (sighting) {
       Prepared prepared;
       prepared.port = std::move(*port);

@@ -21,7 +21,7 @@ namespace collab::nat {
 /// The row of punch.connect or punch.sync: who asks needs it as well.
 net::Method punch_method(std::string_view name);
 
-/// Which of the addresses that a peer at `host` names may be dialled: of that host only, public, IPv4, and no port that
+/// Which of the addresses that a peer at `host` names may be dialled: of that host only, public, and no port that
 /// strangers should not poke at. Each once, at most `count_max`.
 std::vector<net::Address> punchable_addresses(const std::vector<std::string>& named, const std::string& host,
                                               std::size_t count_max = wire::kPunchAddressesMax);
@@ -29,6 +29,9 @@ std::vector<net::Address> punchable_addresses(const std::vector<std::string>& na
 /// Looks for circuits to peers that nobody can dial either, and tries to replace each by a connection without a relay;
 /// the lower id of a pair begins. What wins is a connection of the endpoint; the circuit then drains by itself. What
 /// fails three times is left alone for ten minutes, at both ends.
+///
+/// Both dial in the family, IPv4 or IPv6, in which both have met the relay between them; in IPv6 from the address that
+/// has met it, and only where nothing translates that.
 ///
 /// **Nobody can be made to dial a third one**: what is dialled is at the host from which the other end's connection to
 /// the relay comes, as the relay says, which is asked each time. A relay in league with that end could name another
@@ -75,16 +78,16 @@ class Puncher {
     Log& log;
     Metrics& metrics;
     std::function<std::vector<Observer>()> observers;
-    std::function<MappingKind()> mapping;
-    std::function<bool()> only_dials;  ///< nobody can dial this node
+    std::function<MappingKind()> mapping;  ///< of IPv4
+    std::function<bool()> only_dials;      ///< nobody can dial this node
   };
 
   Puncher(Needs needs, const Options& options);
   Puncher(const Puncher&) = delete;
   Puncher& operator=(const Puncher&) = delete;
 
-  /// Until cancelled. Before and after it takes part in nothing, and while `only_dials` is false or the mapping is not
-  /// of the right kind it does nothing, until `look_again`.
+  /// Until cancelled. Before and after it takes part in nothing, and while `only_dials` is false it does nothing, until
+  /// `look_again`.
   Task<> run();
   void look_again() { again_.notify(); }
 
@@ -128,7 +131,9 @@ class Puncher {
   class Place;
   enum class Outcome : std::uint8_t { punched, failed, refused, busy };
 
-  bool may_punch() const;
+  std::optional<std::string> own_host(const PeerId& peer) const;
+  MappingKind mapping_at(const std::string& host) const;
+  bool may_punch(const PeerId& peer) const;
   bool is_left_alone(const PeerId& peer);
   void note_try(const PeerId& peer, std::size_t rounds = 1);
   void note_busy(const PeerId& peer, std::uint64_t ms);
@@ -145,7 +150,7 @@ class Puncher {
   std::optional<Refusal> refuses(const PeerId& from, const wire::Ask& ask);
   Task<> answer(PeerId from, std::shared_ptr<Waiting> waiting, std::unique_ptr<Place> place);
 
-  Task<Result<Prepared>> prepare();
+  Task<Result<Prepared>> prepare(PeerId peer);
   Task<Result<std::string>> host_of(PeerId peer);
   Duration way_of(const PeerId& peer, Duration told) const;
   Task<bool> shoot(Aim aim, std::vector<net::Address> at);

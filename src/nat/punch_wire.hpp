@@ -30,7 +30,7 @@ inline constexpr std::size_t kPunchAddressBytesMax = 64;
 /// destination, or named nothing that is its own; `busy` when too much of it goes on; `bad_request` from the higher id.
 struct Ask {
   std::uint64_t attempt = 0;           ///< random: this try
-  std::vector<std::string> addresses;  ///< "host:port" as others saw the port; IPv4, at most `kPunchAddressesMax`
+  std::vector<std::string> addresses;  ///< "host:port" as others saw the port; at most `kPunchAddressesMax`
   std::uint8_t mapping = 0;            ///< nat::MappingKind; a number that the reader does not know: unknown
   MESSAGE_MAP(attempt, addresses, mapping)
 };

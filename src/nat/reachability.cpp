@@ -252,7 +252,7 @@ Task<> Reachability::ask(PeerId server, std::uint16_t port, net::Leg leg, Answer
   if (!net::parse_numeric_address(net::to_string(address))) co_return;  // it will be published
   answers.got_through.insert(server);
   // routers map IPv4 only, and who sees a private address is on this side of the router
-  const bool outside = address.host.find(':') == std::string::npos && !is_private_v4(address.host);
+  const bool outside = !net::is_v6(address.host) && !is_private_v4(address.host);
   const bool by_router = leg == net::Leg::tcp && port == mapped_port_ && outside;
   (by_router ? answers.mapped : answers.own).insert(std::move(address));
 }

@@ -84,8 +84,7 @@ Result<Address> parse_relay(std::string_view text, bool any_port) {
 }  // namespace
 
 std::string host_and_port(const Address& address) {
-  const bool is_v6 = address.host.find(':') != std::string::npos;
-  const std::string host = is_v6 ? "[" + address.host + "]" : address.host;
+  const std::string host = is_v6(address.host) ? "[" + address.host + "]" : address.host;
   return host + ":" + std::to_string(address.port);
 }
 

@@ -47,6 +47,11 @@ std::string host_and_port(const Address&);
 /// `any_port` is set (listening on a port the system chooses).
 Result<Address> parse_address(std::string_view text, bool any_port = false);
 
+/// Whether a numeric host is one of IPv6.
+constexpr bool is_v6(std::string_view host) {
+  return host.find(':') != std::string_view::npos;
+}
+
 /// Whether dialling it asks no name server. Names are for what the user or the run's authority wrote (flags, run book,
 /// join links, manifest): a stranger's would have us look up whatever it likes, one at a time.
 bool is_numeric(const Address&);

@@ -99,6 +99,7 @@ class Connection final : private MultiplexerOwner {
   Side side() const noexcept { return opened_->side; }
   const Hello& theirs() const noexcept { return opened_->theirs; }
   Address remote() const { return opened_->stream->remote(); }
+  Address local() const { return opened_->stream->local(); }
   std::string_view path() const { return is_punched() ? "tcp, punched" : opened_->stream->path(); }
   bool is_circuit() const { return opened_->stream->is_circuit(); }
   bool carries_tensors() const { return opened_->stream->carries_tensors(); }

@@ -57,8 +57,8 @@ struct Turn {
 using LegTurns = std::array<Turn, 4>;  // by leg
 
 LegTurns turns_of(std::vector<Address> addresses) {
-  const auto is_v6 = [](const Address& address) { return address.host.find(':') != std::string::npos; };
-  std::stable_partition(addresses.begin(), addresses.end(), is_v6);
+  const auto by_v6 = [](const Address& address) { return is_v6(address.host); };
+  std::stable_partition(addresses.begin(), addresses.end(), by_v6);
   LegTurns turns;
   for (Address& address : addresses)
     turns[static_cast<std::size_t>(address.leg)].addresses.push_back(std::move(address));

@@ -58,15 +58,18 @@ class Listener {
   virtual void close() = 0;
 };
 
+/// At any address of IPv4: the system chooses by the way.
+inline constexpr const char* kAnyV4 = "0.0.0.0";
+
 /// A port of this machine from which several places are dialled. A translator of addresses on the way makes one outside
 /// port of it, whoever is dialled, or shows that it does not. Held while this lives; nobody is accepted there.
 class LocalPort {
  public:
   virtual ~LocalPort() = default;
   virtual std::uint16_t number() const = 0;
-  /// By bare TCP over IPv4, to a numeric address. When `to` dials this port at the same time the two become one
-  /// connection, of which neither side is the one that accepted (RFC 9293 3.5, simultaneous open). Errors: `gone`
-  /// (refused, unreachable, or connected there already), `late`, `bad_request` for another kind of address.
+  /// By bare TCP, to a numeric address of the family of its own. When `to` dials this port at the same time the two
+  /// become one connection, of which neither side is the one that accepted (RFC 9293 3.5, simultaneous open). Errors:
+  /// `gone` (refused, unreachable, or connected there already), `late`, `bad_request` for another kind of address.
   virtual Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) = 0;
 };
 
@@ -83,9 +86,10 @@ class Network {
   }
   /// Errors: `busy` when the port is taken, `denied` when it is not allowed, `bad_request` for a foreign address.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& at) = 0;
-  /// A free port to dial from. It may outlive no network. Errors: `denied` where all dials begin elsewhere, as behind a
-  /// proxy; `busy` when no port is free.
-  virtual Result<std::unique_ptr<LocalPort>> local_port() { return Errc::denied; }
+  /// A free port to dial from, at `host` of this machine. It may outlive no network. Errors: `denied` where all dials
+  /// begin elsewhere, as behind a proxy; `busy` when no port is free; `bad_request` for a host that is not this
+  /// machine's.
+  virtual Result<std::unique_ptr<LocalPort>> local_port(const std::string& /*host*/) { return Errc::denied; }
   /// What secures its streams in place of TLS: null, but for a simulated network, where nobody else listens.
   virtual const ChannelEngines* channel_engines() const noexcept { return nullptr; }
 };

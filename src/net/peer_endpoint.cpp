@@ -745,6 +745,12 @@ std::optional<Address> PeerEndpoint::remote_of(const PeerId& peer) const {
   return connection->remote();
 }
 
+std::optional<Address> PeerEndpoint::local_of(const PeerId& peer) const {
+  const Connection* connection = links_.current(peer);
+  if (connection == nullptr || connection->is_circuit() || connection->is_punched()) return std::nullopt;
+  return connection->local();
+}
+
 std::optional<PeerId> PeerEndpoint::relay_of(const PeerId& peer) const {
   const Connection* connection = links_.current(peer);
   if (connection == nullptr || !connection->is_circuit()) return std::nullopt;

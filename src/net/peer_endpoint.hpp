@@ -117,6 +117,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// Where its connection comes from, or goes to; none while not connected, through a relay only, or punched: then a
   /// hole in a router leads there, which says nothing about where others find it.
   std::optional<Address> remote_of(const PeerId& peer) const;
+  /// This end of the same connection.
+  std::optional<Address> local_of(const PeerId& peer) const;
   /// Who carries the circuit that leads to it; none while there is none, or something better.
   std::optional<PeerId> relay_of(const PeerId& peer) const;
   /// `ByteStream::path` of what this node has dialled and is connected to, the barest there is; empty: nothing.

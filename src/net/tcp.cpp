@@ -140,17 +140,17 @@ Errc errc_of(const boost::system::error_code& error) {
   return Errc::bad_request;
 }
 
-/// A socket at the own `port` that others of this process are at as well; 0: at any free one.
-Result<tcp::socket> socket_at(const asio::any_io_executor& executor, std::uint16_t port) {
+/// A socket at an own port that others of this process are at as well; of port 0: at any free one.
+Result<tcp::socket> socket_at(const asio::any_io_executor& executor, const tcp::endpoint& own) {
   tcp::socket socket(executor);
   boost::system::error_code error;
-  socket.open(tcp::v4(), error);
+  socket.open(own.protocol(), error);
   if (error) return errc_of(error);
   socket.set_option(tcp::socket::reuse_address(true), error);
   if (error) return errc_of(error);
   const int yes = 1;
   if (::setsockopt(socket.native_handle(), SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes) != 0) return Errc::denied;
-  socket.bind(tcp::endpoint(asio::ip::address_v4::any(), port), error);
+  socket.bind(own, error);
   if (error) return errc_of(error);
   return socket;
 }
@@ -163,16 +163,16 @@ Task<Result<tcp::socket>> connect_from(tcp::socket socket, tcp::endpoint to) {
 
 class TcpLocalPort final : public LocalPort {
  public:
-  /// `holder`: bound, so that the port is nobody else's.
-  TcpLocalPort(tcp::socket holder, std::uint16_t number, Clock& clock, const TcpNetwork::Options& options)
-      : holder_(std::move(holder)), number_(number), clock_(clock), options_(options) {}
+  /// `holder`: bound to `own`, so that the port is nobody else's.
+  TcpLocalPort(tcp::socket holder, tcp::endpoint own, Clock& clock, const TcpNetwork::Options& options)
+      : holder_(std::move(holder)), own_(std::move(own)), clock_(clock), options_(options) {}
 
-  std::uint16_t number() const override { return number_; }
+  std::uint16_t number() const override { return own_.port(); }
   Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) override {
     boost::system::error_code error;
     const auto host = asio::ip::make_address(to.host, error);
-    if (error || !host.is_v4() || to.leg != Leg::tcp) co_return Errc::bad_request;
-    auto own = socket_at(holder_.get_executor(), number_);
+    if (error || host.is_v6() != own_.address().is_v6() || to.leg != Leg::tcp) co_return Errc::bad_request;
+    auto own = socket_at(holder_.get_executor(), own_);
     if (!own) co_return Errc::gone;
     auto connecting = connect_from(std::move(*own), tcp::endpoint(host, to.port));
     auto socket = co_await with_deadline(clock_, deadline, std::move(connecting));
@@ -183,7 +183,7 @@ class TcpLocalPort final : public LocalPort {
 
  private:
   tcp::socket holder_;
-  std::uint16_t number_;
+  tcp::endpoint own_;
   Clock& clock_;
   TcpNetwork::Options options_;
 };
@@ -349,14 +349,16 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Address& at) {
   return std::make_unique<TcpListener>(std::move(*acceptor), clock_, options_, at.leg == Leg::wss ? wss_ : nullptr);
 }
 
-Result<std::unique_ptr<LocalPort>> TcpNetwork::local_port() {
+Result<std::unique_ptr<LocalPort>> TcpNetwork::local_port(const std::string& host) {
   if (options_.proxy) return Errc::denied;
-  auto holder = socket_at(executor_, 0);
-  if (!holder) return holder.error();
   boost::system::error_code error;
-  const std::uint16_t number = holder->local_endpoint(error).port();
+  const auto at = asio::ip::make_address(host, error);
+  if (error) return Errc::bad_request;
+  auto holder = socket_at(executor_, tcp::endpoint(at, 0));
+  if (!holder) return holder.error();
+  tcp::endpoint own = holder->local_endpoint(error);
   if (error) return Errc::gone;
-  return std::make_unique<TcpLocalPort>(std::move(*holder), number, clock_, options_);
+  return std::make_unique<TcpLocalPort>(std::move(*holder), std::move(own), clock_, options_);
 }
 
 }  // namespace collab::net

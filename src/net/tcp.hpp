@@ -50,7 +50,7 @@ class TcpNetwork final : public Network {
   /// Also `ProxyFault`, and the status of a proxy's answer.
   Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) override;
   Result<std::unique_ptr<Listener>> listen(const Address& at) override;
-  Result<std::unique_ptr<LocalPort>> local_port() override;
+  Result<std::unique_ptr<LocalPort>> local_port(const std::string& host) override;
   /// What the name service says of a host, numeric, in its order; a numeric host is its own answer. Errors: `gone` (no
   /// such host, or no name service), `late`.
   Task<Result<std::vector<std::string>>> look_up(std::string host, TimePoint deadline);

@@ -12,7 +12,8 @@ using Dialled = Result<std::unique_ptr<net::ByteStream>>;
 
 }  // namespace
 
-Result<std::unique_ptr<net::LocalPort>> Host::local_port() {
+Result<std::unique_ptr<net::LocalPort>> Host::local_port(const std::string& host) {
+  if (net::is_v6(host) != net::is_v6(address())) return Errc::bad_request;
   return Result<std::unique_ptr<net::LocalPort>>(std::make_unique<HostPort>(*this, next_port_++));
 }
 

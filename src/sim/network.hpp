@@ -64,7 +64,7 @@ class Host final : public net::Network {
   Result<std::unique_ptr<net::Listener>> listen(const net::Address& at) override;
   /// Dials from it know of SYNs: each leaves through the box here, opens its filter, and comes to the box there a way
   /// later. Those that cross meet.
-  Result<std::unique_ptr<net::LocalPort>> local_port() override;
+  Result<std::unique_ptr<net::LocalPort>> local_port(const std::string& host) override;
   const net::ChannelEngines* channel_engines() const noexcept override;
 
  private:

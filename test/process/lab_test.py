@@ -6,7 +6,7 @@ Usage: lab_test.py PROBE COORDINATOR [PEER]; CASE=NAME… in the environment cho
 that counts. Where no network namespaces can be made all is skipped, with the reason.
 
 Each case has a site of its own, so they run side by side. Public are the coordinator, 11.99.0.1:4600, and one peer beside
-it: fewer than three can judge, so verdicts are weak. When these cases are over, the run `far` begins: its coordinator at
+it: fewer than three can judge, so verdicts are weak. The run `six` has a coordinator that is reached by IPv6 only. When these cases are over, the run `far` begins: its coordinator at
 11.99.0.2 and one trainer at a site that is open to all, both with WebSockets on port 443.
 """
 import concurrent.futures, json, os, subprocess, sys, tempfile, time, traceback
@@ -17,6 +17,7 @@ from programs import wait
 
 PROBE, COORDINATOR, *PEER = [os.path.abspath(program) for program in sys.argv[1:]]
 RUN, HOST = 'lab', '11.99.0.1:4600'
+SIX, SIX_HOST = 'six', '[2a10:99::1]:4800'
 FAR, FAR_HOST, FAR_WEB, OPEN_SITE = 'far', '11.99.0.2:4700', 'wss://host.far:443/collab/v1', 'h'
 NUMERIC_WEB = 'wss://11.99.0.2:443/collab/v1'
 
@@ -43,12 +44,12 @@ class Place:
         lab('nat_lab.sh', 'upstream', self.site, 'open')
         lab('nat_lab.sh', 'egress', self.site, 'all')
 
-    def probe(self, *words, where=None, home='home', listen='[::]:4600'):
+    def probe(self, *words, where=None, home='home', listen='[::]:4600', run=f'{RUN}@{HOST}'):
         """A peer that listens at 4600, as most do."""
         folder = self.running.folder / f'{self.site}-{home}'
         folder.mkdir(exist_ok=True, mode=0o700)
         began = time.monotonic()
-        peer = self.start('peer', where or self.site, [PROBE, f'{RUN}@{HOST}', listen, folder, *words])
+        peer = self.start('peer', where or self.site, [PROBE, run, listen, folder, *words])
         return Probe(peer, folder, began)
 
     def trainer(self, name, *words, environment=()):
@@ -540,6 +541,25 @@ def through_firewalls(place):
     gets_through(place, 'h', ['firewall:drop', 'firewall:reject'], 'none')
 
 
+def through_ipv6(place):
+    """Routers that no punch gets through in IPv4, and filters of IPv6: who has met the relay by that gets through."""
+    other = Place('f', place.running)
+    for site in (place.site, other.site):
+        lab('nat_lab.sh', 'nat', site, 'random', 'drop')
+    pair = [at.probe('--no-port-map', home=home, run=f'{SIX}@{SIX_HOST}') for at, home in ((place, 'one-six'), (other, 'two-six'))]
+    for peer in pair:
+        peer.until('a relay', 20, lambda now: now['state'] == 'relayed' and now['relays'])
+        assert peer.now()['mapping'] == 'unknown' and not peer.now()['addresses'], peer.now()
+    caller, called = pair
+    caller.until('it knows of them', 15, lambda now: now['published_relays'].get(called.id))
+    first = caller.call(called)
+    assert first['answered'], first
+    wait('a way without a relay', 30, lambda: caller.call(called)['path'] == 'tcp, punched')
+    back = called.call(caller)
+    assert back['answered'] and back['path'] == 'tcp, punched', back
+    end_pair(place, other, pair)
+
+
 def not_through_random(place):
     """One router gives each connection another port: nobody tries, and the relay stays."""
     other = Place('f', place.running)
@@ -559,7 +579,7 @@ if PEER:
     CASES[0].append(doctor)
     CASES[5].append(doctor_sees_second_nat)
 WEB_CASES = [[by_proxy], [web_only, doctor_sees_web_only], [wrong_login, leads_to_nothing]] if PEER else []
-PUNCH_CASES = [[through_silent_routers], [], [through_a_rejecting_router, through_an_accepting_router], [], [not_through_random], [], [through_firewalls]]
+PUNCH_CASES = [[through_silent_routers], [], [through_a_rejecting_router, through_an_accepting_router], [], [not_through_random, through_ipv6], [], [through_firewalls]]
 LAST_CASES = [[by_relay]]  # of the run `lab`, at more than one site
 SITES = 'abcdefgh'[:len(CASES)]
 
@@ -622,6 +642,11 @@ def main():
                 '--home', running.folder / 'host', '--listen', '0.0.0.0:4600', '--announce', HOST, '--dashboard', 'off',
                 '--no-lan', '--json'])
             host.wait_for('ready', 20)
+            six = wan.start('six', 'wan', [
+                COORDINATOR, '--new-run', '--run-id', SIX, '--job', 'none', '--target-batch', '64', '--admission', 'open',
+                '--home', running.folder / 'six-host', '--listen', SIX_HOST, '--announce', SIX_HOST, '--dashboard', 'off',
+                '--no-lan', '--json'])
+            six.wait_for('ready', 20)
             PUBLIC = wan.probe(where='wan', home='public', listen='0.0.0.0:4601')
             PUBLIC.becomes('open')
             went += carry_out_all(CASES, running)

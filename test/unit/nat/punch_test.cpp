@@ -23,20 +23,32 @@ using namespace std::chrono_literals;
 
 constexpr std::uint16_t kPunchPort = 4600;
 
-/// A node as far as circuits and holes are concerned. Behind a box nobody can dial it; else it relays and observes.
+/// Behind a firewall, or a box, nobody can dial it.
+struct Site {
+  sim::NatBox* box = nullptr;
+  std::optional<sim::NatOptions> firewall = {};
+  bool v6 = false;
+  bool hidden() const { return box != nullptr || firewall; }
+  std::string address(unsigned char number) const {
+    return v6 ? "2a10:" + std::to_string(number) + "::7" : "198.51." + std::to_string(number) + ".7";
+  }
+};
+
+/// A node as far as circuits and holes are concerned. Who is not hidden relays and observes.
 class PunchNode {
  public:
-  PunchNode(sim::Simulation& world, sim::SimNetwork& network, unsigned char number, sim::NatBox* box = nullptr,
+  PunchNode(sim::Simulation& world, sim::SimNetwork& network, unsigned char number, Site site = {},
             Puncher::Options options = {}, bool punches = true)
-      : host_(network.add_host("198.51." + std::to_string(number) + ".7")),
+      : host_(network.add_host(site.address(number))),
         identity_(test::identity_of(number)),
         access_(Access::Options()),
         circuits({world.executor(), host_.clock(), Random(number), log_, host_}, {}),
         endpoint({world.executor(), host_.clock(), circuits, Random(number), log_, metrics, identity_, access_},
                  options_of(host_.address())),
         tasks_(world.executor(), rethrow),
-        hidden_(box != nullptr) {
-    if (box != nullptr) network.put_behind(host_, *box);
+        hidden_(site.hidden()) {
+    if (site.box != nullptr) network.put_behind(host_, *site.box);
+    if (site.firewall) network.add_firewall(host_, *site.firewall);
     circuits.use(endpoint, [](const PeerId&) { return true; });
     const auto host_of = [this](const PeerId& peer) -> std::optional<std::string> {
       if (!says_host.empty()) return says_host;
@@ -172,14 +184,17 @@ struct Holes {
   explicit Holes(sim::NatOptions of_low = masquerade(), sim::NatOptions of_high = masquerade(), std::uint64_t seed = 1,
                  Who punches = Who::both, sim::LinkOptions links = {})
       : network(world, seed, links), relay(world, network, 1), second(world, network, 4) {
-    const bool ordered = test::identity_of(2).id() < test::identity_of(3).id();
-    const auto number = [&](bool lower) { return static_cast<unsigned char>(lower == ordered ? 2 : 3); };
-    low = std::make_unique<PunchNode>(world, network, number(true), &network.add_box(of_low), Puncher::Options(),
-                                      punches != Who::high);
-    high = std::make_unique<PunchNode>(world, network, number(false), &network.add_box(of_high), Puncher::Options(),
-                                       punches != Who::low);
-    for (PunchNode* node : {low.get(), high.get()})
-      for (PunchNode* open : {&relay, &second}) node->observers.push_back(Observer{open->id(), open->address()});
+    add_pair({&network.add_box(of_low)}, {&network.add_box(of_high)}, punches);
+  }
+  /// The same in IPv6, where firewalls translate nothing.
+  struct V6 {
+    sim::NatClosed low = sim::NatClosed::drops;
+    sim::NatClosed high = sim::NatClosed::drops;
+  };
+  Holes(V6 closed, std::uint64_t seed)
+      : network(world, seed, {}), relay(world, network, 1, open_v6()), second(world, network, 4, open_v6()) {
+    const auto behind = [](sim::NatClosed how) { return Site{nullptr, masquerade(how), true}; };
+    add_pair(behind(closed.low), behind(closed.high), Who::both);
   }
   void run(std::function<Task<>()> scenario) {
     const auto all = [&]() -> Task<> {
@@ -190,7 +205,7 @@ struct Holes {
     };
     world.run(all());
   }
-  /// A circuit from one to the other, both knowing how they are seen.
+  /// A circuit from one to the other, both knowing how they are seen in IPv4.
   Task<> meet() {
     REQUIRE(co_await high->reserves_at(relay));
     const auto measured = [&] {
@@ -199,6 +214,9 @@ struct Holes {
     };
     co_await until(measured, 20s);
     REQUIRE(measured());
+    co_await call();
+  }
+  Task<> call() {
     for (PunchNode* node : {low.get(), high.get()})
       if (node->puncher) node->puncher->look_again();
     low->knows_by(relay, *high);
@@ -217,6 +235,18 @@ struct Holes {
     const net::LinkState there = low->link(*high);
     const net::LinkState back = high->link(*low);
     return there.connected && !there.circuit && back.connected && !back.circuit;
+  }
+
+  static Site open_v6() { return Site{nullptr, {}, true}; }
+  void add_pair(Site of_low, Site of_high, Who punches) {
+    const bool ordered = test::identity_of(2).id() < test::identity_of(3).id();
+    const auto number = [&](bool lower) { return static_cast<unsigned char>(lower == ordered ? 2 : 3); };
+    low = std::make_unique<PunchNode>(world, network, number(true), std::move(of_low), Puncher::Options(),
+                                      punches != Who::high);
+    high = std::make_unique<PunchNode>(world, network, number(false), std::move(of_high), Puncher::Options(),
+                                       punches != Who::low);
+    for (PunchNode* node : {low.get(), high.get()})
+      for (PunchNode* open : {&relay, &second}) node->observers.push_back(Observer{open->id(), open->address()});
   }
 
   sim::Simulation world;
@@ -241,7 +271,10 @@ TEST_CASE("punch: of the addresses that a peer names only its own and public one
   CHECK(punchable_addresses({"10.1.2.3:2000"}, "10.1.2.3").empty());
   CHECK(punchable_addresses({"127.0.0.1:2000"}, "127.0.0.1").empty());
   CHECK(punchable_addresses({"100.64.0.1:2000"}, "100.64.0.1").empty());
-  CHECK(punchable_addresses({"[2a10::1]:2000"}, "2a10::1").empty());
+  CHECK(punchable_addresses({"[2a10::1]:2000", "[2a10::2]:2000"}, "2a10::1").size() == 1);
+  CHECK(punchable_addresses({"[fd00::1]:2000"}, "fd00::1").empty());
+  CHECK(punchable_addresses({"[fe80::1]:2000"}, "fe80::1").empty());
+  CHECK(punchable_addresses({"[::ffff:10.1.2.3]:2000"}, "::ffff:10.1.2.3").empty());
   CHECK(punchable_addresses(std::vector<std::string>(9, "198.51.0.9:2000"), "198.51.0.9").size() == 1);
   std::vector<std::string> many;
   for (int port = 2000; port < 2009; ++port) many.push_back("198.51.0.9:" + std::to_string(port));
@@ -306,6 +339,25 @@ TEST_CASE("punch: behind routers that keep one outside port two get through, wha
     CAPTURE(to_seconds(longest));
     CHECK(punched == kTries);
     CHECK(longest < 10s);
+  }
+}
+
+TEST_CASE("punch: behind firewalls of IPv6 two get through, with nothing measured before") {
+  using Closed = sim::NatClosed;
+  for (const Holes::V6 closed : {Holes::V6{Closed::drops, Closed::drops}, Holes::V6{Closed::resets, Closed::resets},
+                                 Holes::V6{Closed::drops, Closed::resets}}) {
+    int punched = 0;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      Holes holes(closed, seed);
+      holes.run([&]() -> Task<> {
+        REQUIRE(co_await holes.high->reserves_at(holes.relay));
+        co_await holes.call();
+        co_await holes.until_direct(12s);
+        if (holes.direct()) ++punched;
+        CHECK(holes.low->mapping->finding().kind == MappingKind::unknown);
+      });
+    }
+    CHECK(punched == 20);
   }
 }
 
@@ -491,8 +543,8 @@ TEST_CASE("punch: a flood of questions is bounded, at once and in a minute") {
   std::vector<std::unique_ptr<PunchNode>> crowd;
   for (unsigned char number = 20; crowd.size() < 12; ++number)
     if (test::identity_of(number).id() < holes.high->id())
-      crowd.push_back(std::make_unique<PunchNode>(holes.world, holes.network, number,
-                                                  &holes.network.add_box(masquerade()), Puncher::Options(), false));
+      crowd.push_back(std::make_unique<PunchNode>(
+          holes.world, holes.network, number, Site{&holes.network.add_box(masquerade())}, Puncher::Options(), false));
   for (const auto& node : crowd) answer_with(*node, say_nothing);
   holes.run([&]() -> Task<> {
     co_await holes.meet();

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
 #include <vector>
 
 namespace collab {
@@ -67,6 +68,14 @@ struct AsJson : AsText {
   }
 };
 
+/// Who was killed while it wrote has left half a line, with which the next one would be no JSON either.
+void end_torn_line(const std::string& file) {
+  std::fstream written(file, std::ios::in | std::ios::out | std::ios::binary);
+  if (!written.seekg(-1, std::ios::end) || written.get() == '\n') return;
+  written.seekp(0, std::ios::end);
+  written.put('\n');
+}
+
 }  // namespace
 
 struct Log::Sinks {
@@ -89,6 +98,7 @@ Log::Log(const Options& options) : Log() {
     sinks_->text->set_level(to_spdlog(options.stderr_level));
   }
   if (options.file.empty()) return;
+  end_torn_line(options.file);
   try {
     auto sink =
         std::make_shared<spdlog::sinks::rotating_file_sink_mt>(options.file, options.file_bytes_max, options.files_max);

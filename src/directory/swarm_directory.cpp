@@ -337,6 +337,7 @@ Task<> SwarmDirectory::long_poll(std::string key) {
     question.tells = question.from == Cursor();  // it would tell all that others have told
     const TimePoint asked_at = clock_.now();
     const TimePoint deadline = asked_at + options_.watch_wait + options_.watch_grace;
+    const bool failed_before = client_.failing(*server);
     const auto read = co_await client_.read(*server, std::move(question), deadline);
     if (read) {
       server_.pass_on(key, read->distance == 0 && server_.form() == Form::routed);
@@ -354,12 +355,17 @@ Task<> SwarmDirectory::long_poll(std::string key) {
       if (pause > Duration::zero()) co_await clock_.sleep_until(clock_.now() + pause);
       continue;
     }
-    log_.debug("directory.watch_failed", {{"server", server->short_text()}, {"why", read.error().message()}});
+    if (!failed_before) tell_failed("directory.watch_failed", *server, read.error());
     server_.pass_on(key, false);
     if (read.error() == Errc::busy) full.insert(*server);
     server.reset();
     co_await clock_.sleep_until(clock_.now() + options_.retry);
   }
+}
+
+/// Once, until it answers: a server that died is asked five times a second for each key.
+void SwarmDirectory::tell_failed(std::string_view event, const PeerId& server, boost::system::error_code why) {
+  log_.debug(event, {{"server", server.short_text()}, {"why", why.message()}});
 }
 
 bool SwarmDirectory::lately_lost(const PeerId& server) const {
@@ -449,9 +455,10 @@ Task<> SwarmDirectory::ask_one(std::string key, PeerId server, bool contacts, Ti
     question.from = cursor;
     question.contacts = contacts;
     question.tells = true;
+    const bool failed_before = client_.failing(server);
     const auto read = co_await client_.read(server, std::move(question), deadline);
     if (!read) {
-      log_.debug("directory.get_failed", {{"server", server.short_text()}, {"why", read.error().message()}});
+      if (!failed_before) tell_failed("directory.get_failed", server, read.error());
       co_return;
     }
     cursor = read->next;
@@ -544,7 +551,7 @@ Task<> SwarmDirectory::probe(PeerId contact) {
   std::vector<SignedRecord> lacking = client_.take_lacking(contact, wire::kPutRecordsMax);
   if (lacking.empty()) co_return;
   const auto told = co_await client_.put(contact, std::move(lacking), deadline);
-  if (!told) log_.debug("directory.put_failed", {{"server", contact.short_text()}, {"why", told.error().message()}});
+  if (!told) tell_failed("directory.put_failed", contact, told.error());
 }
 
 Task<> SwarmDirectory::keep_contacts() {

@@ -85,6 +85,7 @@ class SwarmDirectory final : public Directory {
   Task<> long_poll(std::string key);
   Task<> poll(std::string key);
   Task<bool> get_routed(std::string key, TimePoint deadline);
+  void tell_failed(std::string_view event, const PeerId& server, boost::system::error_code why);
   /// Its connection broke, or it could not be dialled, a moment ago.
   bool lately_lost(const PeerId& server) const;
   std::vector<PeerId> polled(const std::string& key);

@@ -4,6 +4,7 @@
 #include "support/temp_folder.hpp"
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "support/doctest.hpp"
@@ -37,6 +38,23 @@ TEST_CASE("log: a file in a folder that is not there, or named without one, gets
       log.info("something.happened");
     }
     CHECK(test::content(name).find("something.happened") != std::string::npos);
+  }
+}
+
+TEST_CASE("log: what a killed program left of a line costs the next one nothing") {
+  const test::TempFolder temp;
+  const std::string file = temp.path() / "peer.jsonl";
+  for (const std::string before : {"", "{\"event\":\"whole\"}\n", "{\"event\":\"to"}) {
+    CAPTURE(before);
+    std::ofstream(file, std::ios::binary) << before;
+    {
+      Log log({LogLevel::off, file, 1'000'000, 2, {}});
+      log.info("after");
+    }
+    const std::string written = test::content(file);
+    const bool torn = !before.empty() && before.back() != '\n';
+    CHECK(written.starts_with(before + (torn ? "\n{" : "{")));
+    CHECK(written.ends_with("}\n"));
   }
 }
 

@@ -77,7 +77,7 @@ json to_json(const AllReduceOrder& order, const Figures& figures) {
       {"ideal_seconds", figures.ideal_seconds},
       {"line_share", figures.ideal_seconds / median(seconds)},
       {"seed", workload.seed},
-      {"encrypted", true},  // TLS 1.3 is the only transport that an endpoint has
+      {"encrypted", !workload.plaintext},
       {"seconds_min", *std::min_element(seconds.begin(), seconds.end())},
       {"seconds_median", median(seconds)},
       {"seconds_max", *std::max_element(seconds.begin(), seconds.end())},
@@ -105,11 +105,12 @@ void print_table(const json& figures) {
   };
   const auto bytes = [&](const char* field) { return human_bytes(figures.at(field).get<std::uint64_t>()); };
   const auto shape = figures.at("shape").get<std::string>();
-  fmt::print("{}: {} peers, {} floats in {} tensors as {}, {} rounds on {} with TLS\n",
+  fmt::print("{}: {} peers, {} floats in {} tensors as {}, {} rounds on {} {}\n",
              figures.at("bench").get<std::string>(), figures.at("peers").get<int>(),
              figures.at("floats").get<std::uint64_t>(), figures.at("tensors").get<std::uint64_t>(),
              figures.at("codec").get<std::string>(), figures.at("rounds").get<int>(),
-             shape.empty() ? "loopback" : "lines of " + shape);
+             shape.empty() ? "loopback" : "lines of " + shape,
+             figures.at("encrypted").get<bool>() ? "with TLS" : "in the clear");
   print_row("seconds a round", fmt::format("{:.3f} median, {:.3f} least, {:.3f} most", real("seconds_median"),
                                            real("seconds_min"), real("seconds_max")));
   if (!shape.empty())

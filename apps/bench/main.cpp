@@ -87,6 +87,7 @@ Workload workload_of(const std::string& command, const node::Config& config) {
   if (config.text("split") != "best" && config.text("split") != "equal")
     throw Failure(ExitCode::usage, fmt::format("no split \"{}\"", config.text("split")), "--split best or equal");
   workload.equal_split = config.text("split") == "equal";
+  workload.plaintext = config.toggle("plaintext");
   return workload;
 }
 
@@ -140,6 +141,7 @@ TransportOrder transport_order(const std::string& command, const node::Config& c
   const bool relayed = command == "relay";
   order.workload = workload_of_peers(config, relayed ? 3 : 2, 1);
   order.workload.relayed = relayed;
+  order.workload.plaintext = config.toggle("plaintext");
   order.workload.relay_bits_per_s = 1e6 * static_cast<double>(config.number("quota"));
   order.seconds = static_cast<double>(config.number("for"));
   order.both_ways = config.toggle("both-ways");

@@ -36,6 +36,8 @@ node::OptionTable bench_options() {
        "of the vector among owners on lines: best by their rates, or equal"},
       {"queue", OptionKind::number, what, "MS", "200", "that the routers of such lines hold back before they drop", 1,
        10'000},
+      {"plaintext", OptionKind::toggle, what, "", "",
+       "without encryption, which only this program can do: all-reduce, small-tensors, transport"},
       {"seed", OptionKind::number, what, "N", "1", "of values and keys: equal seeds, equal digests", 0, 9e15},
       {"for", OptionKind::number, carried, "SECONDS", "10", "that it is sent", 2, 86'400},
       {"quota", OptionKind::number, carried, "MBIT/S", "0", "that the relay lets through; 0: what it can", 0, 1e5},

@@ -55,6 +55,7 @@ Swarm::Swarm(const Workload& workload, const std::string& log_level)
                         {"floats", workload_.floats},
                         {"codec", workload_.codec},
                         {"seed", workload_.seed},
+                        {"plaintext", workload_.plaintext},
                         {"relayed", workload_.relayed},
                         {"relay_bits_per_s", workload_.relay_bits_per_s},
                         {"log_level", log_level}};

@@ -50,6 +50,7 @@ json to_json(const TransportOrder& order, const std::vector<Carried>& carried) {
           {"frame_bytes", order.frame_bytes},
           {"seconds", order.seconds},
           {"shape", order.workload.shape},
+          {"encrypted", !order.workload.plaintext},
           {"bytes_per_s", rate},
           {"line_share", line > 0 ? rate / line : 0},
           {"ns_per_byte", 1e9 * cpu / bytes},
@@ -64,9 +65,10 @@ json to_json(const TransportOrder& order, const std::vector<Carried>& carried) {
 void print_carried(const json& figures) {
   const auto real = [&](const char* field) { return figures.at(field).get<double>(); };
   const auto shape = figures.at("shape").get<std::string>();
-  fmt::print("{}: frames of {} kB {}, {:.0f} s on {}, encrypted\n", figures.at("bench").get<std::string>(),
+  fmt::print("{}: frames of {} kB {}, {:.0f} s on {}, {}\n", figures.at("bench").get<std::string>(),
              figures.at("frame_bytes").get<int>() / 1024, figures.at("both_ways").get<bool>() ? "both ways" : "one way",
-             real("seconds"), shape.empty() ? "loopback" : "lines of " + shape);
+             real("seconds"), shape.empty() ? "loopback" : "lines of " + shape,
+             figures.at("encrypted").get<bool>() ? "encrypted" : "in the clear");
   fmt::print("  carried                 {:.1f} MB/s, {:.1f} Mbit/s{}\n", real("bytes_per_s") / 1e6,
              8 * real("bytes_per_s") / 1e6,
              shape.empty() ? "" : fmt::format(", {:.1f} % of the line", 100 * real("line_share")));

@@ -13,6 +13,7 @@
 #include "net/tcp.hpp"
 #include "node/runtime.hpp"
 #include "pass_peer.hpp"
+#include "plain_network.hpp"
 #include "relay_peer.hpp"
 #include "seeker.hpp"
 #include "state_peer.hpp"
@@ -105,6 +106,10 @@ class Peer {
   json error() const { return {{"max_relative_error", max_relative_error(setup_.workload, round_.number, values_)}}; }
 
  private:
+  net::Network& network() {
+    if (setup_.workload.plaintext) return plain_network_;
+    return network_;
+  }
   net::EndpointOptions endpoint_options() const;
   std::vector<net::Address> by_relay() const;
   Task<Result<>> connect(std::vector<net::Address> addresses, std::size_t everybody);
@@ -122,6 +127,7 @@ class Peer {
   Access access_;
   node::Runtime runtime_;
   net::TcpNetwork network_;
+  PlainNetwork plain_network_;
   RelayPeer relay_;
   std::unique_ptr<net::PeerEndpoint> endpoint_;
   std::unique_ptr<Seeker> seeker_;
@@ -165,7 +171,8 @@ Peer::Peer(const Setup& setup)
       identity_(identity_of(setup.workload.seed, setup.index)),
       access_(access_options(identity_)),
       network_(runtime_.loop(), runtime_.clock()),
-      relay_({runtime_.loop(), runtime_.clock(), Random(setup_.index).derive("circuits"), log_, network_}, metrics_) {
+      plain_network_(network_),
+      relay_({runtime_.loop(), runtime_.clock(), Random(setup_.index).derive("circuits"), log_, network()}, metrics_) {
   const auto start = [this] {
     net::PeerEndpoint::Needs needs{runtime_.loop(), runtime_.clock(), relay_.network(), Random(setup_.index), log_,
                                    metrics_,        identity_,        access_};
@@ -500,6 +507,7 @@ Setup read_setup(const json& order) {
   setup.workload.floats = order.at("floats").get<std::size_t>();
   setup.workload.codec = order.at("codec").get<std::string>();
   setup.workload.seed = order.at("seed").get<std::uint64_t>();
+  setup.workload.plaintext = order.at("plaintext").get<bool>();
   setup.workload.relayed = order.at("relayed").get<bool>();
   setup.workload.relay_bits_per_s = order.at("relay_bits_per_s").get<double>();
   return setup;

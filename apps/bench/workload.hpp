@@ -21,6 +21,7 @@ struct Workload {
   bool equal_split = false;     ///< of the vector among its owners, whatever their lines
   bool relayed = false;         ///< the first two meet by a relay only, `kRelay`,
   double relay_bits_per_s = 0;  ///< which carries so much; 0: what it can
+  bool plaintext = false;       ///< nothing is encrypted
   double queue_s = .2;          ///< that the boxes of those lines hold back: routers at home hold as much and more
 
   std::size_t values() const noexcept { return tensors * floats; }

@@ -3,21 +3,22 @@
   compare.py                       2, 4 and 8 peers, float32, float16 and linear8
   compare.py --quick               4 peers, three rounds
   compare.py --peers 4 --codecs float32 --floats 16777216
+  compare.py --plaintext           beside gloo alone, without encryption on either side
 
 Prints a JSON line for each case, then the table. What has to be installed is in README.md beside this file.
 """
 import argparse, json, pathlib, subprocess
 
-import gloo_case, hivemind_case
+import gloo_case
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def collab(program, peers, codec, floats, rounds):
+def collab(program, peers, codec, floats, rounds, *more):
     command = [program, 'all-reduce', '--peers', str(peers), '--codec', codec, '--floats', str(floats), '--rounds', str(rounds),
-               '--json']
+               '--json', *more]
     told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    kept = ('peers', 'codec', 'floats', 'seconds_median', 'seconds_min', 'seconds_max', 'equal_bytes',
+    kept = ('peers', 'codec', 'encrypted', 'floats', 'seconds_median', 'seconds_min', 'seconds_max', 'equal_bytes',
             'cpu_seconds_per_peer_per_100MB')
     return dict(system='collab', **{name: told[name] for name in kept})
 
@@ -29,15 +30,21 @@ def main():
     parser.add_argument('--floats', type=int, default=18_000_000)
     parser.add_argument('--rounds', type=int, default=7)
     parser.add_argument('--quick', action='store_true')
+    parser.add_argument('--plaintext', action='store_true')
     parser.add_argument('--program', default=str(ROOT / 'build/apps/bench/collab-bench'))
     options = parser.parse_args()
     if options.quick:
         options.peers, options.rounds = [4], 3
+    if options.plaintext:
+        options.codecs, how = ['float32'], ['--plaintext']
+    else:
+        import hivemind_case  # needs hivemind to be installed
+        how = []
     rows = []
     for peers in options.peers:
         for codec in options.codecs:
-            ours = collab(options.program, peers, codec, options.floats, options.rounds)
-            others = [hivemind_case.case(peers, codec, options.floats, options.rounds)]
+            ours = collab(options.program, peers, codec, options.floats, options.rounds, *how)
+            others = [] if options.plaintext else [hivemind_case.case(peers, codec, options.floats, options.rounds)]
             if codec == 'float32':
                 others.append(gloo_case.case(peers, options.floats, options.rounds))
             for figures in [ours, *others]:

@@ -97,8 +97,11 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     const auto no_state = [](std::uint64_t) -> Task<Result<std::shared_ptr<const state::Snapshot>>> {
       co_return Errc::gone;
     };
+    state::StoreOptions store;
+    const bool carries_tensors = node::parse_relay_mode(options_.relay) == nat::RelayMode::bulk;
+    store.pass_on = state::pass_on_options(carries_tensors, options_.relay_rate_mbit * 1e6 / 8);
     store_ = std::make_unique<state::Store>(node_->endpoint(), runtime_.clock(), runtime_.loop(), runtime_.workers(),
-                                            log_, no_state);
+                                            log_, no_state, store);
     events_ = std::make_unique<monitor::Events>(runtime_.loop(), runtime_.clock());
     if (options_.checkpoint_every > 0) make_keeper(files.tokenizer);
     if (options_.average && recipe_.job == recipes::kAlbert) make_stand_in();  // of others only peers know the tensors

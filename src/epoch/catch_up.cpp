@@ -47,12 +47,13 @@ Task<CatchUp::Outcome> CatchUp::by_either(std::uint64_t epoch, Duration wait) {
 }
 
 /// Whoever is past it by its record, and some others: records are late, and who has it tells so. Of those that can be
-/// reached: where most only dial, a choice among all often misses the one that has it.
+/// reached: where most only dial, a choice among all often misses the one that has it. Where all do, relays ask them.
 std::vector<PeerId> CatchUp::donors_of_round(std::uint64_t epoch, std::size_t others) {
   const auto reachable = [this](std::uint64_t at) {
-    auto peers = needs_.tracker.donors(at);
-    std::erase_if(peers, [this](const PeerId& peer) { return !needs_.net.can_reach(peer); });
-    return peers;
+    auto all = needs_.tracker.donors(at);
+    auto near = all;
+    std::erase_if(near, [this](const PeerId& peer) { return !needs_.net.can_reach(peer); });
+    return near.empty() && !needs_.net.tensor_relays().empty() ? all : near;
   };
   auto donors = reachable(0);
   const std::size_t ahead = reachable(epoch + 1).size();  // they come first

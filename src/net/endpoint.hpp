@@ -132,6 +132,8 @@ class Endpoint {
   /// Whether there is a connection, or an address to dial. Circuits that carry words only are no such way: who plans
   /// with a peer does not see them.
   virtual bool can_reach(const PeerId&) const = 0;
+  /// Connected peers that offer to carry tensors between others who cannot reach each other, the nearest first.
+  virtual std::vector<PeerId> tensor_relays() const { return {}; }
 };
 
 }  // namespace collab::net

@@ -719,6 +719,13 @@ bool PeerEndpoint::can_reach(const PeerId& peer) const {
   return known != nullptr && !known->addresses.empty();
 }
 
+std::vector<PeerId> PeerEndpoint::tensor_relays() const {
+  std::vector<PeerId> relays;
+  if (!options_.onward) return relays;
+  for (const Address& at : options_.onward()) relays.push_back(at.relay);
+  return relays;
+}
+
 std::vector<PeerId> PeerEndpoint::connected() const {
   return links_.connected();
 }

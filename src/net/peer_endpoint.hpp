@@ -133,6 +133,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   LinkState link(const PeerId& peer) const override;
   void introduce(const PeerId& peer, std::vector<Address> addresses) override;
   void introduce_relays(const PeerId& peer, std::vector<Address> relays) override;
+  std::vector<PeerId> tensor_relays() const override;
   bool can_reach(const PeerId& peer) const override;
 
  private:

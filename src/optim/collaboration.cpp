@@ -134,8 +134,12 @@ void Collaboration::Parts::assemble() {
       progress::Tracker::Needs{node->directory(), runtime.clock(), log, Random(seed).derive("tracker"), runtime.loop(),
                                id, &metrics, expelled},
       tracker_options);
-  store = std::make_unique<state::Store>(endpoint, runtime.clock(), runtime.loop(), runtime.workers(), log,
-                                         [this](std::uint64_t epoch) { return snapshot(epoch); });
+  state::StoreOptions store_options;
+  const bool carries_tensors = node::parse_relay_mode(options.relay) == nat::RelayMode::bulk;
+  store_options.pass_on = state::pass_on_options(carries_tensors, options.relay_rate_mbit * 1e6 / 8);
+  store = std::make_unique<state::Store>(
+      endpoint, runtime.clock(), runtime.loop(), runtime.workers(), log,
+      [this](std::uint64_t epoch) { return snapshot(epoch); }, store_options);
 }
 
 /// While a task is in the optimizer's objects, the optimizer may end on its own thread, but they must not.

@@ -59,6 +59,7 @@ class LyingEndpoint final : public net::Endpoint {
     honest_.introduce_relays(peer, std::move(relays));
   }
   bool can_reach(const PeerId& peer) const override { return honest_.can_reach(peer); }
+  std::vector<PeerId> tensor_relays() const override { return honest_.tensor_relays(); }
 
  private:
   Frame distorted(std::string_view method, Frame request) const;

@@ -63,6 +63,29 @@ void Fetch::choose_donors(std::vector<PeerId> donors) {
   if (donors.size() > options_.candidates_max) donors.resize(options_.candidates_max);
   for (const PeerId& peer : donors) donors_.push_back(Donor{peer, {}, {}, {}, 0, false});
   first_sharer_ = next_sharer_ = donors_.size();
+  const auto can_reach = [this](const Donor& donor) { return context_.net.can_reach(donor.peer); };
+  if (std::none_of(donors_.begin(), donors_.end(), can_reach)) relays_ = context_.net.tensor_relays();
+}
+
+bool Fetch::can_ask(const PeerId& donor) const {
+  return context_.net.can_reach(donor) || !relays_.empty();
+}
+
+/// Errors: the donor's; of who is asked by others also `gone` and `denied`.
+Task<net::Answer> Fetch::ask(PeerId donor, std::string_view method, wire::Message message, TimePoint deadline) {
+  Frame question = frame::encode(message);
+  if (context_.net.can_reach(donor)) co_return co_await context_.net.call(donor, method, std::move(question), deadline);
+  wire::Pass pass;
+  pass.donor = donor.key;
+  const Frame passed = frame::encode(wire::Message(pass), *question);
+  net::Answer answer = Refusal(Errc::gone);
+  for (std::size_t i = 0; i < relays_.size() && !answer; ++i) {
+    answer = co_await context_.net.call(relays_[i], wire::kPassMethod, passed, deadline);
+    const bool in_vain = !answer && (answer.error().code == Errc::gone || answer.error().code == Errc::denied ||
+                                     answer.error().code == Errc::bad_request);
+    if (!in_vain) break;
+  }
+  co_return answer;
 }
 
 /// Donors may be named too: who gives everything is not asked as a sharer.
@@ -206,7 +229,7 @@ Task<> Fetch::open_shelf(Index index) {
 
 /// The way of one donor: its index, then as many chunks as it likes to give.
 Task<> Fetch::talk(TaskGroup& tasks, std::size_t donor) {
-  if (!context_.net.can_reach(donors_[donor].peer)) {  // a relay would lead there, with an index and no chunk
+  if (!can_ask(donors_[donor].peer)) {  // a circuit for words would lead there, with an index and no chunk
     leave(donor, Refusal(Errc::gone));
     co_return;
   }
@@ -272,8 +295,7 @@ Task<boost::system::result<Index, Refusal>> Fetch::ask_index(PeerId peer) {
   const Duration wait = std::chrono::milliseconds(ask_.wait_ms);
   for (;;) {
     const TimePoint deadline = std::min(deadline_, context_.clock.now() + wait + options_.index_patience);
-    const wire::Message ask(ask_);
-    const net::Answer answer = co_await context_.net.call(peer, wire::kIndexMethod, frame::encode(ask), deadline);
+    const net::Answer answer = co_await ask(peer, wire::kIndexMethod, wire::Message(ask_), deadline);
     if (answer) {
       auto shown = wire::read_index(**answer);
       if (!shown) co_return Refusal(Errc::bad_request, "an index that makes no sense");
@@ -303,11 +325,10 @@ Task<> Fetch::fetch_chunks(std::size_t donor) {
 Task<bool> Fetch::fetch_chunk(std::size_t donor, std::size_t chunk) {
   const PeerId peer = donors_[donor].peer;
   const TimePoint deadline = std::min(deadline_, context_.clock.now() + options_.chunk_patience);
-  wire::AskChunk ask;
-  ask.root = root_;
-  ask.chunk = static_cast<std::uint32_t>(chunk);
-  const wire::Message message(ask);
-  net::Answer answer = co_await context_.net.call(peer, wire::kChunkMethod, frame::encode(message), deadline);
+  wire::AskChunk question;
+  question.root = root_;
+  question.chunk = static_cast<std::uint32_t>(chunk);
+  net::Answer answer = co_await ask(peer, wire::kChunkMethod, wire::Message(question), deadline);
   if (answer) co_return co_await accept_chunk(donor, chunk, std::move(*answer));
   plan_->give_back(chunk, donor);
   changed_->notify();

@@ -58,7 +58,8 @@ struct FetchOptions {
 /// `acceptable` admits (ties: the lower root); fetches its chunks from all who showed it. A donor that fails is
 /// replaced by the next; one that lies is not asked again. With a store to share by, what has come is given to others
 /// who fetch the same, and theirs is fetched: donors name some, others show themselves by asking. Their word decides
-/// nothing but which chunks they are asked for. Thread safety: none; belongs to the node's loop.
+/// nothing but which chunks they are asked for. Where no donor can be reached those are asked who carry tensors between
+/// others (pass_on.hpp). Thread safety: none; belongs to the node's loop.
 class Fetch {
  public:
   using Acceptable = std::function<bool(const Index&)>;
@@ -99,6 +100,8 @@ class Fetch {
   Task<bool> accept_chunk(std::size_t donor, std::size_t chunk, Frame frame);
 
   void choose_donors(std::vector<PeerId> donors);
+  bool can_ask(const PeerId& donor) const;
+  Task<net::Answer> ask(PeerId donor, std::string_view method, wire::Message message, TimePoint deadline);
   std::size_t active(std::size_t first, std::size_t last) const noexcept;
   void start_donors(TaskGroup& tasks);
   void start_sharers(TaskGroup& tasks);
@@ -122,6 +125,7 @@ class Fetch {
   Shelf* shelf_ = nullptr;
   TimePoint deadline_{};
   std::vector<Donor> donors_;
+  std::vector<PeerId> relays_;    // of whom the donors are asked, when none of those can be reached
   std::size_t started_ = 0;       // donors_[0..started_) have been asked
   std::size_t first_sharer_ = 0;  // donors_[first_sharer_..) are sharers,
   std::size_t next_sharer_ = 0;   // of whom those before this one have been asked

@@ -49,11 +49,24 @@ net::Method have_method() {
   return method;
 }
 
+net::Method pass_method() {
+  net::Method method;
+  method.name = wire::kPassMethod;
+  method.traffic = net::TrafficClass::bulk;
+  method.request_bytes_max = 2048;
+  method.answer_bytes_max = frame::kFrameBytesMax;
+  method.requests_per_s = 400;
+  method.requests_burst = 400;
+  method.idempotent = true;
+  return method;
+}
+
 }  // namespace
 
 Store::Store(net::Endpoint& net, Clock& clock, asio::any_io_executor loop, asio::any_io_executor workers, Log& log,
              Source source, StoreOptions options)
     : clock_(clock),
+      pass_on_(net, clock, options.pass_on),
       workers_(std::move(workers)),
       log_(log),
       source_(std::move(source)),
@@ -67,6 +80,9 @@ Store::Store(net::Endpoint& net, Clock& clock, asio::any_io_executor loop, asio:
              [this](PeerId from, Frame request, TimePoint) { return give_chunk(from, std::move(request)); });
   net.handle(have_method(), [this](PeerId from, Frame request, TimePoint deadline) {
     return give_have(from, std::move(request), deadline);
+  });
+  net.handle(pass_method(), [this](PeerId from, Frame request, TimePoint deadline) {
+    return pass_on_.pass(from, std::move(request), deadline);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "base/signal.hpp"
 #include "net/endpoint.hpp"
 #include "state/offer.hpp"
+#include "state/pass_on.hpp"
 #include "state/result_keeper.hpp"
 #include "state/wire.hpp"
 
@@ -31,12 +32,13 @@ struct StoreOptions {
   std::size_t files_max = 16;                    ///< of the run
   Duration wait_max = std::chrono::seconds(60);  ///< for an epoch that is not reached yet
   std::size_t wishes_max = 16;                   ///< things not ready yet that somebody waits for
+  PassOnOptions pass_on = {};
 };
 
-/// Registers `state.index`, `state.chunk` and `state.have`. A snapshot is taken only when somebody asks, once per
-/// epoch, and hashed on `workers`. Memory: `snapshots_max` states or `snapshot_bytes_max`, one that it fetched, and the
-/// results, twice those that were asked for. Thread safety: none; belongs to the node's loop. Outlives the endpoint's
-/// service of its two methods.
+/// Registers `state.index`, `state.chunk`, `state.have` and `state.pass`. A snapshot is taken only when somebody asks,
+/// once per epoch, and hashed on `workers`. Memory: `snapshots_max` states or `snapshot_bytes_max`, one that it
+/// fetched, and the results, twice those that were asked for. Thread safety: none; belongs to the node's loop. Outlives
+/// the endpoint's service of its methods.
 class Store {
  public:
   /// A copy of the state at the begin of `epoch`; another epoch or a refusal when training has moved on. Called from
@@ -117,6 +119,7 @@ class Store {
   TimePoint tidy();
 
   Clock& clock_;
+  PassOn pass_on_;
   asio::any_io_executor workers_;
   Log& log_;
   Source source_;

@@ -4,7 +4,8 @@
 //
 // Two calls serve everything that is fetched: `state.index` tells which bytes there are and the hash of each chunk,
 // `state.chunk` gives one chunk. Chunks are numbered through all sections of an index (snapshot.hpp). Who fetches a
-// snapshot gives on what it has: `state.have` tells which chunks these are.
+// snapshot gives on what it has: `state.have` tells which chunks these are. `state.pass` puts one of the first two
+// questions to a donor that the asker cannot reach.
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -27,6 +28,7 @@ inline constexpr std::uint16_t kVersion = 1;
 inline constexpr std::string_view kIndexMethod = "state.index";
 inline constexpr std::string_view kChunkMethod = "state.chunk";
 inline constexpr std::string_view kHaveMethod = "state.have";
+inline constexpr std::string_view kPassMethod = "state.pass";
 inline constexpr std::size_t kSharersMax = 16;  ///< named in one answer
 
 /// What is asked for, as a number on the wire. Answered `bad_request` when the number is none of these.
@@ -94,7 +96,15 @@ struct Have {
   MESSAGE_MAP(chunks)
 };
 
-using Message = std::variant<AskIndex, ShowIndex, AskChunk, Chunk, AskHave, Have>;
+/// Joiner -> one to whom both are connected: ask `donor` this. Payload: the frame of an AskIndex or an AskChunk. The
+/// answer is the donor's. Refused, but for what the donor refuses: `denied` when this node carries nothing between
+/// others; `gone` when the donor is not connected to it; `busy` (number: milliseconds) when too much is asked for.
+struct Pass {
+  std::array<unsigned char, 32> donor{};
+  MESSAGE_MAP(donor)
+};
+
+using Message = std::variant<AskIndex, ShowIndex, AskChunk, Chunk, AskHave, Have, Pass>;
 
 /// `index`: within the bounds of snapshot.hpp. `sharers`: at most kSharersMax.
 Frame show(const Index& index, const std::vector<PeerId>& sharers = {});

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Real programs: two peers train whom nobody can dial. Their coordinator averages for them, unless it is told not to.
+"""Real programs: two peers train whom nobody can dial. Their coordinator averages for them, unless it is told not to, and hands
+the state of the run on to those who come later.
 
 Usage: undialled_test.py COORDINATOR PEER. Prints a line per case and a last line that counts them.
 """
@@ -24,7 +25,7 @@ class Swarm:
         self.coordinator = self.running.start('coordinator', [
             COORDINATOR, '--new-run', '--run-id', 'friends', '--preset', 'demo', '--data', self.text, '--target-batch', '96',
             '--home', self.running.folder / 'host', '--listen', ADDRESS, '--dashboard', 'off', '--checkpoint-every', '0',
-            '--no-lan', '--json', *more])
+            '--no-lan', '--relay-rate', '1000', '--json', *more])
         wait('the coordinator is ready', 30, lambda: self.coordinator.events('ready'))
 
     def join(self, name, *more):
@@ -62,6 +63,19 @@ def averages_for_them(swarm):
     assert swarm.coordinator_averages()
 
 
+def one_dies_and_another_comes(swarm):
+    """Both have to fetch the state of somebody whom they cannot dial."""
+    swarm.peers['b'].process.kill()
+    swarm.peers['b'].process.wait()
+    swarm.join('b', '--client')
+    swarm.go_on(FRIENDS, 5, 20, group_of=3)
+    swarm.join('d', '--client')
+    swarm.go_on('abd', 5, 20, group_of=4)
+    swarm.peers['d'].process.terminate()
+    wait('it has left', 20, swarm.peers['d'].ended)
+    swarm.go_on(FRIENDS, 5, 20, group_of=3)
+
+
 def one_can_be_dialled(swarm):
     swarm.join('c', '--listen', '127.0.0.1:0')
     wait('it has joined', 40, lambda: swarm.peers['c'].events('joined'))
@@ -94,7 +108,7 @@ def all_leave(swarm):
     assert all(swarm.peers[name].process.returncode == 0 for name in FRIENDS)
 
 
-CASES = [averages_for_them, one_can_be_dialled, coordinator_is_told_not_to, all_leave]
+CASES = [averages_for_them, one_dies_and_another_comes, one_can_be_dialled, coordinator_is_told_not_to, all_leave]
 done = 0
 with tempfile.TemporaryDirectory() as folder, programs.Programs(folder) as running:
     try:

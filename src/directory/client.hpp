@@ -85,6 +85,7 @@ class Client {
   /// Records of servers that `server` did not name when it last answered, now to be put there; each is given once per
   /// answer.
   std::vector<SignedRecord> take_lacking(const PeerId& server, std::size_t count_max);
+  bool connected(const PeerId& server) const { return net_.link(server).connected; }
   /// Of `server`'s memory, by its last answer: a restarted one has another, and nothing of what was put there. Empty:
   /// not known.
   std::optional<std::uint64_t> instance_of(const PeerId& server) const;

@@ -9,6 +9,7 @@ namespace collab::directory {
 namespace {
 
 constexpr Duration kLookAgain = std::chrono::seconds(5);
+constexpr Duration kLookForServer = std::chrono::milliseconds(250);  // that was lost
 
 }  // namespace
 
@@ -275,11 +276,18 @@ Task<> Publisher::feed(PeerId server) {
       pause = retry * 3 / 4 + Duration(random_.below(spread + 1));
       retry = std::min(retry * 2, options_.retry_max);
     }
-    if (pause > Duration(0)) co_await clock_.sleep_until(clock_.now() + pause);
+    if (pause > Duration(0)) co_await rest(server, clock_.now() + pause);
   }
   feeds_.at(server).running = false;
   ++changes_;
   if (server_.form() == Form::whole) feeds_.erase(server);
+}
+
+/// Ends when a lost server is met again, by whatever asked it: what it needs of us is not to wait for our patience.
+Task<> Publisher::rest(PeerId server, TimePoint until) {
+  const bool lost = !client_.connected(server);
+  while (clock_.now() < until && !(lost && client_.connected(server)))
+    co_await clock_.sleep_until(std::min(until, clock_.now() + kLookForServer));
 }
 
 std::vector<SignedRecord> Publisher::pending(const PeerId& server) const {

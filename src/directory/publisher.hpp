@@ -78,6 +78,7 @@ class Publisher {
   void renew_what_is_due();
   TimePoint next_renewal() const;
   Task<> feed(PeerId server);
+  Task<> rest(PeerId server, TimePoint until);
   std::vector<SignedRecord> pending(const PeerId& server) const;
   bool delivered(const PeerId& server, const Name& name, const Publication& publication) const;
   /// Those who are to be fed and are not: servers of everything always, nodes when there is something for them.

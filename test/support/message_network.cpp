@@ -185,6 +185,12 @@ void MessageNetwork::kill(const PeerId& id) {
   moved_.notify();
 }
 
+void MessageNetwork::revive(const PeerId& id) {
+  dead_.erase(id);
+  for (auto& [other, state] : peers_) state->silent_since_.erase(id);
+  moved_.notify();
+}
+
 void MessageNetwork::freeze(const PeerId& id, bool mute) {
   frozen_[id] = mute;
   for (auto& [other, state] : peers_) {

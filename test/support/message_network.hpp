@@ -36,6 +36,8 @@ class MessageNetwork {
   net::Endpoint& add_peer(const PeerId&);
   /// Gone at once: what is in flight from it is lost from a random moment on, nothing reaches it any more.
   void kill(const PeerId&);
+  /// Whoever is killed can be met again: by a new life.
+  void revive(const PeerId&);
   /// Receives and answers nothing, not even pings, until thawed; then what waited arrives. Its own sends still leave,
   /// because the test's coroutine for it is not stopped: pass `mute` to hold those back too.
   void freeze(const PeerId&, bool mute = true);

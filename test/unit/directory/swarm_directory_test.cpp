@@ -444,6 +444,32 @@ TEST_CASE("swarm directory: the only server restarts with nothing, and soon has 
   world.run(scenario());
 }
 
+TEST_CASE("swarm directory: the only server is away for a while, and has what others say as soon as it can be met") {
+  for (unsigned away = 12; away < 20; ++away) {
+    CAPTURE(away);
+    World world(away);
+    const auto scenario = [&]() -> Task<> {
+      world.add_swarm(1, 2, false);
+      world.nodes[1]->directory.publish("k", "", text_bytes("by one"), 100s);
+      world.nodes[2]->directory.publish("k", "", text_bytes("by another"), 100s);
+      co_await world.sleep(5s);
+      co_await world.kill(0);
+      co_await world.sleep(std::chrono::seconds(away));
+      DirectoryNode::Options again;
+      again.number = again.life = 1;
+      DirectoryNode restarted(world.simulation, world.network, again);
+      restarted.start();
+      world.network.revive(restarted.id());
+      const auto has_both = [&] { return restarted.sees("k") == 2; };
+      const Duration took = co_await world.until(has_both, 60s);
+      CHECK(took < 1s);  // who was last in vain waits up to eight
+      co_await restarted.stop();
+      co_await world.stop();
+    };
+    world.run(scenario());
+  }
+}
+
 TEST_CASE("server: what no honest peer puts is refused with its reason, what is malformed as a whole too") {
   World world;
   const auto scenario = [&]() -> Task<> {

@@ -76,6 +76,7 @@ struct Member::Shown {
 Member::Member(Context context, MemberOptions options, Bridge& bridge, OnEvent on_event)
     : context_(std::move(context)),
       options_(std::move(options)),
+      role_at_first_(options_.role),
       bridge_(bridge),
       on_event_(std::move(on_event)),
       matchmaker_({context_.net, context_.clock, context_.directory, context_.log},
@@ -411,8 +412,10 @@ void Member::tell_bandwidth() {
   moshpit_->bandwidth(static_cast<std::uint64_t>(up), static_cast<std::uint64_t>(down));
 }
 
+/// Who is alone needs nobody who could dial it: it goes on as one that can be, until somebody else takes part.
 matchmaking::Role Member::role_now() const {
-  return options_.role_now ? options_.role_now() : options_.role;
+  const matchmaking::Role role = options_.role_now ? options_.role_now() : role_at_first_;
+  return role == matchmaking::Role::client && context_.tracker.alone() ? matchmaking::Role::node : role;
 }
 
 Task<> Member::await_role(TimePoint until) {

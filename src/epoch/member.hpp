@@ -136,7 +136,8 @@ class Member {
   averaging::MoshpitOptions moshpit_options() const;
 
   Context context_;
-  MemberOptions options_;
+  MemberOptions options_;  // `role`: the present one
+  const matchmaking::Role role_at_first_;
   Bridge& bridge_;
   OnEvent on_event_;
   averaging::ClaimedRates rates_;

@@ -77,7 +77,9 @@ void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_byte
 }
 
 void Matchmaker::take_role(const Wanted& wanted) {
-  const bool presumed = follows_directly(wanted) && wanted.expected.empty() && wanted.attempt == 0;
+  // where a group stands it knows the old role; of one who is alone nobody is left
+  const bool stands = follows_directly(wanted) && !wanted.alone;
+  const bool presumed = stands && wanted.expected.empty() && wanted.attempt == 0;
   if (options_.role == role_ || presumed) return;
   options_.role = role_;
   declared_at_.reset();

@@ -25,9 +25,8 @@ std::optional<Question> read_question(const Frame& request) {
   auto inner = frame::decode<wire::Message>(outer->payload);
   if (!inner || !inner->payload.empty()) return std::nullopt;
   Question question{PeerId{pass->donor}, {}, {}};
-  if (auto* index = std::get_if<wire::AskIndex>(&inner->header)) {
-    question.method = wire::kIndexMethod;
-    index->shares = false;  // we do not, and who asks cannot be reached
+  if (std::holds_alternative<wire::AskIndex>(inner->header)) {
+    question.method = wire::kIndexMethod;  // with `shares`: who trains alone waits for one that comes to take part
   } else if (std::holds_alternative<wire::AskChunk>(inner->header)) {
     question.method = wire::kChunkMethod;
   } else {
@@ -76,10 +75,10 @@ class PassOn::Asking {
 PassOn::PassOn(net::Endpoint& net, Clock& clock, PassOnOptions options) : net_(net), clock_(clock), options_(options) {}
 
 Task<net::Answer> PassOn::pass(PeerId from, Frame request, TimePoint deadline) {
-  if (!options_.offered) co_return Refusal(Errc::denied, "this peer carries nothing between others");
   const auto question = read_question(request);
   if (!question || question->donor == from || question->donor == net_.self())
     co_return Refusal(Errc::bad_request, "nothing to ask another for");
+  if (!options_.offered) co_return Refusal(Errc::denied, "this peer carries nothing between others");
   const auto busy = [&](Duration pause) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(pause).count();
     return Refusal(Errc::busy, "too much is asked for", static_cast<std::uint64_t>(ms));

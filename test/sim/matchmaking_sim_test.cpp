@@ -312,6 +312,34 @@ TEST_CASE("sim: a group of one only for a peer that is the whole swarm") {
   }
 }
 
+TEST_CASE("sim: a group of one also for a peer that only dialled, when its groupmate is gone") {
+  MatchmakingSwarm swarm(2, 1);
+  for (const unsigned number : swarm.everybody()) {
+    auto options = swarm.options();
+    options.role = number == 0 ? Role::client : Role::node;
+    swarm.add(number, options);
+  }
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.find_all(swarm.everybody(), 0);
+    REQUIRE(swarm.found[0].group);
+    swarm.commit_all(swarm.everybody());
+    swarm.net.kill(peer(1));
+    co_await swarm.world.clock().sleep_until(swarm.world.clock().now() + 10s);
+    swarm.matchmakers.at(0)->role(Role::node);
+    Wanted wanted = swarm.wanted(1, 5s);
+    wanted.alone = true;
+    wanted.electorate = 1;
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("find", swarm.find(0, wanted));
+    swarm.matchmakers.at(0)->samples(1, kTarget);
+    co_await tasks.join();
+  };
+  swarm.world.run(scenario());
+  REQUIRE(swarm.found[0].group);
+  CHECK(swarm.found[0].group->roster.size() == 1);
+  CHECK(swarm.found[0].group->roster[0].role == Role::node);
+}
+
 TEST_CASE("sim: of two sides of a partition only the one with more than half of the peers begins") {
   for (const std::uint64_t seed : test::seeds(40)) {
     CAPTURE(seed);

@@ -136,6 +136,11 @@ TEST_CASE("pass on: who can reach no donor has the state by one to whom both are
     CHECK(index_snapshot(*got) == index_snapshot(state_of_run()));
     CHECK(town.passed() >= kChunks + 2);
     CHECK(town.stores.at(kRelay)->snapshots_kept() == 0);  // it keeps nothing of it
+    CHECK_FALSE(town.stores.at(kDonor)->somebody_joins());
+    wire::Message to_take_part = ask_index();
+    std::get<wire::AskIndex>(to_take_part).shares = true;
+    CHECK(co_await town.pass(peer(kDonor), to_take_part));
+    CHECK(town.stores.at(kDonor)->somebody_joins());  // one that trains alone waits then
   });
 }
 
@@ -197,7 +202,8 @@ TEST_CASE("pass on: what makes no sense, or is too much, is refused and asked of
     CHECK(asked() == 0);
     std::size_t busy = 0;
     const auto ask = [&]() -> Task<> {
-      if (co_await code(peer(kDonor), ask_index()) == Errc::busy) ++busy;
+      const Errc refused = co_await code(peer(kDonor), ask_index());
+      if (refused == Errc::busy) ++busy;
     };
     for (int i = 0; i < 20; ++i) tasks.spawn("ask", ask());
     co_await town.world.clock().sleep_until(town.world.clock().now() + 5s);

@@ -111,6 +111,7 @@ Task<> Member::run(std::uint64_t first_epoch) {
     if (owed_.in_use()) tasks.spawn("epoch.owed", owed_.run());
     (void)co_await seats_.look(context_.clock.now() + kLookTime);  // else the watch brings them
     const TimePoint role_due = context_.clock.now() + kRoleAwaited;
+    tasks.spawn("epoch.look_for_donors", look_for_donors());
     co_await synchronise();
     co_await await_role(role_due);
     epoch_began_ = context_.clock.now();
@@ -320,6 +321,29 @@ void Member::tell_no_leader(TimePoint now) {
   tell(Kind::waiting,
        "nobody who trains here can be dialled, and nobody averages for the others: one machine has to let others in "
        "(collab-peer doctor says how), or run collab-peer --role aux where they can dial it");
+}
+
+/// Until it is in step. Where all who have the state only dial, and nobody hands it on, it would look for them for
+/// ever.
+Task<> Member::look_for_donors() {
+  std::optional<TimePoint> none_since;
+  while (!in_step_ && !leaving_) {
+    const TimePoint now = context_.clock.now();
+    const auto ahead = context_.tracker.donors(epoch_ + 1);
+    const auto can_reach = [this](const PeerId& donor) { return context_.net.can_reach(donor); };
+    const bool none =
+        !ahead.empty() && std::none_of(ahead.begin(), ahead.end(), can_reach) && context_.net.tensor_relays().empty();
+    if (!none) none_since.reset();
+    if (none && !none_since) none_since = now;
+    if (none && now - *none_since >= kTellNoLeader) {
+      tell(
+          Kind::waiting,
+          "none of those who have the state of the run can be dialled from here, and nobody hands it on: a coordinator "
+          "with --relay bulk, its default, does; or one of them has to let others in (collab-peer doctor says how)");
+      co_return;
+    }
+    co_await context_.clock.sleep_until(now + kLookAtSeats);
+  }
 }
 
 /// Whose turn it is may have died in it, or not know that the others are stuck.

@@ -106,6 +106,7 @@ class Member {
   averaging::Pass pass_over(const matchmaking::Seating& seating) const;
   Task<> wait_for_a_seat();
   void tell_no_leader(TimePoint now);
+  Task<> look_for_donors();
   Task<> take_part(TaskGroup& tasks);
   bool waits_for_joiner();
   void tell_lost(const EpochReport& report);

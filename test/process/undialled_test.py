@@ -91,10 +91,14 @@ def one_can_be_dialled(swarm):
 def coordinator_is_told_not_to(swarm):
     swarm.coordinator.process.kill()
     swarm.coordinator.process.wait()
-    swarm.host('--no-average')
-    told = lambda name: [e for e in swarm.peers[name].events('peer.waiting') if 'nobody who trains here can be dialled' in e['text']]
+    swarm.host('--no-average', '--relay', 'off')
+    waits = lambda name, words: [e for e in swarm.peers[name].events('peer.waiting') if words in e['text']]
+    told = lambda name: waits(name, 'nobody who trains here can be dialled')
+    swarm.join('e', '--client')
     wait('both tell what they wait for', 40, lambda: all(told(name) for name in FRIENDS))
+    wait('who comes tells what it lacks', 20, lambda: waits('e', 'nobody hands it on'))
     assert not swarm.coordinator_averages()
+    swarm.peers['e'].process.kill()
     swarm.coordinator.process.kill()
     swarm.coordinator.process.wait()
     swarm.host()

@@ -323,19 +323,18 @@ void Member::tell_no_leader(TimePoint now) {
        "(collab-peer doctor says how), or run collab-peer --role aux where they can dial it");
 }
 
-/// Until it is in step. Where all who have the state only dial, and nobody hands it on, it would look for them for
-/// ever.
+/// Who is behind, where all who have the state only dial and nobody hands it on, would look for them for ever.
 Task<> Member::look_for_donors() {
-  std::optional<TimePoint> none_since;
-  while (!in_step_ && !leaving_) {
+  std::uint64_t looked_at = epoch_;
+  TimePoint none_since = context_.clock.now();
+  for (;;) {
     const TimePoint now = context_.clock.now();
     const auto ahead = context_.tracker.donors(epoch_ + 1);
     const auto can_reach = [this](const PeerId& donor) { return context_.net.can_reach(donor); };
     const bool none =
         !ahead.empty() && std::none_of(ahead.begin(), ahead.end(), can_reach) && context_.net.tensor_relays().empty();
-    if (!none) none_since.reset();
-    if (none && !none_since) none_since = now;
-    if (none && now - *none_since >= kTellNoLeader) {
+    if (!none || std::exchange(looked_at, epoch_) != epoch_) none_since = now;
+    if (now - none_since >= kTellNoLeader) {
       tell(
           Kind::waiting,
           "none of those who have the state of the run can be dialled from here, and nobody hands it on: a coordinator "
@@ -552,6 +551,7 @@ void Member::committed(EpochReport report) {
   ledger_ = report.ledger;
   loss_ = report.loss;
   if (report.group) {
+    if (report.group->roster.size() > 1) context_.tracker.has_met_others();
     group_ = report.group->id;
     rates_.see(*report.group, report.round, load_options(options_, report.group->round));
     if (report.pass.empty()) {

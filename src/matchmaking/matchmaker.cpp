@@ -77,10 +77,10 @@ void Matchmaker::bandwidth(std::uint64_t up_bytes_per_s, std::uint64_t down_byte
 }
 
 void Matchmaker::take_role(const Wanted& wanted) {
-  // where a group stands it knows the old role; of one who is alone nobody is left
-  const bool stands = follows_directly(wanted) && !wanted.alone;
+  // others who stand with this peer know the role that it had with them; of one who is alone nobody is left
+  const bool stands = follows_directly(wanted) && !last_->members.empty() && !wanted.alone;
   const bool presumed = stands && wanted.expected.empty() && wanted.attempt == 0;
-  if (options_.role == role_ || presumed) return;
+  if (options_.role == role_ || (presumed && role_ != last_->role)) return;
   options_.role = role_;
   declared_at_.reset();
 }
@@ -92,7 +92,7 @@ std::uint32_t Matchmaker::next_attempt(std::uint64_t epoch) const {
 bool Matchmaker::is_presumed(std::uint64_t epoch) const {
   Wanted wanted;
   wanted.epoch = epoch;
-  return follows_directly(wanted) && next_attempt(epoch) == 0;
+  return follows_directly(wanted) && !last_->members.empty() && next_attempt(epoch) == 0;
 }
 
 bool Matchmaker::follows_directly(const Wanted& wanted) const {
@@ -215,7 +215,7 @@ void Matchmaker::report(const Wanted& wanted, const Result<Group>& outcome) {
 void Matchmaker::committed(const Group& group, std::uint64_t held) {
   // whom the others do not presume presumes nobody: as their leader it would wait for samples that they tell another
   if (std::exchange(sits_out_, false)) return last_.reset();
-  Last last{group.epoch, group.round, group.id, {}};
+  Last last{group.epoch, group.round, group.id, options_.role, {}};
   for (std::size_t rank = 0; rank < group.roster.size(); ++rank) {
     // an auxiliary never holds a result, and is there for the next round all the same
     const bool stands = ((held >> rank) & 1U) != 0 || group.roster[rank].role == Role::auxiliary;

@@ -81,7 +81,8 @@ class Matchmaker {
     std::uint64_t epoch = 0;
     std::uint32_t round = 0;
     Digest id{};
-    std::vector<Member> members;
+    Role role = Role::node;       ///< this peer's in it
+    std::vector<Member> members;  ///< the others
   };
 
   std::vector<PeerId> to_await(const std::set<PeerId>& late, std::uint64_t epoch);

@@ -108,6 +108,8 @@ class Tracker {
   /// showed nobody else who takes part or is ahead. Silence alone is no proof: whoever is cut off hears nobody, and
   /// still trusts the answers it got before.
   bool alone() const;
+  /// Somebody else was in its round: what the directory said before is out of date, and the record may be on its way.
+  void has_met_others() { confirmed_alone_.reset(); }
   /// Samples of everybody for this peer's epoch.
   double samples() const;
   /// The same of all but this peer and `peers`, with what they have handed over to a round that has not ended: whoever

@@ -70,7 +70,7 @@ def one_dies_and_another_comes(swarm):
     swarm.peers['b'].process.kill()
     swarm.peers['b'].process.wait()
     swarm.join('b', '--client')
-    swarm.go_on(FRIENDS, 5, 30, group_of=3)  # two, most often; one time in six 15
+    swarm.go_on(FRIENDS, 5, 20, group_of=3)  # ten of them are waited when its former life may have signed for this epoch
     swarm.join('d', '--client')
     swarm.go_on('abd', 5, 20, group_of=4)
     swarm.peers['d'].process.terminate()

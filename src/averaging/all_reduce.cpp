@@ -172,6 +172,7 @@ void Session::plan_rates() {
   std::vector<double> down(members.size, 0);
   double predicted = 0;
   bool guessed = false;
+  std::vector<net::Planned> sends;
   for (std::size_t rank = 0; rank < members.size; ++rank) {
     if (!contains(members.linked(self), rank)) continue;
     const net::LinkState link = context_.net.link(shape_->group.roster[rank].id);
@@ -183,9 +184,11 @@ void Session::plan_rates() {
     predicted = std::max({predicted, up / up_rate, down[rank] / down_rate});
     guessed |= link.up_bytes_per_s <= 0 || link.down_bytes_per_s <= 0;
     exchanged_bytes_ += up + down[rank];
+    sends.push_back({shape_->group.roster[rank].id, up});
     suspicion_.plan_bytes(static_cast<Rank>(rank), down[rank], link);
     if (link.down_bytes_per_s <= 0) down[rank] = 0;  // from a guess does not follow who is too slow
   }
+  talk_->plan(std::move(sends));
   report_.predicted_s = predicted;
   suspicion_.plan_exchange(from_seconds(predicted), guessed);
   deadline_ = started_ + from_seconds(3 * predicted) + options_.round_slack;

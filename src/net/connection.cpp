@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace {
 constexpr double kRateMax = 1e12;
 constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr std::int64_t kSkewNoiseMs = 100;
+constexpr double kPaceNoise = 0.005;
 constexpr std::size_t kSignOfLife = 512;  // less than a packet of what is long
 
 }  // namespace
@@ -179,7 +181,7 @@ Task<> Connection::write_loop() {
     const std::uint64_t bytes = streams_.traffic().sent[2] + streams_.traffic().sent[1] - before;
     if (bytes > 0) up_.begin(clock_.now());
     channel.take_output(outgoing_);
-    pace();
+    limit_queue();
     const auto written = co_await opened_->stream->write(outgoing_.bytes());
     outgoing_.consume(outgoing_.size());
     if (!written) {
@@ -220,12 +222,18 @@ std::size_t Connection::piece_bytes() const {
 }
 
 /// No control frame passes what the operating system has taken over: on a slow line that is little.
-void Connection::pace() {
+void Connection::limit_queue() {
   const std::size_t wanted =
       sent_in(options_.queue_time, options_.queue_bytes_min, options_.queue_bytes_max, options_.queue_bytes_first);
   if (2 * wanted > queue_bytes_ && wanted < 2 * queue_bytes_) return;
   queue_bytes_ = wanted;
   opened_->stream->queue_at_most(wanted);
+}
+
+void Connection::pace(double bytes_per_s) {
+  if (bytes_per_s == pace_ || std::abs(bytes_per_s - pace_) < kPaceNoise * pace_) return;
+  pace_ = bytes_per_s;
+  opened_->stream->pace(bytes_per_s);
 }
 
 /// `unknown`: while nothing was measured, unless the other end is near.

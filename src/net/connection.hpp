@@ -5,6 +5,7 @@
 #include "base/task_group.hpp"
 #include "net/bandwidth_meter.hpp"
 #include "net/byte_queue.hpp"
+#include "net/line.hpp"
 #include "net/multiplexer.hpp"
 #include "net/opening.hpp"
 
@@ -127,6 +128,11 @@ class Connection final : private MultiplexerOwner {
   bool knows_our_time() const noexcept { return side() == Side::dialled || rtt_ != Duration::zero(); }
   std::uint64_t attempt() const noexcept { return opened_->attempt; }
 
+  /// As of its stream.
+  std::uint64_t delivered() const { return opened_->stream->delivered(); }
+  /// So fast from now on, and no faster; infinite: as fast as can be.
+  void pace(double bytes_per_s);
+
   /// No new streams here: another connection to this peer stays.
   std::optional<TimePoint> superseded;
 
@@ -142,7 +148,7 @@ class Connection final : private MultiplexerOwner {
   Result<> fill();
   Result<> seal(const Piece& piece);
   std::size_t piece_bytes() const;
-  void pace();
+  void limit_queue();
   std::size_t sent_in(Duration time, std::size_t least, std::size_t most, std::size_t unknown) const;
   void finish(const std::string& reason);
   void ping(TimePoint now);
@@ -184,7 +190,8 @@ class Connection final : private MultiplexerOwner {
   Duration rtt_{};
   Duration rtt_deviation_{};
   BandwidthMeter up_;
-  std::size_t queue_bytes_ = 0;  // as wished last
+  std::size_t queue_bytes_ = 0;  // as wished last,
+  double pace_ = kUnpaced;       // and this too
   double down_bytes_per_s_ = 0;
   TimePoint slow_since_;
   std::uint64_t received_bytes_ = 0;

@@ -24,6 +24,8 @@ struct Conversations::Lane {
   std::optional<Refusal> refused;  ///< the peer wants no more
   boost::container::deque<std::uint64_t> waiting;  ///< senders, in their order
   Signal changed;
+  double planned_bytes = 0;   ///< in all,
+  double accepted_bytes = 0;  ///< and how many of them wait or have left
 };
 
 class Conversations::Talk final : public Conversation {
@@ -39,6 +41,7 @@ class Conversations::Talk final : public Conversation {
   }
   ~Talk() override {
     for (const PeerId& member : members_) hub_.needs_.paths.converses(member, -1);
+    if (plans_) --hub_.planning_;
     hub_.close(*this);
   }
 
@@ -51,6 +54,11 @@ class Conversations::Talk final : public Conversation {
   }
   void remove_member(PeerId peer) override {
     if (std::erase(members_, peer) > 0) hub_.needs_.paths.converses(peer, -1);
+  }
+
+  void plan(std::vector<Planned> sends) override {
+    if (!std::exchange(plans_, true)) ++hub_.planning_;
+    for (const Planned& planned : sends) lane_to(planned.to, TrafficClass::bulk).planned_bytes = planned.bytes;
   }
 
   bool closed_by(const PeerId& peer) const override {
@@ -78,6 +86,9 @@ class Conversations::Talk final : public Conversation {
 
  private:
   class Turn;
+  Lane& lane_to(const PeerId& to, TrafficClass traffic) {
+    return lanes.try_emplace(std::make_pair(to, traffic), hub_.needs_.executor).first->second;
+  }
   std::optional<Result<>> try_send(Lane& lane, const Frame& frame);
   Task<Result<>> open_stream(PeerId to, TrafficClass traffic, Lane& lane, Frame frame, TimePoint deadline);
   std::optional<Envelope> take(Room& room);
@@ -85,6 +96,7 @@ class Conversations::Talk final : public Conversation {
   Conversations& hub_;
   std::vector<PeerId> members_;
   bool shallow_;
+  bool plans_ = false;
   std::uint64_t next_turn_ = 0;
 };
 
@@ -114,6 +126,7 @@ std::optional<Result<>> Conversations::Talk::try_send(Lane& lane, const Frame& f
   const std::size_t most = shallow_ ? options.shallow_bytes_max : options.queue_bytes_max;
   if (queued > 0 && queued + frame->size() > most) return std::nullopt;
   streams->send(lane.stream.stream, frame, false);
+  lane.accepted_bytes += static_cast<double>(frame->size());
   return Result<>();
 }
 
@@ -128,6 +141,7 @@ Task<Result<>> Conversations::Talk::open_stream(PeerId to, TrafficClass traffic,
   head.protocol = key.protocol;
   head.topic = key.topic;
   head.occasion = occasion;
+  const auto bytes = static_cast<double>(frame->size());
   const auto stream = (*way)->open(traffic, hub_, OpenHead(std::move(head)), std::move(frame), false);
   if (!stream) co_return stream.error();
   lane.stream = key_of(**way, *stream);
@@ -136,6 +150,8 @@ Task<Result<>> Conversations::Talk::open_stream(PeerId to, TrafficClass traffic,
   out.lane = &lane;
   out.traffic = traffic;
   hub_.outgoing_[lane.stream] = out;
+  lane.accepted_bytes += bytes;
+  if (lane.planned_bytes > 0) paths.share_line();
   co_return Result<>();
 }
 
@@ -149,7 +165,7 @@ Task<Result<>> Conversations::Talk::send(PeerId to, TrafficClass traffic, Frame 
     hub_.put(hub_.rooms_.at(key), std::move(item));
     co_return Result<>();
   }
-  Lane& lane = lanes.try_emplace(std::make_pair(to, traffic), hub_.needs_.executor).first->second;
+  Lane& lane = lane_to(to, traffic);
   const Turn turn(lane, next_turn_++);
   for (;;) {
     if (lane.refused) co_return make_error_code(lane.refused->code);
@@ -456,6 +472,23 @@ void Conversations::leave(Multiplexer& streams) {
     out.lane->ending = true;
     streams.end(key.stream);
   }
+}
+
+std::vector<Conversations::PlannedFlow> Conversations::flows() const {
+  std::vector<PlannedFlow> flows;
+  if (planning_ == 0) return flows;
+  for (const auto& [key, out] : outgoing_) {
+    const Lane& lane = *out.lane;
+    if (lane.planned_bytes <= 0 || out.traffic != TrafficClass::bulk) continue;
+    const Multiplexer* streams = needs_.paths.find(key.connection);
+    const std::size_t waiting = streams == nullptr ? 0 : streams->queued(key.stream);
+    if (waiting == 0 && lane.accepted_bytes >= lane.planned_bytes) continue;
+    PlannedFlow& flow = flows.emplace_back();
+    flow.connection = key.connection;
+    flow.planned_bytes = lane.planned_bytes;
+    flow.waiting = waiting > 0;
+  }
+  return flows;
 }
 
 void Conversations::tick(TimePoint now) {

@@ -69,6 +69,14 @@ class Conversations final : public StreamUser {
   void leave(Multiplexer&);
   void tick(TimePoint now);
 
+  /// What was planned and has not left, on which connection.
+  struct PlannedFlow {
+    std::uint64_t connection = 0;
+    double planned_bytes = 0;
+    bool waiting = false;  ///< more could leave at once
+  };
+  std::vector<PlannedFlow> flows() const;
+
   /// Topics that others have named and nobody has opened here.
   std::size_t unopened() const noexcept { return unopened_; }
   /// Frames from others that wait to be read.
@@ -141,6 +149,7 @@ class Conversations final : public StreamUser {
   std::map<PeerId, Held> held_;
   std::size_t unopened_ = 0;
   std::size_t unread_ = 0;
+  std::size_t planning_ = 0;  ///< conversations that have planned what they send: mostly none
   std::map<StreamKey, Incoming> incoming_;
   std::map<StreamKey, Outgoing> outgoing_;
   struct Closed {

@@ -57,6 +57,11 @@ struct Topic {
   Digest occasion;
 };
 
+struct Planned {
+  PeerId to;
+  double bytes = 0;
+};
+
 /// One exchange of frames among peers who know its topic: a round of averaging, the gathering of a group.
 ///
 /// Frames of one sender and one traffic class arrive in order; between classes there is no order. What arrives before
@@ -81,6 +86,9 @@ class Conversation {
   /// `peer` had it open and has closed it, or is in another of its occasion: of what was sent the last may be unread
   /// there, and nothing comes any more. Known to whoever has sent it something, a round trip later.
   virtual bool closed_by(const PeerId& peer) const = 0;
+  /// So many bytes of class bulk will be sent to each of these here, in all. While these are on their way, this
+  /// machine's line is shared in that proportion (net/line.hpp). Once, before they are sent.
+  virtual void plan(std::vector<Planned> /*sends*/) {}
 };
 
 /// What is known about the way to one peer.

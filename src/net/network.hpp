@@ -33,6 +33,10 @@ class ByteStream {
   /// From now on about so many bytes that were taken over wait behind what is on its way: what is written later passes
   /// none of them. A wish.
   virtual void queue_at_most(std::size_t /*bytes*/) {}
+  /// From now on what was taken over leaves no faster; infinite: as fast as can be. A wish.
+  virtual void pace(double /*bytes_per_s*/) {}
+  /// Bytes that the other side's system has confirmed, since the stream began; 0 where nobody knows.
+  virtual std::uint64_t delivered() { return 0; }
   /// The other side's address as seen from here: for limits and logs, never for identity.
   virtual Address remote() const = 0;
   /// The own end's address as this machine has it; without a host: unknown.

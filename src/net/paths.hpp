@@ -28,6 +28,8 @@ class Paths {
   virtual void waits(const PeerId& peer, int change) = 0;
   /// The same for a conversation.
   virtual void converses(const PeerId& peer, int change) = 0;
+  /// Something that was planned begins.
+  virtual void share_line() {}
 };
 
 /// Counts as waiting while it lives.

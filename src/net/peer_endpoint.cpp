@@ -217,6 +217,7 @@ void PeerEndpoint::tick(TimePoint now) {
     if (Connection* connection = links_.find(serial)) tick_connection(*connection, now);
   server_.tick(now);
   conversations_.tick(now);
+  share_line();
 }
 
 /// What need not be exact: a full group has many connections on which nothing happens.
@@ -635,6 +636,34 @@ void PeerEndpoint::waits(const PeerId& peer, int change) {
 void PeerEndpoint::converses(const PeerId& peer, int change) {
   partner(peer).conversing += change;
   if (change > 0) look_soon(peer);
+}
+
+/// Who has got all that was planned is no longer held back.
+void PeerEndpoint::share_line() {
+  const auto planned = conversations_.flows();
+  if (planned.empty() && paced_.empty()) return;
+  std::map<std::uint64_t, Flow> by_connection;
+  for (const auto& one : planned) {
+    Flow& flow = by_connection[one.connection];
+    flow.planned_bytes += one.planned_bytes;
+    flow.waiting |= one.waiting;
+  }
+  std::vector<Flow> flows;
+  for (auto& [serial, flow] : by_connection) {
+    const Connection* connection = links_.find(serial);
+    if (connection == nullptr || connection->over()) continue;
+    flow.id = serial;
+    flow.delivered = connection->delivered();
+    flows.push_back(flow);
+  }
+  const std::vector<double> paces = line_.look(needs_.clock.now(), flows);
+  for (const std::uint64_t serial : std::exchange(paced_, {}))
+    if (Connection* connection = links_.find(serial); connection != nullptr && !by_connection.contains(serial))
+      connection->pace(kUnpaced);
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    links_.find(flows[i].id)->pace(paces[i]);
+    paced_.push_back(flows[i].id);
+  }
 }
 
 void PeerEndpoint::probe(const PeerId& peer) {

@@ -168,6 +168,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Multiplexer* find(std::uint64_t serial) override;
   void waits(const PeerId& peer, int change) override;
   void converses(const PeerId& peer, int change) override;
+  void share_line() override;
 
   std::int64_t own_ms() const override;
   Links::Needs links_needs();
@@ -218,6 +219,8 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Links links_;
   Gate gate_;
   SwarmTime time_;
+  Line line_;
+  std::vector<std::uint64_t> paced_;  ///< connections that it was dealt out to
 
   TaskGroup* tasks_ = nullptr;  ///< while run() runs
   bool leaving_ = false;

@@ -1,6 +1,7 @@
 #include "net/tcp.hpp"
 
 #include "base/signal.hpp"
+#include "net/tcp_options.hpp"
 #include "net/wss.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
@@ -65,6 +66,7 @@ class TcpStream final : public ByteStream {
       const auto [error, size] = co_await socket_.async_write_some(asio::buffer(bytes.data(), bytes.size()), as_result);
       if (error) co_return Errc::gone;
       bytes = bytes.subspan(size);
+      taken_ += size;
     }
     co_return Result<>();
   }
@@ -74,9 +76,10 @@ class TcpStream final : public ByteStream {
     socket_.close(ignored);
   }
 
-  void queue_at_most(std::size_t bytes) override {
-    const auto value = static_cast<int>(bytes);
-    (void)::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, sizeof value);
+  void queue_at_most(std::size_t bytes) override { net::queue_at_most(socket_.native_handle(), bytes); }
+  void pace(double bytes_per_s) override { net::pace(socket_.native_handle(), bytes_per_s); }
+  std::uint64_t delivered() override {
+    return taken_ - std::min<std::uint64_t>(taken_, unconfirmed(socket_.native_handle()));
   }
 
   Address remote() const override { return remote_; }
@@ -91,6 +94,7 @@ class TcpStream final : public ByteStream {
   tcp::socket socket_;
   Address remote_;
   std::string_view path_ = "tcp";
+  std::uint64_t taken_ = 0;  ///< over by the system
 };
 
 class TcpListener final : public Listener {

@@ -1,6 +1,7 @@
 #include "net/wss.hpp"
 
 #include "net/openssl.hpp"
+#include "net/tcp_options.hpp"
 
 #include <boost/asio/buffers_iterator.hpp>
 #include <boost/asio/compose.hpp>
@@ -141,6 +142,7 @@ class WssStream final : public ByteStream {
       const auto [error, size] = co_await socket_.async_write(asio::buffer(message.data(), message.size()), as_result);
       if (error) co_return Errc::gone;
       bytes = bytes.subspan(size);
+      taken_ += size;
     }
     co_return Result<>();
   }
@@ -150,15 +152,14 @@ class WssStream final : public ByteStream {
     beast::get_lowest_layer(socket_).close(ignored);
   }
 
-  void queue_at_most(std::size_t bytes) override {
-    const auto value = static_cast<int>(bytes);
-    const int socket = beast::get_lowest_layer(socket_).native_handle();
-    (void)::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, sizeof value);
-  }
+  void queue_at_most(std::size_t bytes) override { net::queue_at_most(native(), bytes); }
+  void pace(double bytes_per_s) override { net::pace(native(), bytes_per_s); }
+  std::uint64_t delivered() override { return taken_ - std::min<std::uint64_t>(taken_, unconfirmed(native())); }
   Address remote() const override { return remote_; }
   std::string_view path() const override { return path_; }
 
  private:
+  int native() { return beast::get_lowest_layer(socket_).native_handle(); }
   Task<Result<>> shake_hands_as_server() {
     Outer& outer = socket_.next_layer();
     const auto [insecure] = co_await outer.async_handshake(asio::ssl::stream_base::server, as_result);
@@ -188,6 +189,7 @@ class WssStream final : public ByteStream {
 
   Address remote_;
   std::string_view path_;
+  std::uint64_t taken_ = 0;  ///< over by the system, of what is inside
   WebSocket socket_;
   std::size_t idle_frames_ = 0;
   bool open_ = false;

@@ -39,10 +39,14 @@ struct Node final : Paths, MultiplexerOwner {
   }
   ~Node() override { streams.lose(); }
 
-  Task<Reached> reach(PeerId, TimePoint) override { co_return Refusal(Errc::gone); }
+  Task<Reached> reach(PeerId, TimePoint) override {
+    if (!reachable) co_return Refusal(Errc::gone);
+    co_return &streams;
+  }
   Multiplexer* find(std::uint64_t serial) override { return serial == streams.serial() ? &streams : nullptr; }
   void waits(const PeerId&, int) override {}
   void converses(const PeerId& peer, int change) override { attention[peer] += change; }
+  void share_line() override { ++shared; }
   Accepted on_open(Multiplexer& from, StreamHandle stream, TrafficClass traffic, OpenHead head,
                    std::size_t message_bytes) override {
     return conversations.on_open(from, stream, traffic, std::get<OpenTopic>(head), message_bytes);
@@ -99,6 +103,8 @@ struct Node final : Paths, MultiplexerOwner {
   void tick() { conversations.tick(world.clock().now()); }
 
   std::map<PeerId, int> attention;
+  bool reachable = false;
+  int shared = 0;
   sim::Simulation world;
   Access access;
   Metrics metrics;
@@ -123,6 +129,34 @@ TEST_CASE("conversations: the silence of a member means something until it is re
   CHECK(node.attention == Counts{{test::peer(7), 0}, {test::peer(8), 1}, {test::peer(9), 1}});
   talk.reset();
   CHECK(node.attention == Counts{{test::peer(7), 0}, {test::peer(8), 0}, {test::peer(9), 0}});
+}
+
+TEST_CASE("conversations: what is planned is a flow from its first frame on, until all of it has left") {
+  Node node;
+  node.reachable = true;
+  auto talk = node.conversations.open("test.talk", Topic(topic_of(1)), {test::peer(9)});
+  talk->plan({{test::peer(9), 100'000}});
+  CHECK(node.conversations.flows().empty());
+  const auto say = [&](std::size_t bytes) {
+    node.run([&]() -> Task<> {
+      const TimePoint deadline = node.world.clock().now() + seconds(1);
+      const auto sent = co_await talk->send(test::peer(9), TrafficClass::bulk, frame_of(bytes), deadline);
+      CHECK(sent);
+    });
+  };
+  say(60'000);
+  CHECK(node.shared == 1);
+  REQUIRE(node.conversations.flows().size() == 1);
+  CHECK(node.conversations.flows()[0].connection == node.streams.serial());
+  CHECK(node.conversations.flows()[0].planned_bytes == 100'000);
+  CHECK(node.conversations.flows()[0].waiting);
+  node.move();
+  REQUIRE(node.conversations.flows().size() == 1);
+  CHECK_FALSE(node.conversations.flows()[0].waiting);
+  say(50'000);
+  CHECK(node.conversations.flows().size() == 1);
+  node.move();
+  CHECK(node.conversations.flows().empty());
 }
 
 TEST_CASE("conversations: a stream of one-byte messages about a topic that nobody opens is refused at 1024") {

@@ -1,0 +1,14 @@
+#pragma once
+// What a TCP socket of the operating system is asked for. Where it knows nothing of the kind, nothing happens.
+
+#include <cstddef>
+
+namespace collab::net {
+
+/// As of `ByteStream`.
+void queue_at_most(int socket, std::size_t bytes);
+void pace(int socket, double bytes_per_s);
+/// Bytes that the system took over and the other side's has not confirmed.
+std::size_t unconfirmed(int socket);
+
+}  // namespace collab::net

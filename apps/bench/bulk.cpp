@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kProtocol = "bench.bulk";
 constexpr std::string_view kQuestion = "bench.question";
 constexpr Duration kWarmUp = std::chrono::seconds(1);
+constexpr double kPlenty = 1e15;                          // bytes; how many it will be nobody knows
 constexpr Duration kPatience = std::chrono::seconds(30);  // after the time is over: slow lines have queues
 
 net::Method protocol() {
@@ -91,6 +92,7 @@ Task<Result<BulkFigures>> Bulk::run(BulkOrder order) {
 Task<Result<>> Bulk::send(net::Conversation& talk, const BulkOrder& order) {
   const TimePoint end = clock_.now() + order.length;
   const Frame frame = frame_of(order.frame_bytes);
+  talk.plan({{order.other, kPlenty}});  // as a round does
   while (clock_.now() < end) {
     const auto sent = co_await talk.send(order.other, net::TrafficClass::bulk, frame, end + kPatience);
     if (!sent) co_return sent.error();

@@ -262,6 +262,43 @@ class WebServer {
 
 }  // namespace
 
+TEST_CASE("streams of sockets: what the other side has taken is delivered, and no faster than their pace") {
+  RealNode node(1);
+  node.start();
+  for (const Leg leg : {Leg::tcp, Leg::wss}) {
+    CAPTURE(static_cast<int>(leg));
+    const Bytes bytes(2'000'000, std::byte(1));  // Linux lets the first ten packets go, each of 64 kB on loopback
+    const auto take_all = [&bytes](Listener& listener) -> Task<> {
+      const auto from = co_await listener.accept();
+      Bytes into(65536);
+      for (std::size_t taken = 0; from && taken < bytes.size();) {
+        const auto size = co_await (*from)->read(into);
+        if (!size) co_return;
+        taken += *size;
+      }
+    };
+    const auto exchange = [&]() -> Task<Duration> {
+      const auto listener = node.network().listen(Address{"127.0.0.1", 0, leg}).value();
+      TaskGroup tasks(node.executor(), rethrow);
+      tasks.spawn("take", take_all(*listener));
+      auto dialled = co_await node.network().dial(listener->local(), node.in(5s));
+      const std::unique_ptr<ByteStream> to = std::move(dialled.value());
+      CHECK(to->delivered() == 0);
+      to->pace(4e6);
+      const TimePoint start = node.clock().now();
+      const auto written = co_await to->write(bytes);
+      CHECK(written);
+      co_await tasks.join();
+      const Duration took = node.clock().now() - start;
+      while (to->delivered() < bytes.size() && node.clock().now() < start + 10s)
+        co_await node.clock().sleep_until(node.clock().now() + 1ms);
+      CHECK(to->delivered() == bytes.size());
+      co_return took;
+    };
+    CHECK(node.in_loop(exchange()) > 200ms);
+  }
+}
+
 TEST_CASE("wss: two nodes connect, know each other by their keys, and carry messages of every size both ways") {
   RealNode a(1, listens_by(Leg::wss));
   RealNode b(2, listens_by(Leg::wss));

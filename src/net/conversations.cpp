@@ -474,8 +474,8 @@ void Conversations::leave(Multiplexer& streams) {
   }
 }
 
-std::vector<Conversations::PlannedFlow> Conversations::flows() const {
-  std::vector<PlannedFlow> flows;
+std::vector<Flow> Conversations::flows() const {
+  std::vector<Flow> flows;
   if (planning_ == 0) return flows;
   for (const auto& [key, out] : outgoing_) {
     const Lane& lane = *out.lane;
@@ -483,8 +483,8 @@ std::vector<Conversations::PlannedFlow> Conversations::flows() const {
     const Multiplexer* streams = needs_.paths.find(key.connection);
     const std::size_t waiting = streams == nullptr ? 0 : streams->queued(key.stream);
     if (waiting == 0 && lane.accepted_bytes >= lane.planned_bytes) continue;
-    PlannedFlow& flow = flows.emplace_back();
-    flow.connection = key.connection;
+    Flow& flow = flows.emplace_back();
+    flow.id = key.connection;
     flow.planned_bytes = lane.planned_bytes;
     flow.waiting = waiting > 0;
   }

@@ -5,6 +5,7 @@
 #include "base/signal.hpp"
 #include "crypto/access.hpp"
 #include "net/endpoint.hpp"
+#include "net/line.hpp"
 #include "net/paths.hpp"
 #include "net/rpc.hpp"
 
@@ -69,13 +70,9 @@ class Conversations final : public StreamUser {
   void leave(Multiplexer&);
   void tick(TimePoint now);
 
-  /// What was planned and has not left, on which connection.
-  struct PlannedFlow {
-    std::uint64_t connection = 0;
-    double planned_bytes = 0;
-    bool waiting = false;  ///< more could leave at once
-  };
-  std::vector<PlannedFlow> flows() const;
+  /// What was planned and has not left, by the serial of its connection, of which some may be there more than once.
+  /// What was delivered is for others to say.
+  std::vector<Flow> flows() const;
 
   /// Topics that others have named and nobody has opened here.
   std::size_t unopened() const noexcept { return unopened_; }

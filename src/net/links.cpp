@@ -1,6 +1,7 @@
 #include "net/links.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace collab::net {
@@ -110,6 +111,31 @@ void Links::give_part(Attached& attached) {
     receive_left_ -= more;
     attached.credit += more;
     if (more > 0) streams.widen_connection(TrafficClass::bulk, more);
+  }
+}
+
+/// Who has got all that was planned is no longer held back.
+void Links::share_line(std::span<const Flow> planned) {
+  if (planned.empty() && paced_.empty()) return;
+  std::map<std::uint64_t, Flow> by_connection;
+  for (const Flow& one : planned) {
+    const Connection* connection = find(one.id);
+    if (connection == nullptr || connection->over()) continue;
+    Flow& flow = by_connection[one.id];
+    flow.id = one.id;
+    flow.planned_bytes += one.planned_bytes;
+    flow.waiting |= one.waiting;
+    flow.delivered = connection->delivered();
+  }
+  std::vector<Flow> flows;
+  for (const auto& [serial, flow] : by_connection) flows.push_back(flow);
+  const std::vector<double> paces = line_.look(needs_.clock.now(), flows);
+  for (const std::uint64_t serial : std::exchange(paced_, {}))
+    if (Connection* connection = find(serial); connection != nullptr && !by_connection.contains(serial))
+      connection->pace(kUnpaced);
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    find(flows[i].id)->pace(paces[i]);
+    paced_.push_back(flows[i].id);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace collab::net {
@@ -82,6 +83,9 @@ class Links {
   void carries_bulk(Connection& connection);
   /// Each second: finds those that do, and who uses all that it has; gives to some what others have lost.
   void share_credit();
+  /// Several times a second, and when something planned begins: deals this machine's line out to those that have some
+  /// of it to send. Of `planned` that of one connection is added up.
+  void share_line(std::span<const Flow> planned);
   /// Periodically, for each: closes it when it has drained, and drops the one in use when only a spare answers.
   void settle(Connection& connection, TimePoint now);
   /// Says goodbye on one that nobody uses, or that is about to end; it is closed as soon as it has drained.
@@ -132,6 +136,8 @@ class Links {
   std::size_t bulk_ = 0;    // how many of them carry tensors,
   std::size_t spares_ = 0;  // and how many are spare: seldom any
   Traffic finished_;
+  Line line_;
+  std::vector<std::uint64_t> paced_;  ///< that it was dealt out to
   bool leaving_ = false;
 };
 

@@ -638,32 +638,8 @@ void PeerEndpoint::converses(const PeerId& peer, int change) {
   if (change > 0) look_soon(peer);
 }
 
-/// Who has got all that was planned is no longer held back.
 void PeerEndpoint::share_line() {
-  const auto planned = conversations_.flows();
-  if (planned.empty() && paced_.empty()) return;
-  std::map<std::uint64_t, Flow> by_connection;
-  for (const auto& one : planned) {
-    Flow& flow = by_connection[one.connection];
-    flow.planned_bytes += one.planned_bytes;
-    flow.waiting |= one.waiting;
-  }
-  std::vector<Flow> flows;
-  for (auto& [serial, flow] : by_connection) {
-    const Connection* connection = links_.find(serial);
-    if (connection == nullptr || connection->over()) continue;
-    flow.id = serial;
-    flow.delivered = connection->delivered();
-    flows.push_back(flow);
-  }
-  const std::vector<double> paces = line_.look(needs_.clock.now(), flows);
-  for (const std::uint64_t serial : std::exchange(paced_, {}))
-    if (Connection* connection = links_.find(serial); connection != nullptr && !by_connection.contains(serial))
-      connection->pace(kUnpaced);
-  for (std::size_t i = 0; i < flows.size(); ++i) {
-    links_.find(flows[i].id)->pace(paces[i]);
-    paced_.push_back(flows[i].id);
-  }
+  links_.share_line(conversations_.flows());
 }
 
 void PeerEndpoint::probe(const PeerId& peer) {

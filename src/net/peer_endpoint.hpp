@@ -219,8 +219,6 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Links links_;
   Gate gate_;
   SwarmTime time_;
-  Line line_;
-  std::vector<std::uint64_t> paced_;  ///< connections that it was dealt out to
 
   TaskGroup* tasks_ = nullptr;  ///< while run() runs
   bool leaving_ = false;

@@ -147,7 +147,7 @@ TEST_CASE("conversations: what is planned is a flow from its first frame on, unt
   say(60'000);
   CHECK(node.shared == 1);
   REQUIRE(node.conversations.flows().size() == 1);
-  CHECK(node.conversations.flows()[0].connection == node.streams.serial());
+  CHECK(node.conversations.flows()[0].id == node.streams.serial());
   CHECK(node.conversations.flows()[0].planned_bytes == 100'000);
   CHECK(node.conversations.flows()[0].waiting);
   node.move();

@@ -439,7 +439,8 @@ Task<bool> Puncher::shoot(Aim aim, std::vector<net::Address> at) {
   co_await std::move(scope);
   if (!won) co_return false;
   won->punched = true;
-  if (!needs_.endpoint.adopt(std::move(won))) co_return false;
+  const bool adopted = co_await needs_.endpoint.adopt(std::move(won));
+  if (!adopted) co_return false;
   needs_.metrics.add("collab_punches_total", 1, {{"result", "punched"}});
   co_return true;
 }

@@ -27,7 +27,7 @@ std::vector<net::Address> punchable_addresses(const std::vector<std::string>& na
                                               std::size_t count_max = wire::kPunchAddressesMax);
 
 /// Looks for circuits to peers that nobody can dial either, and tries to replace each by a connection without a relay;
-/// the lower id of a pair begins. What wins is a connection of the endpoint; the circuit then drains by itself. What
+/// the lower id of a pair begins. What wins is what the connection moves to. What
 /// fails three times is left alone for ten minutes, at both ends.
 ///
 /// Both dial in the family, IPv4 or IPv6, in which both have met the relay between them; in IPv6 from the address that

@@ -35,6 +35,8 @@ Connection::Connection(asio::any_io_executor executor, Clock& clock, ConnectionO
 
 Connection::~Connection() {
   opened_->stream->close();
+  if (move_) move_->next->stream->close();
+  close_old_stream();
 }
 
 Task<> Connection::run() {
@@ -88,7 +90,7 @@ void Connection::finish(const std::string& reason) {
 Task<> Connection::read_loop() {
   while (!over_) {
     const std::span<std::byte> buffer(read_buffer_.get(), read_bytes_);
-    const auto size = co_await opened_->stream->read(buffer);
+    const auto size = co_await source().read(buffer);
     if (!size || *size == 0) {
       finish(size ? "the other side closed the connection" : "the connection broke");
       co_return;
@@ -166,6 +168,11 @@ void Connection::rest() {
 Task<> Connection::write_loop() {
   SecureChannel& channel = opened_->channel;
   while (!over_) {
+    if (move_ && move_->step == Move::Step::may_leave && !said_all_) {
+      const auto left = co_await leave();
+      if (!left) finish("the connection broke");
+      continue;
+    }
     const std::uint64_t before = streams_.traffic().sent[2] + streams_.traffic().sent[1];
     const auto sealed = fill();
     if (channel.output().empty()) {
@@ -182,7 +189,7 @@ Task<> Connection::write_loop() {
     if (bytes > 0) up_.begin(clock_.now());
     channel.take_output(outgoing_);
     limit_queue();
-    const auto written = co_await opened_->stream->write(outgoing_.bytes());
+    const auto written = co_await way().stream->write(outgoing_.bytes());
     outgoing_.consume(outgoing_.size());
     if (!written) {
       finish("the connection broke");
@@ -227,13 +234,13 @@ void Connection::limit_queue() {
       sent_in(options_.queue_time, options_.queue_bytes_min, options_.queue_bytes_max, options_.queue_bytes_first);
   if (2 * wanted > queue_bytes_ && wanted < 2 * queue_bytes_) return;
   queue_bytes_ = wanted;
-  opened_->stream->queue_at_most(wanted);
+  way().stream->queue_at_most(wanted);
 }
 
 void Connection::pace(double bytes_per_s) {
   if (bytes_per_s == pace_ || std::abs(bytes_per_s - pace_) < kPaceNoise * pace_) return;
   pace_ = bytes_per_s;
-  opened_->stream->pace(bytes_per_s);
+  way().stream->pace(bytes_per_s);
 }
 
 /// `unknown`: while nothing was measured, unless the other end is near.
@@ -243,6 +250,93 @@ std::size_t Connection::sent_in(Duration time, std::size_t least, std::size_t mo
   if (rate <= 0) return near ? most : unknown;
   return static_cast<std::size_t>(
       std::clamp(rate * to_seconds(time), static_cast<double>(least), static_cast<double>(most)));
+}
+
+// --- from one stream to another
+
+std::vector<char> Connection::name() const {
+  std::vector<char> name;
+  for (const std::byte byte : opened_->channel.exporter(kMovedConnection)) name.push_back(std::to_integer<char>(byte));
+  return name;
+}
+
+bool Connection::move_to(std::unique_ptr<Opened> next) {
+  if (over_ || closing_ || is_moving()) return false;
+  move_ = std::make_unique<Move>();
+  move_->deadline = clock_.now() + options_.move_time;
+  if (next->side == Side::dialled) move_->step = Move::Step::may_leave;  // the other end's hello said that it follows
+  move_->next = std::move(next);
+  output_.notify();
+  return true;
+}
+
+/// What was written before `moved` is on its way by the old stream; all else is sealed after it.
+Task<Result<>> Connection::leave() {
+  Piece last;
+  last.prefix.type = static_cast<std::uint8_t>(FrameType::moved);
+  const auto sealed = seal(last);
+  if (!sealed) co_return sealed.error();
+  opened_->channel.take_output(outgoing_);
+  move_->step = Move::Step::leaves;
+  const auto written = co_await opened_->stream->write(outgoing_.bytes());
+  outgoing_.consume(outgoing_.size());
+  if (!written || over_) co_return written;
+  delivered_before_ = delivered();
+  move_->step = Move::Step::left;
+  if (pace_ != kUnpaced) way().stream->pace(pace_);
+  if (move_->came) end_move();
+  up_ = BandwidthMeter();
+  rtt_ = rtt_deviation_ = Duration::zero();
+  down_bytes_per_s_ = 0;
+  queue_bytes_ = 0;
+  ping(clock_.now());
+  owner_.on_new_path(*this);
+  co_return Result<>();
+}
+
+std::string_view Connection::on_moved_frame() {
+  if (!move_ || move_->came) {
+    finish("the other side goes on where this one does not");  // it followed too late, so it is no violation
+    return {};
+  }
+  move_->came = true;
+  if (move_->step == Move::Step::waits) move_->step = Move::Step::may_leave;
+  const bool both = move_->step == Move::Step::left;
+  if (both) end_move();
+  output_.notify();
+  if (both) owner_.on_new_path(*this);
+  return {};
+}
+
+/// Both have left the old stream. Who left it last has said something there that the other end may not have read.
+void Connection::end_move() {
+  const bool was_first = move_->next->side == Side::dialled;
+  close_old_stream();
+  old_stream_ = std::move(opened_->stream);
+  old_stream_ends_ = clock_.now() + options_.move_time;
+  opened_->stream = std::move(move_->next->stream);
+  opened_->side = move_->next->side;
+  opened_->theirs = std::move(move_->next->theirs);
+  opened_->attempt = move_->next->attempt;
+  opened_->skew_ms = move_->next->skew_ms;
+  opened_->punched = move_->next->punched;
+  renewed.reset();
+  move_.reset();
+  if (was_first) close_old_stream();
+}
+
+void Connection::close_old_stream() {
+  if (old_stream_) old_stream_->close();
+  old_stream_.reset();
+}
+
+void Connection::tick_move(TimePoint now) {
+  if (now >= old_stream_ends_) close_old_stream();
+  if (!move_ || now < move_->deadline) return;
+  if (move_->came || move_->step >= Move::Step::leaves) return finish("the other side did not follow to a new path");
+  move_->next->stream->close();
+  move_.reset();
+  owner_.on_new_path(*this);
 }
 
 // --- frames about the connection
@@ -270,6 +364,7 @@ std::string_view Connection::on_connection_frame(FrameType type, std::span<const
       owner_.on_goaway(*this, goaway->reason);
       return {};
     }
+    case FrameType::moved: return on_moved_frame();
     default: {
       const auto refuse = decode_head<Refuse>(head);
       if (!refuse) return "malformed_head";
@@ -286,6 +381,7 @@ std::string_view Connection::on_pong(std::span<const std::byte> head) {
   if (!pong || !is_time(pong->time_ms)) return "malformed_head";
   if (!pinged_ || pong->sent != *pinged_) return {};
   pinged_.reset();
+  if (!move_) close_old_stream();  // the other end answers what it has read on the new one, so it has read the old one
   learn_skew(pong->time_ms);
   const Duration rtt = clock_.now() - last_ping_;
   if (rtt_ == Duration::zero()) {
@@ -324,6 +420,8 @@ void Connection::ping(TimePoint now) {
 void Connection::tick(TimePoint now, Attention attention) {
   if (over_) return;
   if (now >= close_deadline_) return finish(reason_);
+  tick_move(now);
+  if (over_) return;
   if (attention != Attention::idle && attention_ == Attention::idle) attention_since_ = now;
   attention_ = attention;
   const bool idle = attention == Attention::idle;

@@ -34,6 +34,8 @@ class ConnectionOwner {
   virtual void on_goaway(Connection&, const std::string& reason) = 0;
   /// The other side wants no connection any more, and says why; this one is over.
   virtual void on_refused(Connection&, const Refusal& why) = 0;
+  /// What is said goes another way from now on; or all does; or it was to, and the other end never followed.
+  virtual void on_new_path(Connection&) = 0;
   virtual std::int64_t swarm_ms() const = 0;
   /// Our clock, without what others say.
   virtual std::int64_t own_ms() const = 0;
@@ -66,6 +68,7 @@ class Connection final : private MultiplexerOwner {
     Duration gone_idle = std::chrono::seconds(45);
     Duration gone_waiting = std::chrono::seconds(5);
     Duration close_time = std::chrono::seconds(1);  ///< for the last words
+    Duration move_time = std::chrono::seconds(20);  ///< to another stream; what waits on a slow one comes first
     Duration slow_time = std::chrono::seconds(10);
     std::size_t slow_bytes = 10 * 1024;  ///< less than this in `slow_time`: messages that have begun are given up
     Multiplexer::Options streams;
@@ -86,26 +89,38 @@ class Connection final : private MultiplexerOwner {
   /// Periodically: pings, notices silence and slow senders.
   void tick(TimePoint now, Attention attention);
   /// It should be looked at at each tick. One that nobody waits for need not be: a full group has many.
-  bool is_lively() const noexcept { return attention_ != Attention::idle || closing_ || superseded; }
+  bool is_lively() const noexcept { return attention_ != Attention::idle || closing_ || superseded || move_; }
   /// Asks for a sign of life now, unless one was asked for already.
   void probe(TimePoint now);
   /// A sign of life was asked for and nothing came for two of `ping_waiting`: perhaps the other end is long gone.
   bool is_doubtful(TimePoint now) const;
+  /// What both ends call it, and nobody else knows; 32 bytes.
+  std::vector<char> name() const;
+  /// Goes on over the stream of `next`, where nothing but hellos was said, and is what those say from then on
+  /// (net/wire.hpp). When the other end does not follow in `move_time` it stays, or ends if it has left already. False:
+  /// it is over, or moving.
+  bool move_to(std::unique_ptr<Opened> next);
+  bool is_moving() const noexcept { return move_ != nullptr; }
+
   /// After the process was stopped for a while: what came meanwhile has not been read yet, so silence says nothing.
   void forgive_silence(TimePoint now);
 
   Multiplexer& streams() noexcept { return streams_; }
   const Multiplexer& streams() const noexcept { return streams_; }
   const PeerId& peer() const noexcept { return streams_.peer(); }
-  Side side() const noexcept { return opened_->side; }
-  const Hello& theirs() const noexcept { return opened_->theirs; }
-  Address remote() const { return opened_->stream->remote(); }
-  Address local() const { return opened_->stream->local(); }
-  std::string_view path() const { return is_punched() ? "tcp, punched" : opened_->stream->path(); }
-  bool is_circuit() const { return opened_->stream->is_circuit(); }
-  bool carries_tensors() const { return opened_->stream->carries_tensors(); }
-  bool is_punched() const { return opened_->punched; }
-  bool ends_soon() const { return opened_->stream->ends_soon(); }
+  /// The way that it goes, or will when it has moved.
+  const Opened& ahead() const noexcept { return move_ ? *move_->next : *opened_; }
+  Side side() const noexcept { return ahead().side; }
+  const Hello& theirs() const noexcept { return way().theirs; }
+  Address remote() const { return way().stream->remote(); }
+  Address local() const { return way().stream->local(); }
+  std::string_view path() const { return is_punched() ? "tcp, punched" : way().stream->path(); }
+  bool is_circuit() const { return way().stream->is_circuit(); }
+  bool carries_tensors() const { return way().stream->carries_tensors(); }
+  /// The same of what comes, which may move sooner.
+  bool brings_tensors() const { return source().carries_tensors(); }
+  bool is_punched() const { return way().punched; }
+  bool ends_soon() const { return !is_moving() && opened_->stream->ends_soon(); }
 
   bool over() const noexcept { return over_; }
   /// It says its last words, or is over: nothing new begins here.
@@ -123,23 +138,44 @@ class Connection final : private MultiplexerOwner {
   double up_bytes_per_s() const noexcept { return up_.bytes_per_s(); }
   double down_bytes_per_s() const noexcept { return down_bytes_per_s_; }
   /// Their swarm time minus our own clock: by their hello, then by every pong.
-  std::int64_t skew_ms() const noexcept { return opened_->skew_ms; }
+  std::int64_t skew_ms() const noexcept { return way().skew_ms; }
   /// Who has come to us says the swarm's time when it has heard it: from its first pong on.
   bool knows_our_time() const noexcept { return side() == Side::dialled || rtt_ != Duration::zero(); }
-  std::uint64_t attempt() const noexcept { return opened_->attempt; }
+  std::uint64_t attempt() const noexcept { return ahead().attempt; }
 
-  /// As of its stream.
-  std::uint64_t delivered() const { return opened_->stream->delivered(); }
+  /// As of its streams.
+  std::uint64_t delivered() const { return delivered_before_ + way().stream->delivered(); }
   /// So fast from now on, and no faster; infinite: as fast as can be.
   void pace(double bytes_per_s);
 
   /// No new streams here: another connection to this peer stays.
   std::optional<TimePoint> superseded;
+  /// It ends soon, and since then another way is looked for, to go on there.
+  std::optional<TimePoint> renewed;
 
  private:
   Accepted on_open(Multiplexer&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) override;
   std::string_view on_connection_frame(FrameType, std::span<const std::byte> head) override;
   void on_output() override { output_.notify(); }
+
+  /// From one stream to another one.
+  struct Move {
+    enum class Step : std::uint8_t { waits, may_leave, leaves, left };
+    std::unique_ptr<Opened> next;
+    TimePoint deadline;
+    Step step = Step::waits;  ///< of what we say
+    bool came = false;        ///< what they say comes by the new one
+  };
+
+  /// Where what we say goes, and where what they say comes from: during a move there is a time for each to change.
+  const Opened& way() const noexcept { return has_left() ? *move_->next : *opened_; }
+  ByteStream& source() const noexcept { return move_ && move_->came ? *move_->next->stream : *opened_->stream; }
+  bool has_left() const noexcept { return move_ && move_->step == Move::Step::left; }
+  Task<Result<>> leave();
+  std::string_view on_moved_frame();
+  void end_move();
+  void close_old_stream();
+  void tick_move(TimePoint now);
 
   Task<> read_loop();
   Task<> write_loop();
@@ -163,6 +199,9 @@ class Connection final : private MultiplexerOwner {
   ConnectionOwner& owner_;
   Options options_;
   std::unique_ptr<Opened> opened_;
+  std::unique_ptr<Move> move_;
+  std::unique_ptr<ByteStream> old_stream_;  ///< open still, so that the other end may read what was said last
+  TimePoint old_stream_ends_{};
   Multiplexer streams_;
 
   std::unique_ptr<std::byte[]> read_buffer_;
@@ -192,6 +231,7 @@ class Connection final : private MultiplexerOwner {
   BandwidthMeter up_;
   std::size_t queue_bytes_ = 0;  // as wished last,
   double pace_ = kUnpaced;       // and this too
+  std::uint64_t delivered_before_ = 0;
   double down_bytes_per_s_ = 0;
   TimePoint slow_since_;
   std::uint64_t received_bytes_ = 0;

@@ -16,6 +16,7 @@ constexpr std::size_t kAddressBytesMax = 262;
 constexpr std::size_t kFeaturesMax = 32;
 constexpr std::size_t kListenMax = 8;
 constexpr std::size_t kRolesMax = 8;
+constexpr std::size_t kConnectionNameBytes = 32;
 constexpr std::size_t kRefuseTextMax = 1024;
 
 bool short_enough(const std::vector<std::string>& names, std::size_t count_max, std::size_t bytes_max) {
@@ -38,7 +39,9 @@ Result<Hello> decode_hello(std::span<const std::byte> head) {
       is_printable_ascii(hello->software) && !hello->run.empty() && hello->run.size() <= kNameBytesMax &&
       std::all_of(hello->run.begin(), hello->run.end(), is_run_letter) && hello->token.size() <= kTokenBytesMax &&
       hello->observed.size() <= kAddressBytesMax && short_enough(hello->features, kFeaturesMax, kNameBytesMax) &&
-      short_enough(hello->listen, kListenMax, kAddressBytesMax) && short_enough(hello->roles, kRolesMax, kNameBytesMax);
+      short_enough(hello->listen, kListenMax, kAddressBytesMax) &&
+      short_enough(hello->roles, kRolesMax, kNameBytesMax) &&
+      (hello->moves.empty() || hello->moves.size() == kConnectionNameBytes);
   if (!in_bounds) return Errc::bad_request;
   return hello;
 }

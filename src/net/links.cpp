@@ -166,12 +166,14 @@ void Links::remember(const Attached& attached) {
 bool Links::is_better(const Connection& fresh, const Connection& old) const {
   if (old.over() || old.is_doubtful(needs_.clock.now()) || fresh.theirs().incarnation != old.theirs().incarnation)
     return true;
-  if (fresh.is_circuit() != old.is_circuit()) return old.is_circuit();
-  if (fresh.carries_tensors() != old.carries_tensors()) return fresh.carries_tensors();
-  if (fresh.is_punched() != old.is_punched()) return old.is_punched();  // a hole in a router closes by itself
-  if (fresh.side() == old.side()) return fresh.attempt() > old.attempt();
+  const Opened& one = fresh.ahead();
+  const Opened& other = old.ahead();
+  if (one.stream->is_circuit() != other.stream->is_circuit()) return other.stream->is_circuit();
+  if (one.stream->carries_tensors() != other.stream->carries_tensors()) return one.stream->carries_tensors();
+  if (one.punched != other.punched) return other.punched;  // a hole in a router closes by itself
+  if (one.side == other.side) return one.attempt > other.attempt;
   const bool we_are_lower = needs_.self < fresh.peer();
-  return (fresh.side() == Side::dialled) == we_are_lower;
+  return (one.side == Side::dialled) == we_are_lower;
 }
 
 void Links::use(Connection& connection) {
@@ -205,6 +207,31 @@ void Links::promote_spare(const PeerId& peer) {
     if (surer || (connection.confirmed() == best->confirmed() && is_better(connection, *best))) best = &connection;
   }
   if (best != nullptr) use(*best);
+}
+
+std::vector<char> Links::moves(const PeerId& peer, const ByteStream& stream, Side side) {
+  Connection* const old = current(peer);
+  const TimePoint now = needs_.clock.now();
+  if (old == nullptr || !old->is_circuit() || old->carries_tensors() > stream.carries_tensors()) return {};
+  if ((stream.is_circuit() && !old->ends_soon()) || leaving_ || old->ending() || old->is_moving() ||
+      old->is_doubtful(now))
+    return {};
+  Attached& one = attached(*old);
+  if (now < one.agreed_until) return {};
+  if (side == Side::accepted && now < one.asks_until && needs_.self < peer) return {};
+  (side == Side::dialled ? one.asks_until : one.agreed_until) = now + options_.move_asked;
+  return old->name();
+}
+
+std::optional<std::uint64_t> Links::move(std::unique_ptr<Opened> opened) {
+  const PeerId peer = opened->channel.peer();
+  const auto is_meant = [&](const auto& one) {
+    const Connection& connection = *one.second.connection;
+    return connection.peer() == peer && !connection.over() && connection.name() == opened->moves;
+  };
+  const auto found = std::find_if(attached_.begin(), attached_.end(), is_meant);
+  if (found == attached_.end() || !found->second.connection->move_to(std::move(opened))) return std::nullopt;
+  return found->first;
 }
 
 void Links::heard(Connection& connection) {
@@ -271,6 +298,7 @@ bool Links::works(const PeerId& peer, const ByteStream& stream) {
   Connection* connection = current(peer);
   if (connection == nullptr || connection->ending() || connection->is_doubtful(needs_.clock.now())) return false;
   if ((connection->is_circuit() || connection->is_punched()) && !stream.is_circuit()) return false;
+  if (connection->ends_soon()) return false;
   connection->probe(needs_.clock.now());  // else the next dial knows better
   return true;
 }

@@ -41,8 +41,9 @@ class LinksUser {
 class Links {
  public:
   struct Options {
-    Duration drain_min = std::chrono::seconds(1);  ///< of a superseded connection
-    Duration drain_max = std::chrono::seconds(5);  ///< also of leave()
+    Duration drain_min = std::chrono::seconds(1);    ///< of a superseded connection
+    Duration drain_max = std::chrono::seconds(5);    ///< also of leave()
+    Duration move_asked = std::chrono::seconds(10);  ///< so long an end may take to say that a connection moves
     /// Credit of all connections beyond their first, for those that carry tensors: as much as they use, but none more
     /// than an equal part. Who has more than that when another one begins loses it as it is used.
     std::size_t receive_bytes_max = std::size_t(24) << 20U;
@@ -75,6 +76,13 @@ class Links {
   /// Whether another connection to `peer` over `stream` would only be a duplicate. Asks the other end for a sign of
   /// life.
   bool works(const PeerId& peer, const ByteStream& stream);
+
+  /// Which connection to `peer` is to go on over `stream` (`OpeningRules::moves`): that in use, when it is a circuit
+  /// and the stream is not, or will not end as soon. To one stream only: while this node has agreed to that of the
+  /// other end it names none, and while it asks itself the lower id does not agree.
+  std::vector<char> moves(const PeerId& peer, const ByteStream& stream, Side side);
+  /// That connection goes on there from now on. Its number; none: it is over.
+  std::optional<std::uint64_t> move(std::unique_ptr<Opened> opened);
 
   /// Its owner's news of a connection: the first bytes came; the peer said goodbye on it.
   void heard(Connection& connection);
@@ -111,6 +119,8 @@ class Links {
     std::size_t narrowing = 0;        ///< and that
     std::uint64_t received_then = 0;  ///< of tensors, at the last look
     bool bulk = false;                ///< tensors come on it
+    TimePoint asks_until{};           ///< whether it may move, a stream that this node has dialled; or has
+    TimePoint agreed_until{};         ///< agreed to that of the other end
     bool spare = false;               ///< superseded, and good enough should the other one break
   };
 

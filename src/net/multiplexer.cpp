@@ -358,7 +358,8 @@ bool Multiplexer::begin_frame(const Prefix& prefix, std::span<const std::byte> h
     case FrameType::ping:
     case FrameType::pong:
     case FrameType::goaway:
-    case FrameType::refuse: {
+    case FrameType::refuse:
+    case FrameType::moved: {
       const std::string_view rule = owner_.on_connection_frame(type, head);
       return rule.empty() || violate(rule);
     }

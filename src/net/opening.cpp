@@ -138,6 +138,7 @@ Task<OpenResult> open_dialled(const OpeningRules& rules, std::unique_ptr<ByteStr
 
   Hello ours = our_hello(rules, *opened.stream);
   ours.attempt = opened.attempt = attempt;
+  if (rules.moves) ours.moves = rules.moves(opened.channel.peer(), *opened.stream, Side::dialled);
   const std::int64_t sent_ms = rules.own_ms();
   const auto said = co_await exchange.say(FrameType::hello, encode_head(ours));
   if (!said) co_return Refusal(said.error());
@@ -156,6 +157,7 @@ Task<OpenResult> open_dialled(const OpeningRules& rules, std::unique_ptr<ByteStr
     (void)co_await exchange.say(FrameType::refuse, encode_head(*refuse));
     co_return refused_by_us(*refuse);
   }
+  if (opened.theirs.moves == ours.moves) opened.moves = ours.moves;
   co_return exchange.finish();
 }
 
@@ -170,13 +172,16 @@ Task<OpenResult> open_accepted(const OpeningRules& rules, std::unique_ptr<ByteSt
   if (!theirs) co_return Refusal(Errc::bad_request, "malformed hello");
   opened.theirs = std::move(*theirs);
   opened.attempt = opened.theirs.attempt;
-  const Hello ours = our_hello(rules, *opened.stream);
+  Hello ours = our_hello(rules, *opened.stream);
   if (const auto refuse = judge_all(rules, opened, ours, rules.own_ms())) {
     (void)co_await exchange.say(FrameType::refuse, encode_head(*refuse));
     (void)opened.channel.close();
     (void)co_await exchange.flush();
     co_return refused_by_us(*refuse);
   }
+  const bool moves = !opened.theirs.moves.empty() && rules.moves;
+  if (moves && rules.moves(opened.channel.peer(), *opened.stream, Side::accepted) == opened.theirs.moves)
+    ours.moves = opened.moves = opened.theirs.moves;
   const auto said = co_await exchange.say(FrameType::hello, encode_head(ours));
   if (!said) co_return Refusal(said.error());
   co_return exchange.finish();

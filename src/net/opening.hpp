@@ -23,6 +23,7 @@ struct Opened {
   std::uint64_t attempt = 0;  ///< of who dialled
   std::int64_t skew_ms = 0;   ///< their swarm time minus our own clock
   bool punched = false;       ///< both ends dialled at once, so others than this node cannot dial there
+  std::vector<char> moves;    ///< the connection that goes on here, as both ends agreed; empty: this is a new one
   bool redundant = false;     ///< dialled, and `rules.connected`: closed before our hello, so only the peer is known
 };
 
@@ -40,6 +41,9 @@ struct OpeningRules {
   /// Whether a connection to this peer works already that is as good as one over this stream. Asked by who dials, once
   /// it knows who answers; empty: never.
   std::function<bool(const PeerId&, const ByteStream&)> connected = {};
+  /// The connection to this peer that should go on over this stream, of which this node has that end; empty: none. What
+  /// both ends name is done. Empty: never.
+  std::function<std::vector<char>(const PeerId&, const ByteStream&, Side)> moves = {};
 };
 
 /// Dials no one: `stream` is open. `expected`: who must be there. `attempt`: of Hello. The caller sets the deadline.

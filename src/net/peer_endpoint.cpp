@@ -16,7 +16,8 @@ constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no recor
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
 constexpr std::int64_t kOtherTimeMs = 1000;  // of a newcomer: so far from the swarm's it is to be heard again
-constexpr Duration kDirectKept = std::chrono::seconds(30);  // so long whoever does not answer is taken for gone
+constexpr Duration kDirectKept = std::chrono::seconds(30);      // so long whoever does not answer is taken for gone
+constexpr Duration kNextCircuitTime = std::chrono::seconds(6);  // for another circuit, when one ends in ten seconds
 constexpr unsigned kOutdatedMax = 6;  // dials to one peer that run on though nobody waits for them
 
 CallServer::Needs server_needs(const PeerEndpoint::Needs& needs, Paths& paths, const MethodTable& methods) {
@@ -44,12 +45,14 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
     : needs_(needs),
       options_(std::move(options)),
       tls_(needs_.identity, tls_options(needs_.network)),
-      rules_{tls_,
-             [this] { return hello(); },
-             [this] { return swarm_ms(); },
-             [this] { return own_ms(); },
-             [this](const PeerId& peer, const Hello& theirs) { return welcome(peer, theirs); },
-             [this](const PeerId& peer, const ByteStream& stream) { return links_.works(peer, stream); }},
+      rules_{
+          tls_,
+          [this] { return hello(); },
+          [this] { return swarm_ms(); },
+          [this] { return own_ms(); },
+          [this](const PeerId& peer, const Hello& theirs) { return welcome(peer, theirs); },
+          [this](const PeerId& peer, const ByteStream& stream) { return links_.works(peer, stream); },
+          [this](const PeerId& peer, const ByteStream& stream, Side side) { return links_.moves(peer, stream, side); }},
       credentials_(*this, needs_.executor, needs_.clock, needs_.log, needs_.access),
       server_(server_needs(needs_, *this, methods_), options_.calls),
       client_(needs_.executor, needs_.clock, *this, needs_.random.derive("calls"), options_.calls),
@@ -271,9 +274,25 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
     on_violation(connection, "call_flood");
     connection.close("call_flood");
   }
-  if (connection.ends_soon() && !connection.superseded && !connection.ending()) links_.retire(connection);
+  if (connection.ends_soon() && !connection.superseded && !connection.ending()) renew(connection, now);
   links_.settle(connection, now);
   if (connection.is_lively()) look_soon(connection);
+}
+
+/// What is used goes on over another circuit; who has dialled this one looks for it.
+void PeerEndpoint::renew(Connection& circuit, TimePoint now) {
+  const Partner& with = partner(circuit.peer());
+  const bool used = with.waiting > 0 || with.conversing > 0 || circuit.streams().open_streams() > 0;
+  const bool in_vain = circuit.renewed && now - *circuit.renewed >= kNextCircuitTime;
+  if (!used || in_vain) return links_.retire(circuit);
+  look_soon(circuit);
+  if (circuit.renewed) return;
+  circuit.renewed = now;
+  const KnownPeer* known = peers_.find(circuit.peer());
+  if (circuit.side() == Side::accepted || known == nullptr || with.dials > 0 || tasks_ == nullptr) return;
+  std::vector<Address> addresses = known->addresses;
+  addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
+  begin_dial(circuit.peer(), std::move(addresses), /*onward=*/true);
 }
 
 void PeerEndpoint::check_access(TimePoint now) {
@@ -333,7 +352,11 @@ Task<> PeerEndpoint::admit(std::unique_ptr<ByteStream> stream, Gate::Place place
     co_return;
   }
   held.establish();
-  co_await serve(attach(std::move(*opened)));
+  if ((*opened)->moves.empty()) {
+    co_await serve(attach(std::move(*opened), std::move(held)));
+  } else {
+    co_await move(std::move(*opened), std::move(held));
+  }
 }
 
 void PeerEndpoint::refused(std::string_view reason, const Refusal& why) {
@@ -342,9 +365,17 @@ void PeerEndpoint::refused(std::string_view reason, const Refusal& why) {
 }
 
 /// Its number; `serve` comes next.
-std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
+std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened, std::optional<Gate::Place> place) {
   Connection& connection = links_.attach(std::move(opened));
+  if (place) places_.emplace(connection.streams().serial(), std::move(*place));
   look_soon(connection);
+  met(connection);
+  if (connection.is_circuit() && connection.side() == Side::accepted) dial_in_return(connection);
+  return connection.streams().serial();
+}
+
+/// What follows from a connection, or from where it goes now.
+void PeerEndpoint::met(Connection& connection) {
   credentials_.met(connection.peer());
   const bool other_time = std::abs(connection.skew_ms() + time_.own_ms() - swarm_ms()) > kOtherTimeMs;
   if (other_time && !connection.knows_our_time()) connection.probe(needs_.clock.now());
@@ -355,8 +386,38 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened) {
   }
   observers_changed_ = true;
   if (!observed_host_) observe_self();
-  if (connection.is_circuit() && connection.side() == Side::accepted) dial_in_return(connection);
-  return connection.streams().serial();
+}
+
+/// Returns when that is done, or given up. When the old way breaks before both have left it, the new one is lost with
+/// it: then who has dialled it does so again, for the other end perhaps cannot.
+Task<> PeerEndpoint::move(std::unique_ptr<Opened> opened, std::optional<Gate::Place> place) {
+  const PeerId peer = opened->channel.peer();
+  const bool again = opened->side == Side::dialled && !opened->punched;
+  std::vector<Address> at(1, opened->stream->remote());
+  const auto serial = links_.move(std::move(opened));
+  if (serial) {
+    look_soon(*links_.find(*serial));
+    places_.erase(*serial);  // of the stream that it leaves
+    if (place) places_.emplace(*serial, std::move(*place));
+    const auto goes_on = [&] {
+      const Connection* connection = links_.find(*serial);
+      return connection != nullptr && connection->is_moving();
+    };
+    while (goes_on()) co_await detached_.wait();
+    if (const Connection* moved = links_.find(*serial)) {
+      needs_.log.info("net.moved", {{"peer", peer.short_text()}, {"path", moved->path()}});
+      co_return;
+    }
+  }
+  const bool alone = links_.current(peer) == nullptr && tasks_ != nullptr && !leaving_;
+  if (again && alone) begin_dial(peer, std::move(at), /*onward=*/false);
+}
+
+void PeerEndpoint::on_new_path(Connection& connection) {
+  detached_.notify();
+  if (connection.is_circuit()) return;  // it stays
+  met(connection);
+  on_change(connection.peer());
 }
 
 /// A dial that still runs to where the peer was before takes its time, in which nobody else would be dialled should
@@ -370,6 +431,7 @@ void PeerEndpoint::outdate_dials(Partner& with) {
 
 void PeerEndpoint::detach(std::uint64_t serial) {
   links_.detach(serial);
+  places_.erase(serial);
   observers_changed_ = true;
   detached_.notify();
 }
@@ -415,11 +477,6 @@ Task<> PeerEndpoint::serve(std::uint64_t serial) {
   co_await links_.find(serial)->run();
 }
 
-Task<> PeerEndpoint::serve_in(Gate::Place place, std::uint64_t serial) {
-  const Gate::Place held = std::move(place);
-  co_await serve(serial);
-}
-
 void PeerEndpoint::on_superseded(Connection& connection) {
   look_soon(connection);
   conversations_.leave(connection.streams());
@@ -444,7 +501,7 @@ bool PeerEndpoint::is_for_relays(TrafficClass traffic, const OpenHead& head) con
 Accepted PeerEndpoint::on_open(Connection& connection, StreamHandle stream, TrafficClass traffic, OpenHead head,
                                std::size_t message_bytes) {
   const auto* topic = std::get_if<OpenTopic>(&head);
-  const bool in_vain = !connection.carries_tensors() && !is_for_relays(traffic, head);
+  const bool in_vain = !connection.brings_tensors() && !is_for_relays(traffic, head);
   Accepted accepted = in_vain ? Accepted(Refusal(Errc::denied, "not through a relay"))
                       : topic != nullptr
                           ? conversations_.on_open(connection.streams(), stream, traffic, *topic, message_bytes)
@@ -549,6 +606,7 @@ Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, bool onwa
   if (opened) {
     const bool bare = (*opened)->stream->remote().leg == Leg::tcp;
     if (bare || !by_relay_only) peers_.at(peer, needs_.clock.now()).bare_in_vain = !bare;
+    if (!(*opened)->moves.empty()) co_return co_await move(std::move(*opened));
     tasks_->spawn("connection", serve(attach(std::move(*opened))));
     co_return;
   }
@@ -587,7 +645,11 @@ Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address addre
   if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
   if ((*opened)->redundant) co_return (*opened)->channel.peer();
   const PeerId peer = (*opened)->channel.peer();
-  tasks_->spawn("connection", serve(attach(std::move(*opened))));
+  if ((*opened)->moves.empty()) {
+    tasks_->spawn("connection", serve(attach(std::move(*opened))));
+  } else {
+    co_await move(std::move(*opened));
+  }
   co_return peer;
 }
 
@@ -602,19 +664,23 @@ Task<OpenResult> PeerEndpoint::greet(std::unique_ptr<ByteStream> stream, Side si
   co_return opened;
 }
 
-bool PeerEndpoint::adopt(std::unique_ptr<Opened> opened) {
-  if (tasks_ == nullptr || leaving_) return false;
+Task<bool> PeerEndpoint::adopt(std::unique_ptr<Opened> opened) {
+  if (tasks_ == nullptr || leaving_) co_return false;
   auto entry = gate_.enter(opened->stream->remote().host, needs_.clock.now());
   if (!entry.place) {
     refused(entry.bound, Refusal(Errc::busy, "no room for another connection"));
-    return false;
+    co_return false;
   }
   entry.place->establish();
+  if (!opened->moves.empty()) {
+    co_await move(std::move(opened), std::move(*entry.place));
+    co_return true;
+  }
   const bool dialled = opened->side == Side::dialled;
-  const std::uint64_t serial = attach(std::move(opened));
+  const std::uint64_t serial = attach(std::move(opened), std::move(entry.place));
   if (dialled) links_.find(serial)->probe(needs_.clock.now());  // the other end uses it once it has heard something
-  tasks_->spawn("connection", serve_in(std::move(*entry.place), serial));
-  return true;
+  tasks_->spawn("connection", serve(serial));
+  co_return true;
 }
 
 Multiplexer* PeerEndpoint::find(std::uint64_t serial) {

@@ -90,9 +90,9 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   /// is connected otherwise, does not use it before it has heard something after the hellos. Errors: as of
   /// `open_dialled`; `late`.
   Task<OpenResult> greet(std::unique_ptr<ByteStream> stream, Side side, PeerId expected, TimePoint deadline);
-  /// From now on a connection as any other, with a place at the gate as those who dial here. False: there is none, or
-  /// this node is not running, or leaving.
-  bool adopt(std::unique_ptr<Opened> opened);
+  /// From now on a connection as any other, with a place at the gate as those who dial here; or the way of one that
+  /// there was, then it waits until that has moved. False: there is no place, or this node is not running, or leaving.
+  Task<bool> adopt(std::unique_ptr<Opened> opened);
 
   /// Milliseconds since 1970 as the swarm agrees: own steady clock plus the median skew of the connected peers.
   std::int64_t swarm_ms() const override { return time_.swarm_ms(); }
@@ -159,6 +159,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void on_skew(Connection&) override { agree_soon(); }
   void on_goaway(Connection&, const std::string& reason) override;
   void on_refused(Connection&, const Refusal& why) override;
+  void on_new_path(Connection&) override;
   // of LinksUser
   void on_superseded(Connection&) override;
   void on_change(const PeerId&) override;
@@ -186,7 +187,6 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Task<> dial(PeerId peer, std::vector<Address> addresses, bool onward, std::uint64_t attempt);
   void dial_in_return(const Connection& circuit);
   Task<> serve(std::uint64_t serial);
-  Task<> serve_in(Gate::Place place, std::uint64_t serial);
   Task<> tick_loop();
   void tick(TimePoint now);
   /// Asked for time and again, so what the peers' clocks say is not looked up each time.
@@ -194,13 +194,16 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void agree_soon();
   void look_at_all(TimePoint now);
   void tick_connection(Connection& connection, TimePoint now);
+  void renew(Connection& circuit, TimePoint now);
   void look_soon(const Connection& connection) { lively_.insert(connection.streams().serial()); }
   void look_soon(const PeerId& peer);
   void check_access(TimePoint now);
   void close_unused(TimePoint now);
   void count_traffic();
 
-  std::uint64_t attach(std::unique_ptr<Opened> opened);
+  std::uint64_t attach(std::unique_ptr<Opened> opened, std::optional<Gate::Place> place = std::nullopt);
+  void met(Connection& connection);
+  Task<> move(std::unique_ptr<Opened> opened, std::optional<Gate::Place> place = std::nullopt);
   void detach(std::uint64_t serial);
   void learn(const Connection& connection);
   void observe_self();
@@ -218,6 +221,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   PeerTable peers_;
   Links links_;
   Gate gate_;
+  std::map<std::uint64_t, Gate::Place> places_;  ///< of connections whose stream was accepted
   SwarmTime time_;
 
   TaskGroup* tasks_ = nullptr;  ///< while run() runs
@@ -234,7 +238,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   std::optional<std::string> observed_host_;
   bool observers_changed_ = false;  ///< since then
   Traffic counted_;                 ///< of connections, in the metrics already
-  Signal detached_;
+  Signal detached_;                 ///< or goes another way
   Signal turned_away_;
   Signal moved_;
 };

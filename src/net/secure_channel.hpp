@@ -88,5 +88,7 @@ class SecureChannel {
 
 /// Label of the channel binding: signing this value ties a statement to one connection.
 inline constexpr std::string_view kChannelBinding = "EXPORTER-collab-channel-v1";
+/// Of the name under which a connection moves from one stream to another.
+inline constexpr std::string_view kMovedConnection = "EXPORTER-collab-move-v1";
 
 }  // namespace collab::net

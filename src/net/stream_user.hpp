@@ -40,7 +40,7 @@ class MultiplexerOwner {
   virtual ~MultiplexerOwner() = default;
   /// The other side opens a stream whose first message has `message_bytes` (0: none yet). A refusal resets it.
   virtual Accepted on_open(Multiplexer&, StreamHandle, TrafficClass, OpenHead head, std::size_t message_bytes) = 0;
-  /// ping, pong, goaway, refuse. Errors are violations: the rule's name.
+  /// ping, pong, goaway, refuse, moved. Errors are violations: the rule's name.
   virtual std::string_view on_connection_frame(FrameType, std::span<const std::byte> head) = 0;
   /// There is something to send that was not there before.
   virtual void on_output() = 0;

@@ -13,6 +13,10 @@
 // Payload of `open` and `data` is paid for with credit: of the stream, and of the connection's class. What a new stream
 // and a new connection have is below; more is given by `credit` frames (stream 0: the connection) when the reader has
 // taken the bytes, or needs more of a message to have it whole.
+//
+// A connection can go on over another stream. Both hellos on that one name it then, and are all that is said there with
+// keys of its own. Who dialled the new stream says `moved` as its last words on the old one and goes on in the new one,
+// with the next record; who reads `moved` reads on there, and does the same. So nothing is lost, repeated or reordered.
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -52,7 +56,7 @@ constexpr bool is_time(std::int64_t ms) noexcept {
   return ms >= 0 && ms <= kTimeMaxMs;
 }
 
-enum class FrameType : std::uint8_t { hello, open, data, end, reset, credit, ping, pong, goaway, refuse };
+enum class FrameType : std::uint8_t { hello, open, data, end, reset, credit, ping, pong, goaway, refuse, moved };
 /// Types from here on may be skipped by a reader that does not know them; any other unknown type is a violation.
 inline constexpr std::uint8_t kOptionalTypes = 0x80;
 
@@ -88,8 +92,11 @@ struct Hello {
   std::vector<std::string> listen;    ///< at most 8 addresses; an unspecified host means the one you see
   std::string observed;               ///< the reader's address as the sender sees it
   std::vector<std::string> roles;     ///< at most 8
+  /// The connection of these two (`Connection::name`) that should go on over this stream; in the answer: that will.
+  /// Empty: none.
+  std::vector<char> moves;
   MESSAGE_MAP(version_min, version_max, features, software, time_ms, run, token, incarnation, attempt, listen, observed,
-              roles)
+              roles, moves)
 };
 
 /// Instead of a hello, or after it: why there will be no connection.

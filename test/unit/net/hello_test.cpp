@@ -52,6 +52,8 @@ TEST_CASE("hello: every field out of its bounds is refused, and so is every pref
   CHECK(refused([](Hello& h) { h.listen.resize(9); }));
   CHECK(refused([](Hello& h) { h.roles.resize(9); }));
   CHECK(refused([](Hello& h) { h.features.resize(33); }));
+  CHECK(refused([](Hello& h) { h.moves.resize(31); }));
+  CHECK(refused([](Hello& h) { h.moves.resize(33); }));
   CHECK(refused([](Hello& h) { h.time_ms = -1; }));
   CHECK(refused([](Hello& h) { h.time_ms = std::numeric_limits<std::int64_t>::min(); }));
   CHECK(refused([](Hello& h) { h.time_ms = (std::int64_t(1) << 53U) + 1; }));

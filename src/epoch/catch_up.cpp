@@ -2,6 +2,7 @@
 
 #include "base/task_group.hpp"
 #include "epoch/missed_round.hpp"
+#include "epoch/round_donors.hpp"
 
 #include <fmt/format.h>
 
@@ -46,21 +47,11 @@ Task<CatchUp::Outcome> CatchUp::by_either(std::uint64_t epoch, Duration wait) {
   co_return outcome;
 }
 
-/// Whoever is past it by its record, and some others: records are late, and who has it tells so. Of those that can be
-/// reached: where most only dial, a choice among all often misses the one that has it. Where all do, relays ask them.
 std::vector<PeerId> CatchUp::donors_of_round(std::uint64_t epoch, std::size_t others) {
-  const auto reachable = [this](std::uint64_t at) {
-    auto all = needs_.tracker.donors(at);
-    auto near = all;
-    std::erase_if(near, [this](const PeerId& peer) { return !needs_.net.can_reach(peer); });
-    return near.empty() && !needs_.net.tensor_relays().empty() ? all : near;
-  };
-  auto donors = reachable(0);
-  const std::size_t ahead = reachable(epoch + 1).size();  // they come first
-  for (std::size_t i = ahead; i < donors.size() && i < ahead + others; ++i)
-    std::swap(donors[i], donors[i + needs_.random.below(donors.size() - i)]);
-  donors.resize(std::min(donors.size(), ahead + others));
-  return donors;
+  const auto can_reach = [this](const PeerId& peer) { return needs_.net.can_reach(peer); };
+  const bool relayed = !needs_.net.tensor_relays().empty();
+  RoundDonors from{needs_.tracker.donors(epoch + 1), needs_.tracker.donors(0), others};
+  return choose_donors(std::move(from), can_reach, relayed, needs_.random);
 }
 
 /// Each round that is fetched waits for who does not answer, in which the others end another one: once is enough.

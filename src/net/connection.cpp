@@ -322,6 +322,7 @@ void Connection::end_move() {
   opened_->punched = move_->next->punched;
   renewed.reset();
   move_.reset();
+  ++moves_;
   if (was_first) close_old_stream();
 }
 

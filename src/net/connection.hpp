@@ -101,6 +101,7 @@ class Connection final : private MultiplexerOwner {
   /// it is over, or moving.
   bool move_to(std::unique_ptr<Opened> next);
   bool is_moving() const noexcept { return move_ != nullptr; }
+  unsigned moves() const noexcept { return moves_; }  ///< that it has made
 
   /// After the process was stopped for a while: what came meanwhile has not been read yet, so silence says nothing.
   void forgive_silence(TimePoint now);
@@ -200,6 +201,7 @@ class Connection final : private MultiplexerOwner {
   Options options_;
   std::unique_ptr<Opened> opened_;
   std::unique_ptr<Move> move_;
+  unsigned moves_ = 0;
   std::unique_ptr<ByteStream> old_stream_;  ///< open still, so that the other end may read what was said last
   TimePoint old_stream_ends_{};
   Multiplexer streams_;

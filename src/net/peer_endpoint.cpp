@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <set>
 #include <utility>
 
 namespace collab::net {
@@ -16,9 +15,7 @@ constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no recor
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
 constexpr std::int64_t kOtherTimeMs = 1000;  // of a newcomer: so far from the swarm's it is to be heard again
-constexpr Duration kDirectKept = std::chrono::seconds(30);      // so long whoever does not answer is taken for gone
 constexpr Duration kNextCircuitTime = std::chrono::seconds(6);  // for another circuit, when one ends in ten seconds
-constexpr unsigned kOutdatedMax = 6;  // dials to one peer that run on though nobody waits for them
 
 CallServer::Needs server_needs(const PeerEndpoint::Needs& needs, Paths& paths, const MethodTable& methods) {
   return {needs.executor, needs.clock, paths, needs.access, needs.log, needs.metrics, methods};
@@ -59,19 +56,25 @@ PeerEndpoint::PeerEndpoint(const Needs& needs, EndpointOptions options)
       conversations_(talk_needs(needs_, *this, methods_), options_.conversations),
       peers_(needs_.random.derive("peers"), options_.peers),
       links_(links_needs(), options_.links),
+      dials_(dials_needs(), options_.dial, options_.onward),
       gate_(options_.gate),
       time_(needs_.clock),
       incarnation_(needs_.random.derive("incarnation").next()),
       ticked_(needs_.clock.now()),
       looked_at_all_(ticked_),
+      observed_host_(needs_.executor),
       detached_(needs_.executor),
-      turned_away_(needs_.executor),
-      moved_(needs_.executor) {
+      turned_away_(needs_.executor) {
   handle(renew_method(), credentials_.handler());
 }
 
 Links::Needs PeerEndpoint::links_needs() {
   return {needs_.executor, needs_.clock, needs_.log, self(), *this, *this, peers_};
+}
+
+Dials::Needs PeerEndpoint::dials_needs() {
+  return {needs_.executor, needs_.clock, needs_.network, needs_.log, needs_.access,
+          rules_,          links_,       peers_,         *this,      *this};
 }
 
 PeerEndpoint::~PeerEndpoint() {
@@ -169,6 +172,7 @@ Task<> PeerEndpoint::run() {
     void use(TaskGroup* tasks) {
       endpoint.tasks_ = tasks;
       endpoint.server_.use(tasks);
+      endpoint.dials_.use(tasks);
     }
     PeerEndpoint& endpoint;
   };
@@ -194,6 +198,7 @@ Task<> PeerEndpoint::run() {
 
 Task<> PeerEndpoint::leave() {
   leaving_ = true;
+  dials_.use(nullptr);
   for (const auto& listener : listeners_) listener->close();
   links_.leave();
   const TimePoint deadline = needs_.clock.now() + options_.links.drain_max + options_.links.connection.close_time;
@@ -231,14 +236,21 @@ void PeerEndpoint::look_at_all(TimePoint now) {
   links_.share_credit();
   for (const Connection* connection : links_.all()) look_soon(*connection);
   count_traffic();
-  if (observers_changed_) observe_self();
+  if (std::exchange(observers_changed_, false)) observed_host_.look(links_.all());
   close_unused(now);
+  dials_.tidy();
   for (auto next = partners_.begin(); next != partners_.end();) {
-    Partner& with = *next->second;
-    const bool active = links_.current(next->first) != nullptr || with.dials + with.outdated > 0 || with.waiting > 0 ||
-                        with.conversing > 0 || !with.refusals.full(now);  // who comes back does not begin anew
+    Partner& with = next->second;
+    const bool active = links_.current(next->first) != nullptr || with.waiting > 0 || with.conversing > 0 ||
+                        !with.refusals.full(now);  // who comes back does not begin anew
     next = active ? std::next(next) : partners_.erase(next);
   }
+}
+
+/// Somebody here waits on it, or a stream of either end is open.
+bool PeerEndpoint::is_used(const Connection& connection) {
+  const Partner& with = partner(connection.peer());
+  return with.waiting > 0 || with.conversing > 0 || connection.streams().open_streams() > 0;
 }
 
 /// An endpoint that nobody can dial keeps its connections: others have no other way to it.
@@ -247,12 +259,11 @@ void PeerEndpoint::close_unused(TimePoint now) {
   const auto all = links_.all();
   std::vector<Connection*> unused;
   for (Connection* connection : all) {
-    const Partner& with = partner(connection->peer());
-    const bool used = with.waiting > 0 || with.conversing > 0 || connection->streams().open_streams() > 0;
     // what was punched can be punched anew, by either end
     const bool may = connection->side() == Side::dialled || connection->is_punched();
     const bool ours = may && !connection->superseded && !connection->ending();
-    if (ours && !used && now - connection->last_received() >= options_.unused_after) unused.push_back(connection);
+    const bool quiet = now - connection->last_received() >= options_.unused_after;
+    if (ours && quiet && !is_used(*connection)) unused.push_back(connection);
   }
   const auto longer = [](const Connection* a, const Connection* b) { return a->last_received() < b->last_received(); };
   std::stable_sort(unused.begin(), unused.end(), longer);
@@ -281,18 +292,12 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
 
 /// What is used goes on over another circuit; who has dialled this one looks for it.
 void PeerEndpoint::renew(Connection& circuit, TimePoint now) {
-  const Partner& with = partner(circuit.peer());
-  const bool used = with.waiting > 0 || with.conversing > 0 || circuit.streams().open_streams() > 0;
   const bool in_vain = circuit.renewed && now - *circuit.renewed >= kNextCircuitTime;
-  if (!used || in_vain) return links_.retire(circuit);
+  if (in_vain || !is_used(circuit)) return links_.retire(circuit);
   look_soon(circuit);
   if (circuit.renewed) return;
   circuit.renewed = now;
-  const KnownPeer* known = peers_.find(circuit.peer());
-  if (circuit.side() == Side::accepted || known == nullptr || with.dials > 0 || tasks_ == nullptr) return;
-  std::vector<Address> addresses = known->addresses;
-  addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
-  begin_dial(circuit.peer(), std::move(addresses), /*onward=*/true);
+  dials_.renew(circuit);
 }
 
 void PeerEndpoint::check_access(TimePoint now) {
@@ -370,7 +375,7 @@ std::uint64_t PeerEndpoint::attach(std::unique_ptr<Opened> opened, std::optional
   if (place) places_.emplace(connection.streams().serial(), std::move(*place));
   look_soon(connection);
   met(connection);
-  if (connection.is_circuit() && connection.side() == Side::accepted) dial_in_return(connection);
+  if (connection.is_circuit() && connection.side() == Side::accepted) dials_.in_return(connection);
   return connection.streams().serial();
 }
 
@@ -381,11 +386,11 @@ void PeerEndpoint::met(Connection& connection) {
   if (other_time && !connection.knows_our_time()) connection.probe(needs_.clock.now());
   learn(connection);
   if (!connection.is_circuit()) {
-    outdate_dials(partner(connection.peer()));
+    dials_.met(connection.peer());
     peers_.at(connection.peer(), needs_.clock.now()).direct_at = needs_.clock.now();
   }
   observers_changed_ = true;
-  if (!observed_host_) observe_self();
+  if (!observed_host_.host()) observed_host_.look(links_.all());
 }
 
 /// Returns when that is done, or given up. When the old way breaks before both have left it, the new one is lost with
@@ -393,24 +398,34 @@ void PeerEndpoint::met(Connection& connection) {
 Task<> PeerEndpoint::move(std::unique_ptr<Opened> opened, std::optional<Gate::Place> place) {
   const PeerId peer = opened->channel.peer();
   const bool again = opened->side == Side::dialled && !opened->punched;
-  std::vector<Address> at(1, opened->stream->remote());
+  Address at = opened->stream->remote();
   const auto serial = links_.move(std::move(opened));
-  if (serial) {
-    look_soon(*links_.find(*serial));
-    places_.erase(*serial);  // of the stream that it leaves
-    if (place) places_.emplace(*serial, std::move(*place));
-    const auto goes_on = [&] {
-      const Connection* connection = links_.find(*serial);
-      return connection != nullptr && connection->is_moving();
-    };
-    while (goes_on()) co_await detached_.wait();
-    if (const Connection* moved = links_.find(*serial)) {
-      needs_.log.info("net.moved", {{"peer", peer.short_text()}, {"path", moved->path()}});
-      co_return;
-    }
+  if (!serial) {
+    if (again) dials_.again(peer, std::move(at));
+    co_return;
   }
-  const bool alone = links_.current(peer) == nullptr && tasks_ != nullptr && !leaving_;
-  if (again && alone) begin_dial(peer, std::move(at), /*onward=*/false);
+  look_soon(*links_.find(*serial));
+  const unsigned before = links_.find(*serial)->moves();
+  const auto goes_on = [&] {
+    const Connection* connection = links_.find(*serial);
+    return connection != nullptr && connection->is_moving();
+  };
+  while (goes_on()) co_await detached_.wait();
+  const Connection* connection = links_.find(*serial);
+  if (connection == nullptr) {
+    if (again) dials_.again(peer, std::move(at));
+  } else if (connection->moves() == before) {
+    needs_.log.info("net.move_given_up", {{"peer", peer.short_text()}, {"path", connection->path()}});
+  } else {
+    places_.erase(*serial);  // of the stream that it has left
+    if (place) places_.emplace(*serial, std::move(*place));
+    needs_.log.info("net.moved", {{"peer", peer.short_text()}, {"path", connection->path()}});
+  }
+}
+
+Task<> PeerEndpoint::on_dialled(std::unique_ptr<Opened> opened) {
+  if (!opened->moves.empty()) co_return co_await move(std::move(opened));
+  tasks_->spawn("connection", serve(attach(std::move(opened))));
 }
 
 void PeerEndpoint::on_new_path(Connection& connection) {
@@ -418,15 +433,6 @@ void PeerEndpoint::on_new_path(Connection& connection) {
   if (connection.is_circuit()) return;  // it stays
   met(connection);
   on_change(connection.peer());
-}
-
-/// A dial that still runs to where the peer was before takes its time, in which nobody else would be dialled should
-/// this connection break. Who comes and goes again and again has no more of them begun than the bound.
-void PeerEndpoint::outdate_dials(Partner& with) {
-  if (with.dials == 0 || with.outdated + with.dials > kOutdatedMax) return;
-  ++with.meetings;
-  with.outdated += std::exchange(with.dials, 0);
-  with.elsewhere = false;
 }
 
 void PeerEndpoint::detach(std::uint64_t serial) {
@@ -451,22 +457,6 @@ void PeerEndpoint::learn(const Connection& connection) {
   if (!addresses.empty()) peers_.introduce(connection.peer(), std::move(addresses), needs_.clock.now());
 }
 
-void PeerEndpoint::observe_self() {
-  observers_changed_ = false;
-  std::map<std::string, std::set<std::string>> named_by;  // hosts of the tellers, so that one machine is one voice
-  for (const Connection* connection : links_.all()) {
-    if (connection->is_circuit()) continue;
-    if (const auto seen = parse_numeric_address(connection->theirs().observed))
-      named_by[seen->host].insert(connection->remote().host);
-  }
-  const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
-  const auto most = std::max_element(named_by.begin(), named_by.end(), fewer);
-  if (most == named_by.end() || (most->second.size() < 2 && named_by.size() > 1)) return;
-  const bool moved = observed_host_ && *observed_host_ != most->first;
-  observed_host_ = most->first;
-  if (moved) moved_.notify();
-}
-
 Task<> PeerEndpoint::serve(std::uint64_t serial) {
   struct Served {
     PeerEndpoint& endpoint;
@@ -483,7 +473,7 @@ void PeerEndpoint::on_superseded(Connection& connection) {
 }
 
 void PeerEndpoint::on_change(const PeerId& peer) {
-  partner(peer).changed.notify();
+  dials_.changed(peer);
   agree_soon();
 }
 
@@ -542,122 +532,13 @@ void PeerEndpoint::on_refused(Connection& connection, const Refusal& why) {
   if (why.code == Errc::denied) turned_away_.notify();
 }
 
-// --- dialling
-
-Task<Reached> PeerEndpoint::find_way(PeerId peer, TimePoint deadline, bool for_tensors) {
-  const auto usable = [&] {
-    Connection* current = links_.current(peer);
-    return current != nullptr && (!for_tensors || current->carries_tensors()) ? current : nullptr;
-  };
-  for (bool dialled = false;; dialled = true) {
-    const Decision may = needs_.access.may(peer, Claim::join);
-    if (may.why == Denial::banned) co_return Refusal(Errc::denied, may.reason);  // it may also not answer for long
-    Partner& with = partner(peer);
-    if (Connection* current = usable()) co_return &current->streams();
-    const TimePoint now = needs_.clock.now();
-    if (now >= deadline) co_return Refusal(Errc::late);
-    const KnownPeer* known = peers_.find(peer);
-    const bool no_way = known == nullptr || (known->addresses.empty() && (for_tensors || known->relays.empty()));
-    if (with.dials == 0) {
-      if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
-      if (dialled && known != nullptr) co_return known->refused;
-      if (no_way) co_return Refusal(Errc::gone, "no address of this peer is known");
-      if (!peers_.may_dial(peer, now)) co_return known->refused;
-      std::vector<Address> addresses = known->addresses;
-      if (!for_tensors) addresses.insert(addresses.end(), known->relays.begin(), known->relays.end());
-      begin_dial(peer, std::move(addresses), known->direct_at == TimePoint() || now >= known->direct_at + kDirectKept);
-    } else if (no_way && for_tensors && known != nullptr) {
-      co_return Refusal(Errc::gone, "only a relay that carries words leads to this peer");
-    }
-    const WaitsFor waits(*this, peer);
-    while (with.dials > 0 && usable() == nullptr) {
-      const bool in_time = co_await with.changed.wait_until(needs_.clock, deadline);
-      if (!in_time && usable() == nullptr) co_return Refusal(Errc::late);
-    }
-  }
-}
-
-/// `onward`: relays may lead there that are not its own.
-void PeerEndpoint::begin_dial(const PeerId& peer, std::vector<Address> addresses, bool onward) {
-  ++partner(peer).dials;
-  tasks_->spawn("dial", dial(peer, std::move(addresses), onward, next_attempt_++));
-}
-
-Task<> PeerEndpoint::dial(PeerId peer, std::vector<Address> addresses, bool onward, std::uint64_t attempt) {
-  struct Dialling {
-    Partner& with;
-    const std::uint64_t meetings = with.meetings;
-    bool outdated() const { return meetings != with.meetings; }
-    ~Dialling() {
-      --(outdated() ? with.outdated : with.dials);
-      if (with.dials == 0) with.elsewhere = false;
-      with.changed.notify();
-    }
-  };
-  const Dialling dialling{partner(peer)};
-  const auto is_relay = [](const Address& address) { return address.leg == Leg::relay; };
-  const bool by_relay_only = std::all_of(addresses.begin(), addresses.end(), is_relay);
-  DialOptions options = options_.dial;
-  if (const KnownPeer* known = peers_.find(peer); known != nullptr && known->bare_in_vain) options.bare_time = {};
-  auto opened = co_await dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), peer, attempt, options,
-                                  onward ? options_.onward : OnwardRelays());
-  if (tasks_ == nullptr || leaving_) co_return;   // too late: leave() has said goodbye to all
-  if (opened && (*opened)->redundant) co_return;  // the peer has dialled us meanwhile
-  if (opened) {
-    const bool bare = (*opened)->stream->remote().leg == Leg::tcp;
-    if (bare || !by_relay_only) peers_.at(peer, needs_.clock.now()).bare_in_vain = !bare;
-    if (!(*opened)->moves.empty()) co_return co_await move(std::move(*opened));
-    tasks_->spawn("connection", serve(attach(std::move(*opened))));
-    co_return;
-  }
-  Refusal why = opened.error();
-  if (why.code == Errc::late) why = Refusal(Errc::gone, "it does not answer");  // `late` is for the caller's deadline
-  needs_.log.debug("net.dial_failed", {{"peer", peer.short_text()}, {"why", why.reason}});
-  // another one may get through, or did: that nobody is there any more, or somebody else, is no news
-  if (dialling.outdated() || (why.code == Errc::gone && dialling.with.dials > 1)) co_return;
-  const Connection* other = links_.current(peer);
-  if (other != nullptr && !other->is_circuit()) co_return;  // another way was found
-  if (by_relay_only || other != nullptr) {                  // no word of whether it lives
-    peers_.no_circuit(peer, std::move(why), needs_.clock.now());
-  } else {
-    peers_.failed(peer, std::move(why), needs_.clock.now());
-  }
-}
-
-/// Who came through a relay and can be dialled, by what is known of it, is dialled: then the relay is not needed any
-/// more. With the pauses of any dial, for a stranger says himself where he is.
-void PeerEndpoint::dial_in_return(const Connection& circuit) {
-  const PeerId peer = circuit.peer();
-  const KnownPeer* known = peers_.find(peer);
-  Partner& with = partner(peer);
-  const bool may = known != nullptr && !known->addresses.empty() && peers_.may_dial(peer, needs_.clock.now());
-  if (!may || with.dials > 0 || tasks_ == nullptr) return;
-  begin_dial(peer, known->addresses, /*onward=*/false);
-}
-
-Task<boost::system::result<PeerId, Refusal>> PeerEndpoint::connect(Address address, TimePoint deadline) {
-  if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
-  std::vector<Address> addresses(1, std::move(address));
-  auto dialling = dial_any(needs_.network, needs_.clock, rules_, std::move(addresses), std::nullopt, next_attempt_++,
-                           options_.dial);
-  auto opened = co_await with_deadline(needs_.clock, deadline, std::move(dialling));
-  if (!opened) co_return opened.error();
-  if (tasks_ == nullptr || leaving_) co_return Refusal(Errc::gone, "this node is not running");
-  if ((*opened)->redundant) co_return (*opened)->channel.peer();
-  const PeerId peer = (*opened)->channel.peer();
-  if ((*opened)->moves.empty()) {
-    tasks_->spawn("connection", serve(attach(std::move(*opened))));
-  } else {
-    co_await move(std::move(*opened));
-  }
-  co_return peer;
-}
+// --- streams that were opened elsewhere
 
 Task<OpenResult> PeerEndpoint::greet(std::unique_ptr<ByteStream> stream, Side side, PeerId expected,
                                      TimePoint deadline) {
   OpeningRules rules = rules_;
   rules.connected = {};  // who does this has his reasons, connected or not
-  auto opening = side == Side::dialled ? open_dialled(rules, std::move(stream), expected, next_attempt_++)
+  auto opening = side == Side::dialled ? open_dialled(rules, std::move(stream), expected, dials_.next_attempt())
                                        : open_accepted(rules, std::move(stream));
   auto opened = co_await with_deadline(needs_.clock, deadline, std::move(opening));
   if (opened && (*opened)->channel.peer() != expected) co_return Refusal(Errc::denied, "somebody else is there");
@@ -689,9 +570,9 @@ Multiplexer* PeerEndpoint::find(std::uint64_t serial) {
 }
 
 PeerEndpoint::Partner& PeerEndpoint::partner(const PeerId& peer) {
-  if (const auto known = partners_.find(peer); known != partners_.end()) return *known->second;
+  if (const auto known = partners_.find(peer); known != partners_.end()) return known->second;
   const TokenBucket refusals(options_.refusals_per_s, options_.refusals_burst, needs_.clock.now());
-  return *partners_.emplace(peer, std::make_unique<Partner>(needs_.executor, refusals)).first->second;
+  return partners_.emplace(peer, Partner{0, 0, refusals, false}).first->second;
 }
 
 void PeerEndpoint::waits(const PeerId& peer, int change) {
@@ -762,22 +643,7 @@ void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses)
   };
   if (known != nullptr) std::erase_if(news, is_old);
   peers_.introduce(peer, std::move(addresses), needs_.clock.now());
-  dial_elsewhere(peer, std::move(news));
-}
-
-/// While it is dialled where it is perhaps no more: there nobody says so, and a dial in vain takes its time. Or while a
-/// relay leads onward to it, for nothing else did.
-void PeerEndpoint::dial_elsewhere(const PeerId& peer, std::vector<Address> addresses) {
-  const auto known = partners_.find(peer);
-  const Connection* current = links_.current(peer);
-  const bool is_there = current != nullptr && !current->is_circuit();
-  if (known == partners_.end() || addresses.empty() || is_there || tasks_ == nullptr || leaving_) return;
-  Partner& with = *known->second;
-  const bool is_led_on = current != nullptr && current->carries_tensors();
-  const bool may = with.dials == 0 ? is_led_on : with.dials == 1 && !with.elsewhere;
-  if (!may) return;
-  with.elsewhere = with.dials > 0;  // not again and again, however often it says so
-  begin_dial(peer, std::move(addresses), /*onward=*/false);
+  dials_.elsewhere(peer, std::move(news));
 }
 
 void PeerEndpoint::introduce_relays(const PeerId& peer, std::vector<Address> relays) {

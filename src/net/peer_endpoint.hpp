@@ -9,15 +9,15 @@
 #include "net/connection.hpp"
 #include "net/conversations.hpp"
 #include "net/credentials.hpp"
-#include "net/dialling.hpp"
+#include "net/dials.hpp"
 #include "net/limits.hpp"
 #include "net/links.hpp"
 #include "net/network.hpp"
+#include "net/observed_host.hpp"
 #include "net/peer_table.hpp"
 #include "net/rpc.hpp"
 #include "net/swarm_time.hpp"
 
-#include <boost/container/flat_map.hpp>
 #include <boost/container/flat_set.hpp>
 
 #include <cstdint>
@@ -54,7 +54,11 @@ struct EndpointOptions {
 };
 
 /// Lives on one loop. `run()` is its life: nothing is accepted, dialled or answered before and after.
-class PeerEndpoint final : public Endpoint, private ConnectionOwner, private LinksUser, private Paths {
+class PeerEndpoint final : public Endpoint,
+                           private ConnectionOwner,
+                           private LinksUser,
+                           private DialsUser,
+                           private Paths {
  public:
   /// What it needs of its node; all of it outlives the endpoint. `random` is for ids and back-off, not for keys.
   struct Needs {
@@ -83,7 +87,9 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
 
   /// First contact: whoever answers at `address`. Who is connected already stays as connected as before. Errors:
   /// `gone`, `late`; `denied`, `busy` with the peer's own words (another version or run, a clock that is off, banned).
-  Task<boost::system::result<PeerId, Refusal>> connect(Address address, TimePoint deadline);
+  Task<boost::system::result<PeerId, Refusal>> connect(Address address, TimePoint deadline) {
+    return dials_.connect(std::move(address), deadline);
+  }
 
   /// TLS and hellos on a stream that was opened elsewhere, with `expected` at its other end: `side` says who is its TLS
   /// client. Not a connection until it is adopted; without that it closes when it is let go, and the other end, if it
@@ -98,9 +104,10 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   std::int64_t swarm_ms() const override { return time_.swarm_ms(); }
   /// The time this peer takes for the swarm's minus our clock, to half a round trip; none while not connected.
   std::optional<std::int64_t> skew_ms(const PeerId& peer) const;
-  /// Own host as the connected peers see it: that which two of different hosts name, else the only one that is named.
-  /// The last such while there is none; nothing before the first. One stranger cannot move it.
-  const std::optional<std::string>& observed_host() const noexcept { return observed_host_; }
+  /// See ObservedHost.
+  const std::optional<std::string>& observed_host() const noexcept { return observed_host_.host(); }
+  /// Notified when that is another one than before: others see this node elsewhere.
+  Signal& moved() noexcept { return observed_host_.moved(); }
   /// Asks for a sign of life on the connection to `peer`, if there is one. Dials nobody.
   void probe(const PeerId& peer);
   Credentials& credentials() noexcept { return credentials_; }
@@ -110,8 +117,6 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   bool expelled(const PeerId& peer) const;
   /// Notified when a peer, connected until then, has ended that because it does not admit this node any more.
   Signal& turned_away() noexcept { return turned_away_; }
-  /// Notified when `observed_host` is another one than before: others see this node elsewhere.
-  Signal& moved() noexcept { return moved_; }
   const MethodTable& methods() const noexcept { return methods_; }
   std::vector<PeerId> connected() const;
   /// Where its connection comes from, or goes to; none while not connected, through a relay only, or punched: then a
@@ -139,16 +144,10 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
  private:
   /// A peer with whom something happens now.
   struct Partner {
-    Partner(const asio::any_io_executor& executor, const TokenBucket& bucket) : refusals(bucket), changed(executor) {}
-    unsigned dials = 0;          ///< that run: one, or a second one since it is said to be elsewhere
-    bool elsewhere = false;      ///< there has been a second one since none ran
-    unsigned outdated = 0;       ///< that run too, though there was a connection since: nobody waits for them
-    std::uint64_t meetings = 0;  ///< that have outdated dials
     int waiting = 0;
     int conversing = 0;
     TokenBucket refusals;  ///< that it may still cause
     bool floods = false;   ///< it caused more; until its connection is closed for that
-    Signal changed;
   };
 
   // of ConnectionOwner
@@ -163,9 +162,13 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   // of LinksUser
   void on_superseded(Connection&) override;
   void on_change(const PeerId&) override;
+  // of DialsUser
+  Task<> on_dialled(std::unique_ptr<Opened> opened) override;
   // of Paths
-  Task<Reached> reach(PeerId peer, TimePoint deadline) override { return find_way(peer, deadline, false); }
-  Task<Reached> reach_for_tensors(PeerId peer, TimePoint deadline) override { return find_way(peer, deadline, true); }
+  Task<Reached> reach(PeerId peer, TimePoint deadline) override { return dials_.reach(peer, deadline, false); }
+  Task<Reached> reach_for_tensors(PeerId peer, TimePoint deadline) override {
+    return dials_.reach(peer, deadline, true);
+  }
   Multiplexer* find(std::uint64_t serial) override;
   void waits(const PeerId& peer, int change) override;
   void converses(const PeerId& peer, int change) override;
@@ -173,19 +176,14 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
 
   std::int64_t own_ms() const override;
   Links::Needs links_needs();
+  Dials::Needs dials_needs();
   Hello hello() const;
   std::optional<Refuse> welcome(const PeerId& peer, const Hello& theirs) const;
   Partner& partner(const PeerId& peer);
-  static void outdate_dials(Partner& with);
-  Task<Reached> find_way(PeerId peer, TimePoint deadline, bool for_tensors);
   bool is_for_relays(TrafficClass traffic, const OpenHead& head) const;
 
   Task<> accept_loop(Listener& listener);
   Task<> admit(std::unique_ptr<ByteStream> stream, Gate::Place place);
-  void begin_dial(const PeerId& peer, std::vector<Address> addresses, bool onward);
-  void dial_elsewhere(const PeerId& peer, std::vector<Address> addresses);
-  Task<> dial(PeerId peer, std::vector<Address> addresses, bool onward, std::uint64_t attempt);
-  void dial_in_return(const Connection& circuit);
   Task<> serve(std::uint64_t serial);
   Task<> tick_loop();
   void tick(TimePoint now);
@@ -194,6 +192,7 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   void agree_soon();
   void look_at_all(TimePoint now);
   void tick_connection(Connection& connection, TimePoint now);
+  bool is_used(const Connection& connection);
   void renew(Connection& circuit, TimePoint now);
   void look_soon(const Connection& connection) { lively_.insert(connection.streams().serial()); }
   void look_soon(const PeerId& peer);
@@ -206,7 +205,6 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Task<> move(std::unique_ptr<Opened> opened, std::optional<Gate::Place> place = std::nullopt);
   void detach(std::uint64_t serial);
   void learn(const Connection& connection);
-  void observe_self();
   void refused(std::string_view reason, const Refusal& why);
 
   Needs needs_;
@@ -220,27 +218,26 @@ class PeerEndpoint final : public Endpoint, private ConnectionOwner, private Lin
   Conversations conversations_;
   PeerTable peers_;
   Links links_;
+  Dials dials_;
   Gate gate_;
   std::map<std::uint64_t, Gate::Place> places_;  ///< of connections whose stream was accepted
   SwarmTime time_;
 
   TaskGroup* tasks_ = nullptr;  ///< while run() runs
   bool leaving_ = false;
-  boost::container::flat_map<PeerId, std::unique_ptr<Partner>> partners_;
-  std::vector<std::unique_ptr<Listener>> listeners_;  ///< what has come and nobody took ends while partners are there
-  std::uint64_t next_attempt_ = 1;
+  std::map<PeerId, Partner> partners_;
+  std::vector<std::unique_ptr<Listener>> listeners_;  ///< what has come and nobody took ends while the rest is there
   std::uint64_t incarnation_;
   TimePoint ticked_;
   TimePoint looked_at_all_;
   /// Connections that each tick looks at; at the others one in `kAllPeriod` does.
   boost::container::flat_set<std::uint64_t> lively_;
   std::map<PeerId, TimePoint> without_token_;  ///< were connected when their token ended, and when that was
-  std::optional<std::string> observed_host_;
-  bool observers_changed_ = false;  ///< since then
+  ObservedHost observed_host_;
+  bool observers_changed_ = false;  ///< since it looked
   Traffic counted_;                 ///< of connections, in the metrics already
   Signal detached_;                 ///< or goes another way
   Signal turned_away_;
-  Signal moved_;
 };
 
 }  // namespace collab::net

@@ -27,7 +27,7 @@ constexpr Duration kRoleAwaited = seconds(2);  // enough where dialling back get
 constexpr Duration kLookAtRole = milliseconds(20);
 constexpr double kEtaMax = 3600;                 // seconds
 constexpr Duration kStuckAfter = seconds(5);     // with a full batch, and without an epoch
-constexpr Duration kTellNoLeader = seconds(10);  // with a full batch, likewise
+constexpr Duration kTellNoLeader = seconds(10);  // with a full batch, and nobody who leads
 constexpr unsigned kDoubledMax = 6;              // times, by seatings of the epoch that were in vain
 constexpr unsigned kStuckRounds = 4;             // so many times as long as a round of the own pass, others may take
 constexpr unsigned kHopelessRounds = 16;
@@ -315,8 +315,9 @@ void Member::look_at_seats() {
 
 /// Two behind home routers, whose coordinator does not average either, would else wait for ever and not know for what.
 void Member::tell_no_leader(TimePoint now) {
-  const bool waits = full_since_ && now - *full_since_ >= kTellNoLeader && context_.tracker.nobody_can_be_dialled();
-  if (!waits) return;
+  if (matchmaker_.is_led()) led_at_ = now;
+  const bool waits = full_since_ && now - std::max(*full_since_, led_at_) >= kTellNoLeader;
+  if (!waits || !context_.tracker.nobody_can_be_dialled()) return;
   if (std::exchange(told_no_leader_, true)) return;
   tell(Kind::waiting,
        "nobody who trains here can be dialled, and nobody averages for the others: one machine has to let others in "

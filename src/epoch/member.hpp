@@ -158,6 +158,7 @@ class Member {
   TimePoint no_waiting_until_{};          ///< for joiners
   bool told_no_seat_ = false;
   bool coarse_ = false;  // how values travelled in the last epoch
+  TimePoint led_at_{};  ///< when somebody led its search
   bool told_no_leader_ = false;
   Digest parameters_{};
   Digest ledger_{};  ///< its hash

@@ -80,6 +80,8 @@ class Gathering {
   const std::optional<Result<Group>>& outcome() const noexcept { return outcome_; }
   bool leading() const noexcept { return leading_; }
   const std::optional<PeerId>& following() const noexcept { return follower_.leader(); }
+  /// It leads, or its leader has taken it.
+  bool is_led() const noexcept { return leading_ || follower_.accepted(); }
   /// Peers that said they leave the run, or our group: nobody waits for them in the next round.
   const std::set<PeerId>& left() const noexcept { return left_; }
 

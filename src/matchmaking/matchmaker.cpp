@@ -89,6 +89,10 @@ std::uint32_t Matchmaker::next_attempt(std::uint64_t epoch) const {
   return search_ && search_->epoch() == epoch ? search_->next_attempt() : 0;
 }
 
+bool Matchmaker::is_led() const {
+  return search_ && search_->is_led();
+}
+
 bool Matchmaker::is_presumed(std::uint64_t epoch) const {
   Wanted wanted;
   wanted.epoch = epoch;

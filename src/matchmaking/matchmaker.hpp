@@ -55,6 +55,9 @@ class Matchmaker {
   /// Whether a search for round 1 of `epoch` follows a group that stands: its members presume this peer, with its role.
   bool is_presumed(std::uint64_t epoch) const;
 
+  /// Whether somebody leads the search that runs, this peer or one that has taken it: a group is on its way.
+  bool is_led() const;
+
   /// The number of the try that comes next in the round searched for last: one after that of the group that failed, for
   /// everybody who was in it or heard of it. 0 before the first.
   std::uint32_t next_attempt(std::uint64_t epoch) const;

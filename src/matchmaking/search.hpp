@@ -40,6 +40,7 @@ class Search {
   void electorate(std::size_t count);
   void sit_out();
   void settled();
+  bool is_led() const noexcept { return gathering_->is_led(); }
   bool left(const PeerId& peer) const { return gathering_->left().contains(peer); }
   const std::set<PeerId>& late() const noexcept { return gathering_->late(); }
   /// Nobody waits for the outcome any more.

@@ -42,6 +42,9 @@ class Swarm:
         wait(f'{epochs} epochs of {names} in groups of {group_of}', seconds,
              lambda: all(len(self.committed(name, group_of)) >= goal for name, goal in goals.items()))
 
+    def waits(self, name, words):
+        return [e for e in self.peers[name].events('peer.waiting') if words in e['text']]
+
     def coordinator_averages(self):
         told = self.coordinator.events('status')
         return bool(told) and told[-1]['averages']
@@ -92,11 +95,10 @@ def coordinator_is_told_not_to(swarm):
     swarm.coordinator.process.kill()
     swarm.coordinator.process.wait()
     swarm.host('--no-average', '--relay', 'off')
-    waits = lambda name, words: [e for e in swarm.peers[name].events('peer.waiting') if words in e['text']]
-    told = lambda name: waits(name, 'nobody who trains here can be dialled')
+    told = lambda name: swarm.waits(name, 'nobody who trains here can be dialled')
     swarm.join('e', '--client')
     wait('both tell what they wait for', 40, lambda: all(told(name) for name in FRIENDS))
-    wait('who comes tells what it lacks', 20, lambda: waits('e', 'nobody hands it on'))
+    wait('who comes tells what it lacks', 20, lambda: swarm.waits('e', 'nobody hands it on'))
     assert not swarm.coordinator_averages()
     swarm.peers['e'].process.kill()
     swarm.coordinator.process.kill()

@@ -245,6 +245,35 @@ TEST_CASE("sim: two who only dial and an auxiliary stand together from the secon
   }
 }
 
+TEST_CASE("sim: an auxiliary leads who waits for others; without one nobody leads two who only dial") {
+  MatchmakingSwarm swarm(3, 5);
+  for (const unsigned number : swarm.everybody()) {
+    auto options = swarm.options();
+    options.role = number < 2 ? Role::client : Role::auxiliary;
+    swarm.add(number, options);
+  }
+  const auto led = [&swarm](unsigned number) { return swarm.matchmakers.at(number)->is_led(); };
+  const auto scenario = [&]() -> Task<> {
+    swarm.count = 2;  // voters, of whom one is dead
+    CHECK_FALSE(led(0));
+    TaskGroup waits(swarm.world.executor(), rethrow);
+    waits.spawn("find", swarm.find_all({0, 2}, 1));
+    co_await swarm.world.clock().sleep_until(swarm.world.clock().now() + 8s);
+    CHECK(led(0));
+    CHECK(led(2));
+    co_await waits.join();
+    CHECK_FALSE(swarm.found[0].group);
+    co_await swarm.matchmakers.at(2)->stop();
+    TaskGroup dial(swarm.world.executor(), rethrow);
+    dial.spawn("find", swarm.find_all({0, 1}, 1));
+    co_await swarm.world.clock().sleep_until(swarm.world.clock().now() + 8s);
+    CHECK_FALSE(led(0));
+    CHECK_FALSE(led(1));
+    co_await dial.join();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE(
     "sim: who owns no segments any more, or does again, is in every group, with its new role from the second on") {
   for (unsigned changes = 0; changes < 5; ++changes) {  // each of them is to lead in one of the epochs

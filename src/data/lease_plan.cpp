@@ -13,6 +13,9 @@ namespace {
 
 constexpr std::uint64_t kLookAheadMax = std::uint64_t(1) << 32U;  // units; more than anybody can have leased
 
+/// In a pass, if it has so many units: of 4 on average one peer in fifty has none in it, of 16 one in ten million.
+constexpr std::uint64_t kBlocksOfPeer = 16;
+
 std::uint64_t score(const PeerId& peer, std::uint64_t block) {
   std::uint64_t key = 0;
   for (std::size_t i = 0; i < 8; ++i) key = key << 8U | peer.key[i];
@@ -90,7 +93,7 @@ Work choose_run(const LeaseView& view, std::uint64_t wanted) {
 Work choose_own_run(const LeaseView& view, std::uint64_t wanted, std::uint64_t end) {
   assert(view.units_per_pass > 0 && !view.peers.empty());
   const std::uint64_t units = std::clamp(wanted, kRunUnitsMin, kRunUnitsMax);
-  const std::uint64_t share = std::bit_floor(view.units_per_pass / (4 * view.peers.size()));
+  const std::uint64_t share = std::bit_floor(view.units_per_pass / (kBlocksOfPeer * view.peers.size()));
   const std::uint64_t size = std::clamp(share, kRunUnitsMin, kRunUnitsMax);
   std::uint64_t begin = view.ledger.first_free();
   for (end = std::min(end, begin + kLookAheadMax); begin < end;) {

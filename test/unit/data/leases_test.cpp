@@ -92,6 +92,21 @@ TEST_CASE("lease plan: without storers, peers who know the same peers never choo
   }
 }
 
+TEST_CASE("lease plan: without storers each has units of its own in every pass, so nobody goes ahead of the others") {
+  constexpr std::uint64_t kPass = 13'000;
+  const auto ids = peers(12);
+  const Ledger ledger;
+  for (std::uint64_t pass = 0; pass < 100; ++pass) {
+    CAPTURE(pass);
+    const Work over(WorkRange{0, pass * kPass});
+    for (const PeerId& self : ids) {
+      const Work run = choose_own_run(LeaseView{ledger, over, ids, self, kPass}, 256);
+      REQUIRE_FALSE(run.empty());
+      CHECK(run.ranges().front().first / kPass == pass);
+    }
+  }
+}
+
 namespace {
 
 /// Peers that compute what they lease, and commit it in rounds that some of them miss.

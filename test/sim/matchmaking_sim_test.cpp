@@ -223,13 +223,21 @@ TEST_CASE("sim: clients never lead and own nothing; auxiliaries own and count fo
   CHECK(group.roster[4].weight_max == 0);
 }
 
-TEST_CASE("sim: two who only dial and an auxiliary stand together from the second group on") {
-  MatchmakingSwarm swarm(3, 4);
+namespace {
+
+void add_two_clients_and_an_auxiliary(MatchmakingSwarm& swarm) {
   for (const unsigned number : swarm.everybody()) {
     auto options = swarm.options();
     options.role = number < 2 ? Role::client : Role::auxiliary;
     swarm.add(number, options);
   }
+}
+
+}  // namespace
+
+TEST_CASE("sim: two who only dial and an auxiliary stand together from the second group on") {
+  MatchmakingSwarm swarm(3, 4);
+  add_two_clients_and_an_auxiliary(swarm);
   swarm.count = 2;  // senders
   for (std::uint64_t epoch = 1; epoch < 6; ++epoch) {
     CAPTURE(epoch);
@@ -247,11 +255,7 @@ TEST_CASE("sim: two who only dial and an auxiliary stand together from the secon
 
 TEST_CASE("sim: an auxiliary leads who waits for others; without one nobody leads two who only dial") {
   MatchmakingSwarm swarm(3, 5);
-  for (const unsigned number : swarm.everybody()) {
-    auto options = swarm.options();
-    options.role = number < 2 ? Role::client : Role::auxiliary;
-    swarm.add(number, options);
-  }
+  add_two_clients_and_an_auxiliary(swarm);
   const auto led = [&swarm](unsigned number) { return swarm.matchmakers.at(number)->is_led(); };
   const auto scenario = [&]() -> Task<> {
     swarm.count = 2;  // voters, of whom one is dead

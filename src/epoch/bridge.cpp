@@ -103,8 +103,9 @@ void ThreadBridge::tell() {
   asio::post(loop_, [this] { moved_.notify(); });
 }
 
-bool ThreadBridge::wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline) {
-  (void)arrive(trainer, 0);
+bool ThreadBridge::wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline,
+                        double samples_per_s) {
+  (void)arrive(trainer, samples_per_s);
   tell();
   std::unique_lock lock(mutex_);
   bool in_time = true;

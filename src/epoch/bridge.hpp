@@ -99,9 +99,9 @@ class ThreadBridge final : public Bridge {
   /// stand there for minutes, where nobody can be reached; `waiting` is asked ten times a second, and its false ends
   /// it.
   void border(Trainer& trainer, double samples_per_s, const std::function<bool()>& waiting = nullptr);
-  /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile. Nothing is
-  /// computed, so the rate is unknown.
-  bool wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline);
+  /// Like `border`, but waits until `ready` says so or `deadline` passes; does what the loop asks meanwhile. The rate
+  /// is 0, unknown, where nothing was computed.
+  bool wait(Trainer& trainer, const std::function<bool()>& ready, TimePoint deadline, double samples_per_s = 0);
   /// No more borders: whatever the loop asks from now on fails with `gone`.
   void leave();
 

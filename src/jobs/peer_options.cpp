@@ -23,6 +23,8 @@ node::OptionTable peer_options() {
       {"data", OptionKind::text, work, "DIR", "", "text of your own for the run's; checked by hash"},
       {"device", OptionKind::text, work, "NAME", "auto", "cpu, cuda or auto"},
       {"threads", OptionKind::number, work, "N", "", "for computing; cores - 1", 1, 1024},
+      {"cpu-percent", OptionKind::number, work, "N", "100", "of the time it computes; in the rest the machine is yours",
+       1, 100},
       {"microbatch", OptionKind::number, work, "SAMPLES", "", "computed at once; the recipe's", 1, 65536},
       {"delay", OptionKind::text, work, "WHAT", "none", "step or gradients: compute on during an epoch's end"},
       {"offload", OptionKind::toggle, work, "", "", "parameters and moments of the step in main memory, apart"},

@@ -92,6 +92,7 @@ void Stay::make_job() {
   options.delay = delay_;
   options.mode = mode_;
   options.seed = recipe_.seed;
+  options.cpu_percent = static_cast<std::uint32_t>(config_.number("cpu-percent"));
   options.units_per_pass = runnable_.job->units_per_pass();
   options.waiting = [this] { return !asked_to_stop(); };
   optimizer_ =

@@ -32,6 +32,7 @@ constexpr std::size_t kFileBytesMax = std::size_t(64) << 30U;
 constexpr std::uint32_t kSectionsMax = 64;
 constexpr Duration kUnitsStep = std::chrono::milliseconds(20);   // between two looks whether units are leased
 constexpr Duration kWaitStep = std::chrono::milliseconds(1000);  // between two looks at what a user wants meanwhile
+constexpr Duration kRestStep = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -66,6 +67,7 @@ struct Optimizer::Inner {
   std::optional<epoch::ThreadBridge> bridge;
   bool joined = false;
   Work in_hand;  ///< units of the microbatch that is being computed
+  TimePoint rest_until{};
   std::optional<epoch::EpochReport> last_report;
 
   // on the loop
@@ -91,6 +93,8 @@ struct Optimizer::Inner {
   bool hand_on(TimePoint deadline, std::string& why);
   void on_event(const epoch::MemberEvent& event);
   StepResult take_result();
+  bool is_resting() const { return parts.runtime.clock().now() < rest_until; }
+  StepResult rest();
 };
 
 void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
@@ -246,6 +250,20 @@ StepResult Optimizer::Inner::take_result() {
   }
   happened.clear();
   return result;
+}
+
+/// A part of it, so that each epoch that ends meanwhile is told, and a user who wants to stop is heard.
+StepResult Optimizer::Inner::rest() {
+  const auto something_happened = [this] {
+    const std::lock_guard lock(mutex);
+    return !happened.empty();
+  };
+  const TimePoint look = std::min(rest_until, parts.runtime.clock().now() + kRestStep);
+  bridge->wait(trainer, something_happened, look, rate.samples_per_s());
+  if (!is_resting()) bridge->border(trainer, rate.samples_per_s(), options.waiting);  // not while it is held
+  parts.check();
+  parts.deliver_events();
+  return take_result();
 }
 
 Optimizer::Optimizer(Collaboration& run, torch::nn::Module& module, const OptimizerFactory& factory,
@@ -473,8 +491,14 @@ std::vector<Unit> Optimizer::next_units(std::size_t n) {
 }
 
 StepResult Optimizer::run(Job& job, std::size_t samples) {
+  inner_->check_going_on();
+  if (inner_->is_resting()) return inner_->rest();
   const auto units = next_units(samples);
+  const Clock& clock = inner_->parts.runtime.clock();
+  const TimePoint begin = clock.now();
   const Loss loss = job.gradients(units);
+  const TimePoint end = clock.now();
+  inner_->rest_until = end + (end - begin) * (100 - inner_->options.cpu_percent) / inner_->options.cpu_percent;
   // a total that is not finite must not hide behind the part that people compare
   const bool part = std::isfinite(loss.total) && !std::isnan(loss.mlm);
   return step(static_cast<std::int64_t>(loss.samples), part ? loss.mlm : loss.total);

@@ -52,6 +52,8 @@ struct OptimizerOptions {
   /// Asked ten times a second, on the trainer's thread, while step() waits for the others; false: it waits no longer,
   /// and the caller computes nothing more before finish(). Empty: it waits for as long as it takes.
   std::function<bool()> waiting = {};
+  /// Of the time, what run() computes in, 1..100: it rests after each microbatch for as long as that takes.
+  std::uint32_t cpu_percent = 100;
 };
 
 /// Parameters of one model, trained by everybody in the run. All calls on one thread, the trainer's.
@@ -110,7 +112,8 @@ class Optimizer {
   /// when no more are leased yet. Waits only when there is none, and joins first. They belong to the next step(), whose
   /// samples are at least as many. Throws Stopped.
   std::vector<Unit> next_units(std::size_t n);
-  /// next_units, gradients, step.
+  /// next_units, gradients, step. Or, after a microbatch, a tenth of a second of the rest that `cpu_percent` asks
+  /// for, at the border: the others wait for nothing.
   StepResult run(Job& job, std::size_t samples);
 
   /// The module goes over to the newest parameters, which with a delay it does somewhat later. For whoever evaluates.

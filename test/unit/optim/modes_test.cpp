@@ -1,3 +1,4 @@
+#include "optim/job.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/stepper.hpp"
 #include "toy_swarm.hpp"
@@ -6,12 +7,36 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <chrono>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "support/doctest.hpp"
 
 namespace collab::optim {
 namespace {
+
+/// Computes a toy for ten milliseconds at a time, and keeps when.
+class SlowJob final : public Job {
+ public:
+  Loss gradients(std::span<const Unit> units) override {
+    const auto begin = std::chrono::steady_clock::now();
+    Loss loss;
+    loss.samples = units.size();
+    loss.total = toy_.gradients(units.front().index, units.size());
+    while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(10)) {
+    }
+    computed.emplace_back(begin, std::chrono::steady_clock::now());
+    return loss;
+  }
+  torch::nn::Module& module() override { return toy_.module(); }
+
+  std::vector<std::pair<TimePoint, TimePoint>> computed;
+
+ private:
+  Toy toy_;
+};
 
 /// At the rate of `epoch` parameters overflow.
 std::function<OptimizerOptions(std::uint64_t)> exploding(std::uint64_t epoch, std::uint64_t peers) {
@@ -193,6 +218,26 @@ TEST_CASE("modes: statistics of a batch normalisation are averaged along, and wh
     for (std::size_t b = 0; b < 2; ++b) CHECK((trace.tracked[b] - expected[b]).abs().max().item<double>() <= 1e-4);
     CHECK(trace.tracked[2].item<std::int64_t>() == static_cast<std::int64_t>(kEpochs));
   }
+}
+
+TEST_CASE("modes: a peer computes no more of the time than it may, and tells of each epoch") {
+  constexpr std::uint64_t kEpochs = 6;
+  const test::TempFolder folder;
+  ::setenv("XDG_CONFIG_HOME", (folder.path() / "config").c_str(), 1);
+  const Founder founder(folder.path() / "founder", "float32");
+  Collaboration run(run_options(folder.path() / "peer", founder.address()));
+  OptimizerOptions options;
+  options.epochs_max = kEpochs;
+  options.cpu_percent = 20;
+  SlowJob job;
+  Optimizer optimizer(run, job.module(), lamb(lamb_options()), options);
+  std::uint64_t told = 0;
+  while (optimizer.epoch() < kEpochs) told += optimizer.run(job, kBatch / 2) == StepResult::committed ? 1 : 0;
+  CHECK(told == kEpochs);
+  REQUIRE(job.computed.size() >= 2 * kEpochs);
+  Duration busy{};
+  for (std::size_t i = 0; i + 1 < job.computed.size(); ++i) busy += job.computed[i].second - job.computed[i].first;
+  CHECK(to_seconds(busy) <= 0.2 * to_seconds(job.computed.back().first - job.computed.front().first));
 }
 
 TEST_CASE("modes: what is tracked is in the file that an optimizer saves, and is named before the first step") {

@@ -2,6 +2,7 @@
 
 #include "base/random.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace collab::sim {
@@ -29,11 +30,16 @@ void Quadratic::gradient(std::span<const float> parameters, std::uint64_t first,
     for (double& at : noise) at += noise_ * (2 * random.uniform() - 1);
   }
   for (double& at : noise) at /= static_cast<double>(count);
-  std::size_t place = 0;
-  for (std::size_t i = 0; i < mean.size(); ++i) {
-    const double slope = static_cast<double>(curvature_[i]) * (static_cast<double>(parameters[i]) - target_[i]);
-    mean[i] = static_cast<float>(slope + noise[place]);
-    if (++place == kPattern) place = 0;
+  for (std::size_t from = 0; from < mean.size(); from += kPattern) {
+    const std::size_t length = std::min(kPattern, mean.size() - from);
+    const float* curvature = curvature_.data() + from;
+    const float* target = target_.data() + from;
+    const float* here = parameters.data() + from;
+    float* out = mean.data() + from;
+    for (std::size_t i = 0; i < length; ++i) {
+      const double slope = static_cast<double>(curvature[i]) * (static_cast<double>(here[i]) - target[i]);
+      out[i] = static_cast<float>(slope + noise[i]);
+    }
   }
 }
 

@@ -51,7 +51,7 @@ class Host:
     def run(self):
         self.program = start([COORDINATOR, '--run-id', self.run_id, '--new-run', '--preset', 'demo', '--data', TEXT,
                               '--home', self.home, '--listen', self.at, '--dashboard', 'off', '--checkpoint-every', '0',
-                              '--no-lan', '--target-batch', '64', '--admission', 'token', '--json'],
+                              '--no-lan', '--target-batch', '16', '--epochs', '9999', '--admission', 'token', '--json'],
                              self.folder / 'host.log')
         self.program.wait_for('ready')
 
@@ -72,7 +72,7 @@ class Host:
 
     def peer(self, home, log):
         return start([PEER, '--run-id', self.run_id, '--home', home, '--bootstrap', self.at, '--listen', '127.0.0.1:0',
-                      '--no-lan', '--threads', '1', '--device', 'cpu', '--no-evaluate', '--patience', '20', '--json'],
+                      '--no-lan', *programs.LIGHT, '--patience', '20', '--json'],
                      self.folder / log)
 
     def give_token(self, home, *more):

@@ -34,8 +34,8 @@ class Swarm:
         for name, site in NAMES.items():
             self.count_words_to_hidden(site)
             self.peers[name] = self.start(name, site, [
-                PEER, '--run-id', RUN, '--home', self.home(name), '--name', name, '--no-lan', '--no-port-map', '--threads', '1',
-                '--device', 'cpu', '--no-evaluate', '--json', *self.words(name)])
+                PEER, '--run-id', RUN, '--home', self.home(name), '--name', name, '--no-lan', '--no-port-map', *programs.LIGHT,
+                '--json', *self.words(name)])
 
     def start(self, name, where, command):
         return self.running.start(name, [LAB / 'nat_lab.sh', 'exec', where, *command])
@@ -43,7 +43,7 @@ class Swarm:
     def found(self, name='coordinator'):
         """The run; or, with its home, the coordinator again."""
         self.coordinator = self.start(name, 'wan', [
-            COORDINATOR, '--new-run', '--run-id', RUN, '--preset', 'demo', '--data', self.text, '--target-batch', '96',
+            COORDINATOR, '--new-run', '--run-id', RUN, '--preset', 'demo', '--data', self.text, '--target-batch', '48', '--epochs', '9999',
             '--admission', 'open', '--checkpoint-every', '0', '--home', self.running.folder / 'host', '--listen', '0.0.0.0:4600',
             '--announce', HOST, '--wss-port', '443', '--dashboard', 'off', '--no-lan', '--json'])
         self.coordinator.wait_for('ready', 20)

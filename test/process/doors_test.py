@@ -32,14 +32,14 @@ def host(home, *more, run=RUN, text=None):
     at = free_port()
     program = start([COORDINATOR, '--run-id', run, '--new-run', '--preset', 'demo', '--data', text or TEXT, '--home', home,
                        '--listen', f'127.0.0.1:{at}', '--dashboard', 'off', '--checkpoint-every', '0', '--no-lan',
-                       '--target-batch', '64', '--json', *more], home.with_suffix('.log'))
+                       '--target-batch', '16', '--json', *more], home.with_suffix('.log'))
     program.at = f'127.0.0.1:{at}'
     return program.wait_for('ready')
 
 
 def peer_words(home, at, *more, run=RUN, program=(PEER,)):
-    return [*program, '--run-id', run, '--home', home, '--bootstrap', at, '--listen', '127.0.0.1:0', '--no-lan', '--threads',
-            '1', '--device', 'cpu', '--no-evaluate', '--patience', '2', '--json', *more]
+    return [*program, '--run-id', run, '--home', home, '--bootstrap', at, '--listen', '127.0.0.1:0', '--no-lan',
+            *programs.LIGHT, '--patience', '2', '--json', *more]
 
 
 def ends(code, command, *says, change=None, seconds=15):
@@ -77,6 +77,7 @@ def usage(folder):
     empty.write_bytes(b'')
     together((ends, 2, [*join, '--epoch', '3'], 'unknown option --epoch', 'did you mean --epochs?'),
              (ends, 2, [*join, '--epochs', 'many'], 'epochs cannot be "many"', 'a whole number'),
+             (ends, 2, [*join, '--cpu-percent', '0'], 'cpu-percent cannot be "0"', 'from 1 to 100'),
              (ends, 2, [*join, '--set', 'epoch=3'], 'unknown option epoch', 'did you mean epochs?'),
              (ends, 2, [*join, '--set', 'epochs'], '--set'),
              (ends, 2, [*join, '--config', bad], str(bad), 'line 1'),
@@ -367,7 +368,7 @@ def leaves_while_it_waits(folder):
 
     def is_full():
         told = subprocess.run([str(word) for word in asked], capture_output=True, text=True, env=ENVIRONMENT, timeout=10)
-        return told.returncode == 0 and json.loads(told.stdout)['run']['own_samples'] >= 3 * 64
+        return told.returncode == 0 and json.loads(told.stdout)['run']['own_samples'] >= 3 * 16
     wait('three batches in hand', 30, is_full)
     epochs = peer.count('epoch')
     time.sleep(0.5)

@@ -26,14 +26,14 @@ class Swarm:
         for name, bootstrap in {'owner': HOST, 'campus': WEB}.items():
             self.peers[name] = self.start(name, NAMES[name], [
                 PEER, '--run-id', RUN, '--home', self.home(name), '--name', name, '--bootstrap', bootstrap, '--no-lan',
-                '--no-port-map', '--threads', '1', '--device', 'cpu', '--no-evaluate', '--json'])
+                '--no-port-map', *programs.LIGHT, '--json'])
 
     def start(self, name, where, command):
         return self.running.start(name, [LAB / 'nat_lab.sh', 'exec', where, *command])
 
     def found(self, name):
         self.coordinator = self.start(name, 'wan', [
-            COORDINATOR, '--new-run', '--run-id', RUN, '--preset', 'demo', '--data', self.text, '--target-batch', '300',
+            COORDINATOR, '--new-run', '--run-id', RUN, '--preset', 'demo', '--data', self.text, '--target-batch', '150',
             '--admission', 'open', '--checkpoint-every', '0', '--home', self.running.folder / 'host', '--listen', '0.0.0.0:4600',
             '--announce', HOST, '--wss-port', '443', '--relay-rate', '200', '--dashboard', 'off', '--no-lan', '--json'])
         self.coordinator.wait_for('ready', 20)

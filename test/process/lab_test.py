@@ -55,8 +55,8 @@ class Place:
     def trainer(self, name, *words, environment=()):
         """A peer that trains in the run `far`."""
         return self.start(name, self.site, [
-            'env', *environment, *PEER, '--run-id', FAR, '--home', self.home(name), '--no-lan', '--no-port-map', '--threads', '1', '--device', 'cpu',
-            '--no-evaluate', '--json', *words])
+            'env', *environment, *PEER, '--run-id', FAR, '--home', self.home(name), '--no-lan', '--no-port-map',
+            *programs.LIGHT, '--json', *words])
 
     def home(self, name):
         return self.running.folder / f'{self.site}-{name}-home'
@@ -616,7 +616,7 @@ def start_far(running):
     place = Place(OPEN_SITE, running)
     text = programs.write_text(running.folder / 'text')
     host = place.start('far', 'wan', [
-        COORDINATOR, '--new-run', '--run-id', FAR, '--preset', 'demo', '--data', text, '--target-batch', '96', '--admission',
+        COORDINATOR, '--new-run', '--run-id', FAR, '--preset', 'demo', '--data', text, '--target-batch', '32', '--epochs', '9999', '--admission',
         'open', '--checkpoint-every', '0', '--home', running.folder / 'far-host', '--listen', FAR_HOST, '--wss-port', '443',
         '--dashboard', 'off', '--no-lan', '--no-port-map', '--json'])
     host.wait_for('ready', 20)

@@ -8,6 +8,11 @@ for name in ('https_proxy', 'HTTPS_PROXY', 'no_proxy', 'NO_PROXY', 'COLLAB_PROXY
 WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 
 
+# Words for a peer of the demo preset that leaves the machine to the others: what it computes beyond the target batch only
+# makes epochs longer.
+LIGHT = ['--threads', '1', '--device', 'cpu', '--no-evaluate', '--microbatch', '4', '--cpu-percent', '25']
+
+
 def write_text(folder, step=3, documents=40):
     """Sentences in which words follow each other by a rule, so that there is something to learn. Returns the folder."""
     folder.mkdir()

@@ -23,15 +23,15 @@ class Swarm:
     def host(self, *more):
         """The run, or the coordinator again, with what else it is told."""
         self.coordinator = self.running.start('coordinator', [
-            COORDINATOR, '--new-run', '--run-id', 'friends', '--preset', 'demo', '--data', self.text, '--target-batch', '96',
+            COORDINATOR, '--new-run', '--run-id', 'friends', '--preset', 'demo', '--data', self.text, '--target-batch', '24', '--epochs', '9999',
             '--home', self.running.folder / 'host', '--listen', ADDRESS, '--dashboard', 'off', '--checkpoint-every', '0',
             '--no-lan', '--relay-rate', '1000', '--json', *more])
         wait('the coordinator is ready', 30, lambda: self.coordinator.events('ready'))
 
     def join(self, name, *more):
         self.peers[name] = self.running.start(name, [
-            PEER, '--run-id', 'friends', '--bootstrap', ADDRESS, '--name', name, '--no-lan', '--no-port-map', '--threads', '1',
-            '--device', 'cpu', '--no-evaluate', '--json', *more])
+            PEER, '--run-id', 'friends', '--bootstrap', ADDRESS, '--name', name, '--no-lan', '--no-port-map', *programs.LIGHT,
+            '--json', *more])
 
     def committed(self, name, group_of):
         return [e for e in self.peers[name].events('epoch') if e['result'] == 'committed' and e['peers'] == group_of]

@@ -93,6 +93,8 @@ struct Optimizer::Inner {
   bool hand_on(TimePoint deadline, std::string& why);
   void on_event(const epoch::MemberEvent& event);
   StepResult take_result();
+  /// For as long as it is held. Who is held for minutes hears why, and may want to stop.
+  void stand_at_border();
   bool is_resting() const { return parts.runtime.clock().now() < rest_until; }
   StepResult rest();
 };
@@ -252,6 +254,14 @@ StepResult Optimizer::Inner::take_result() {
   return result;
 }
 
+void Optimizer::Inner::stand_at_border() {
+  const auto waiting = [this] {
+    parts.deliver_events();
+    return !options.waiting || options.waiting();
+  };
+  bridge->border(trainer, rate.samples_per_s(), waiting);
+}
+
 /// A part of it, so that each epoch that ends meanwhile is told, and a user who wants to stop is heard.
 StepResult Optimizer::Inner::rest() {
   const auto something_happened = [this] {
@@ -260,7 +270,7 @@ StepResult Optimizer::Inner::rest() {
   };
   const TimePoint look = std::min(rest_until, parts.runtime.clock().now() + kRestStep);
   bridge->wait(trainer, something_happened, look, rate.samples_per_s());
-  if (!is_resting()) bridge->border(trainer, rate.samples_per_s(), options.waiting);  // not while it is held
+  if (!is_resting()) stand_at_border();
   parts.check();
   parts.deliver_events();
   return take_result();
@@ -340,12 +350,7 @@ StepResult Optimizer::step(std::int64_t samples, double loss) {
     inner_->parts.metrics.add("collab_microbatches_dropped_total", 1, {{"reason", reason}});
   }
   const TimePoint before = inner_->parts.runtime.clock().now();
-  // who is held there for minutes is to hear why
-  const auto waiting = [inner = inner_.get()] {
-    inner->parts.deliver_events();
-    return !inner->options.waiting || inner->options.waiting();
-  };
-  inner_->bridge->border(inner_->trainer, inner_->rate.samples_per_s(), waiting);
+  inner_->stand_at_border();
   inner_->rate.pause(before, inner_->parts.runtime.clock().now());
   inner_->parts.check();
   inner_->parts.deliver_events();
@@ -474,7 +479,7 @@ std::vector<Unit> Optimizer::next_units(std::size_t n) {
   while (work.empty() && n > 0) {
     const auto never = [] { return false; };
     inner.bridge->wait(inner.trainer, never, inner.parts.runtime.clock().now() + kUnitsStep);
-    inner.bridge->border(inner.trainer, inner.rate.samples_per_s());  // what is taken belongs to the epoch after it
+    inner.stand_at_border();  // what is taken belongs to the epoch after it
     inner.parts.check();
     inner.check_going_on();
     inner.parts.runtime.on_loop(take);

@@ -56,6 +56,12 @@ std::vector<bool> replaced(const matchmaking::Group& group, const RoundReport& r
 
 }  // namespace
 
+double claimed_rate(double measured, const net::Cap& cap, const LoadOptions& options) {
+  if (cap.reached) return cap.bytes_per_s;
+  if (measured > 0) return std::min(measured, cap.bytes_per_s);
+  return cap.bytes_per_s < options.rate_unknown ? cap.bytes_per_s : 0;  // others would think that it does that much
+}
+
 std::vector<MemberLoad> ClaimedRates::believed(std::span<const PeerId> roster, std::vector<MemberLoad> loads,
                                                const LoadOptions& options) const {
   if (loads.empty()) return loads;

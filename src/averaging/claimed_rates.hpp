@@ -4,12 +4,17 @@
 #include "averaging/load_balance.hpp"
 #include "averaging/report.hpp"
 #include "matchmaking/group.hpp"
+#include "net/throttle.hpp"
 
 #include <map>
 #include <span>
 #include <vector>
 
 namespace collab::averaging {
+
+/// What a peer tells of its own line in one direction, in bytes/s; 0: nothing is known. `measured`: its best
+/// connection, 0 where there is none. What its owner allows is all there is, and it is there when it was used up.
+double claimed_rate(double measured, const net::Cap& cap, const LoadOptions& options);
 
 /// Everybody tells its own rates, and who claims most owns most: a liar could own the whole vector. So a claim that
 /// nobody has seen come true counts for at most twice the median of the roster's, or twice what its owner has moved in

@@ -423,7 +423,7 @@ void Member::settle(const data::Ledger& ledger, const Gathered& lost) {
   context_.leases->give_back(lost.work);
 }
 
-/// What our line can do is what the best connection showed.
+/// What our line can do is what the best connection showed, and all that its owner allows when that was used up.
 void Member::tell_bandwidth() {
   double up = 0;
   double down = 0;
@@ -432,8 +432,11 @@ void Member::tell_bandwidth() {
     up = std::max(up, link.up_bytes_per_s);
     down = std::max(down, link.down_bytes_per_s);
   }
-  matchmaker_.bandwidth(static_cast<std::uint64_t>(up), static_cast<std::uint64_t>(down));
-  moshpit_->bandwidth(static_cast<std::uint64_t>(up), static_cast<std::uint64_t>(down));
+  const net::Caps caps = context_.net.caps();
+  const auto claimed_up = static_cast<std::uint64_t>(averaging::claimed_rate(up, caps.up, options_.load));
+  const auto claimed_down = static_cast<std::uint64_t>(averaging::claimed_rate(down, caps.down, options_.load));
+  matchmaker_.bandwidth(claimed_up, claimed_down);
+  moshpit_->bandwidth(claimed_up, claimed_down);
 }
 
 /// Who is alone needs nobody who could dial it: it goes on as one that can be, until somebody else takes part.

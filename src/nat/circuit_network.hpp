@@ -52,6 +52,7 @@ class CircuitNetwork final : public net::Network {
   Result<std::unique_ptr<net::LocalPort>> local_port(const std::string& host) override {
     return needs_.network.local_port(host);
   }
+  net::Caps caps() const override { return needs_.network.caps(); }
   const net::ChannelEngines* channel_engines() const noexcept override { return needs_.network.channel_engines(); }
 
   /// What is open here, of the node's own circuits and of those that it relays.

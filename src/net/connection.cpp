@@ -205,8 +205,12 @@ Result<> Connection::fill() {
   SecureChannel& channel = opened_->channel;
   if (said_all_ || channel.fault() != TlsFault::none) return {};
   Piece piece;
-  const std::size_t longest = piece_bytes();
-  while (channel.output().size() < options_.batch_bytes && streams_.next(piece, longest)) {
+  const std::size_t at_most = way().stream->write_at_most();
+  const std::size_t soon =
+      sent_in(options_.queue_time, options_.queue_bytes_min, options_.batch_bytes, options_.batch_bytes);
+  const std::size_t batch = std::min(soon, at_most);
+  const std::size_t longest = std::min(piece_bytes(), at_most);
+  while (channel.output().size() < batch && streams_.next(piece, longest)) {
     const auto sealed = seal(piece);
     if (!sealed) return sealed.error();
   }

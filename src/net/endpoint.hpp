@@ -9,6 +9,7 @@
 #include "crypto/hash.hpp"
 #include "crypto/peer_id.hpp"
 #include "net/address.hpp"
+#include "net/throttle.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -133,6 +134,8 @@ class Endpoint {
                                                  std::vector<PeerId> members) = 0;
 
   virtual LinkState link(const PeerId&) const = 0;
+  /// What this machine's owner allows of its line.
+  virtual Caps caps() const { return {}; }
   /// Addresses where `peer` says it listens. Replaces what was known; empty: it cannot be dialled.
   virtual void introduce(const PeerId& peer, std::vector<Address> addresses) = 0;
   /// Where relays lead to `peer`, whom nobody can dial. Replaces what was known.

@@ -130,7 +130,7 @@ std::size_t Multiplexer::sendable(const Stream& stream, std::size_t traffic, std
   const Queued& queued = stream.queue.front();
   const std::size_t left = queued.body->size() - queued.offset;
   const std::size_t bytes = std::min({left, payload_bytes_max, stream.credit, accounts_[traffic].credit});
-  return bytes < std::min(left, kSmallPieceBytes) ? 0 : bytes;
+  return bytes < std::min({left, kSmallPieceBytes, payload_bytes_max}) ? 0 : bytes;
 }
 
 bool Multiplexer::next_of_class(std::size_t traffic, Piece& piece, std::size_t payload_bytes_max) {

@@ -6,9 +6,11 @@
 #include "base/task.hpp"
 #include "crypto/peer_id.hpp"
 #include "net/address.hpp"
+#include "net/throttle.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +37,10 @@ class ByteStream {
   virtual void queue_at_most(std::size_t /*bytes*/) {}
   /// From now on what was taken over leaves no faster; infinite: as fast as can be. A wish.
   virtual void pace(double /*bytes_per_s*/) {}
+  /// From now on about so many bytes may be on their way here or wait unread. A wish.
+  virtual void receive_at_most(std::size_t /*bytes*/) {}
+  /// More than this should not be written at once: what comes later, and is more urgent, would wait for it.
+  virtual std::size_t write_at_most() const { return std::numeric_limits<std::size_t>::max(); }
   /// Bytes that the other side's system has confirmed, since the stream began; 0 where nobody knows.
   virtual std::uint64_t delivered() { return 0; }
   /// The other side's address as seen from here: for limits and logs, never for identity.
@@ -94,6 +100,8 @@ class Network {
   /// begin elsewhere, as behind a proxy; `busy` when no port is free; `bad_request` for a host that is not this
   /// machine's.
   virtual Result<std::unique_ptr<LocalPort>> local_port(const std::string& /*host*/) { return Errc::denied; }
+  /// What this machine's owner allows of the line.
+  virtual Caps caps() const { return {}; }
   /// What secures its streams in place of TLS: null, but for a simulated network, where nobody else listens.
   virtual const ChannelEngines* channel_engines() const noexcept { return nullptr; }
 };

@@ -136,6 +136,7 @@ class PeerEndpoint final : public Endpoint,
   std::unique_ptr<Conversation> converse(std::string_view protocol, const Topic& topic,
                                          std::vector<PeerId> members) override;
   LinkState link(const PeerId& peer) const override;
+  Caps caps() const override { return needs_.network.caps(); }
   void introduce(const PeerId& peer, std::vector<Address> addresses) override;
   void introduce_relays(const PeerId& peer, std::vector<Address> relays) override;
   std::vector<PeerId> tensor_relays() const override;

@@ -78,6 +78,7 @@ class TcpStream final : public ByteStream {
 
   void queue_at_most(std::size_t bytes) override { net::queue_at_most(socket_.native_handle(), bytes); }
   void pace(double bytes_per_s) override { net::pace(socket_.native_handle(), bytes_per_s); }
+  void receive_at_most(std::size_t bytes) override { net::receive_at_most(socket_.native_handle(), bytes); }
   std::uint64_t delivered() override {
     return taken_ - std::min<std::uint64_t>(taken_, unconfirmed(socket_.native_handle()));
   }

@@ -23,6 +23,11 @@ void pace(int socket, double bytes_per_s) {
   (void)::setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &value, sizeof value);
 }
 
+void receive_at_most(int socket, std::size_t bytes) {
+  const auto value = static_cast<int>(std::min<std::size_t>(bytes, std::numeric_limits<int>::max()));
+  (void)::setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &value, sizeof value);
+}
+
 std::size_t unconfirmed(int socket) {
   int bytes = 0;  // that wait to be sent, or on their way
   return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;

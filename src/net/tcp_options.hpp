@@ -8,6 +8,7 @@ namespace collab::net {
 /// As of `ByteStream`.
 void queue_at_most(int socket, std::size_t bytes);
 void pace(int socket, double bytes_per_s);
+void receive_at_most(int socket, std::size_t bytes);
 /// Bytes that the system took over and the other side's has not confirmed.
 std::size_t unconfirmed(int socket);
 

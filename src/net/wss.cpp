@@ -154,6 +154,7 @@ class WssStream final : public ByteStream {
 
   void queue_at_most(std::size_t bytes) override { net::queue_at_most(native(), bytes); }
   void pace(double bytes_per_s) override { net::pace(native(), bytes_per_s); }
+  void receive_at_most(std::size_t bytes) override { net::receive_at_most(native(), bytes); }
   std::uint64_t delivered() override { return taken_ - std::min<std::uint64_t>(taken_, unconfirmed(native())); }
   Address remote() const override { return remote_; }
   std::string_view path() const override { return path_; }

@@ -20,6 +20,7 @@ constexpr Duration kOwnAddressPeriod = std::chrono::seconds(5);
 constexpr Duration kTurnedAwayPause = std::chrono::seconds(1);
 constexpr Duration kVerdictTime = std::chrono::seconds(20);         // after which dial-backs would have got through
 constexpr Duration kWithdrawTime = std::chrono::milliseconds(100);  // for the last record to be on its way
+constexpr double kRelayShare = 0.2;  // of what the owner lets it send: for the circuits of others, each class
 
 bool is_unspecified(const std::string& host) {
   return host == "::" || host == "0.0.0.0";
@@ -247,6 +248,11 @@ void Membership::make_relays() {
   options.mode = options_.relay;
   options.bulk.bytes_per_s = options_.relay_bytes_per_s;
   options.bulk.bytes_per_s_of_all = 10 * options_.relay_bytes_per_s;
+  const double share = kRelayShare * needs_.network.caps().up.bytes_per_s;
+  for (nat::RelayServer::Quota* quota : {&options.signal, &options.bulk}) {
+    quota->bytes_per_s_of_all = std::min(quota->bytes_per_s_of_all, share);
+    quota->bytes_per_s = std::min(quota->bytes_per_s, share);
+  }
   relay_server_ = std::make_unique<nat::RelayServer>(std::move(serving), options);
   nat::RelayClient::Needs asking{needs_.loop, *endpoint_, needs_.clock, needs_.random.derive("relays"),
                                  needs_.log,  {},         {},           {}};

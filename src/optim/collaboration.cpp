@@ -31,6 +31,18 @@ std::uint64_t draw() {
   return number;
 }
 
+double bytes_per_s(double mbit) {
+  return mbit > 0 ? mbit * 1e6 / 8 : net::kUncapped;
+}
+
+net::LimitedNetwork::Limits limits_of(const RunOptions& options) {
+  return {bytes_per_s(options.limit_up_mbit), bytes_per_s(options.limit_down_mbit)};
+}
+
+double relay_bytes_per_s(const RunOptions& options) {
+  return std::min(options.relay_rate_mbit * 1e6 / 8, limits_of(options).up / 5);
+}
+
 }  // namespace
 
 std::filesystem::path default_home(const std::string& run_id) {
@@ -46,8 +58,8 @@ Collaboration::Parts::Parts(RunOptions run_options)
       home(options.home.empty() ? default_home(run.run_id) : options.home),
       seed(draw()),
       runtime(options.workers),
-      network(runtime.loop(), runtime.clock(),
-              net::TcpNetwork::behind(node::choose_proxy(options.proxy, std::getenv))) {
+      tcp(runtime.loop(), runtime.clock(), net::TcpNetwork::behind(node::choose_proxy(options.proxy, std::getenv))),
+      network(tcp, runtime.clock(), limits_of(options)) {
   incarnation = static_cast<std::uint64_t>(runtime.clock().unix_ms());
   if (options.authority) run.authority = options.authority;
   Identity identity = Identity::load_or_create(home / "identity.key");
@@ -106,7 +118,7 @@ node::NodeOptions node_options_of(const RunOptions& options) {
   // nobody dials in through a proxy, but who says where to listen may know another way
   out.client = options.client || (out.behind_proxy && options.listen.empty() && options.wss_port == 0);
   out.relay = node::parse_relay_mode(options.relay);
-  out.relay_bytes_per_s = options.relay_rate_mbit * 1e6 / 8;
+  out.relay_bytes_per_s = relay_bytes_per_s(options);
   out.token_file = options.token;
   out.allow_list = options.allow_list;
   out.role = !options.role.empty() ? options.role : out.client ? "client" : "full";
@@ -136,7 +148,7 @@ void Collaboration::Parts::assemble() {
       tracker_options);
   state::StoreOptions store_options;
   const bool carries_tensors = node::parse_relay_mode(options.relay) == nat::RelayMode::bulk;
-  store_options.pass_on = state::pass_on_options(carries_tensors, options.relay_rate_mbit * 1e6 / 8);
+  store_options.pass_on = state::pass_on_options(carries_tensors, relay_bytes_per_s(options));
   store = std::make_unique<state::Store>(
       endpoint, runtime.clock(), runtime.loop(), runtime.workers(), log,
       [this](std::uint64_t epoch) { return snapshot(epoch); }, store_options);

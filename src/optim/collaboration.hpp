@@ -43,8 +43,12 @@ struct RunOptions {
   /// Done for peers that nobody can dial, once others can dial this one: "off", "signal" or "bulk".
   std::string relay = "signal";
   double relay_rate_mbit = 20;  ///< with "bulk": for each circuit that carries tensors; for all ten times as much
-  bool port_map = true;         ///< ask the home router to let others in, unless `listen` is loopback
-  unsigned workers = 1;         ///< threads beside loop and trainer
+  /// What it takes of the line, all in all, what it relays for others included; 0: no limit. Less than half a Mbit/s
+  /// carries too little for a peer to keep up.
+  double limit_up_mbit = 0;
+  double limit_down_mbit = 0;
+  bool port_map = true;  ///< ask the home router to let others in, unless `listen` is loopback
+  unsigned workers = 1;  ///< threads beside loop and trainer
   Duration join_patience = std::chrono::minutes(5);  ///< then start() gives up
   Duration leave_wait = std::chrono::seconds(10);    ///< a planned leave takes no longer, a last round included
   Log::Options log = {LogLevel::warn, {}, 5'000'000, 10, {}};

@@ -8,6 +8,7 @@
 #include "crypto/identity.hpp"
 #include "epoch/auxiliary.hpp"
 #include "epoch/member.hpp"
+#include "net/limited_network.hpp"
 #include "net/tcp.hpp"
 #include "node/node.hpp"
 #include "node/runtime.hpp"
@@ -80,7 +81,8 @@ struct Collaboration::Parts {
   std::uint64_t incarnation = 0;
   std::uint64_t seed = 0;  ///< of everything on the loop that needs chance
   node::Runtime runtime;
-  net::TcpNetwork network;
+  net::TcpNetwork tcp;
+  net::LimitedNetwork network;
 
   // on the loop
   std::unique_ptr<node::Node> node;

@@ -52,6 +52,7 @@ class LyingEndpoint final : public net::Endpoint {
     if (blind_) state.up_bytes_per_s = state.down_bytes_per_s = 0;
     return state;
   }
+  net::Caps caps() const override { return honest_.caps(); }
   void introduce(const PeerId& peer, std::vector<net::Address> addresses) override {
     honest_.introduce(peer, std::move(addresses));
   }

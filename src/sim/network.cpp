@@ -63,6 +63,7 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
         to(receiver),
         stream(number),
         latency(of.latency(sender, receiver)),
+        window(of.options_.queue_bytes),
         readable(sender.executor()),
         writable(sender.executor()) {}
 
@@ -77,7 +78,8 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   boost::container::deque<Bytes> arrived;
   std::size_t read_offset = 0;   // into arrived.front()
   std::size_t moving_bytes = 0;  // on the way
-  std::size_t queued_bytes = 0;  // and unread
+  std::size_t queued_bytes = 0;  // and unread:
+  std::size_t window;            // at most so many
   TimePoint last_arrival{};
   bool ended = false;         // the sender's last byte has arrived
   bool write_closed = false;  // the sender sends no more; what is on the way still arrives
@@ -190,6 +192,10 @@ class Host::Stream final : public net::ByteStream {
   void close() override {
     host_.network_.end(*out_);
     in_->stop_reading();
+  }
+  void receive_at_most(std::size_t bytes) override {
+    in_->window = std::min(bytes, host_.network_.options_.queue_bytes);
+    in_->writable.notify();
   }
   net::Address remote() const override { return remote_; }
   net::Address local() const override { return local_; }
@@ -328,7 +334,7 @@ const net::ChannelEngines* Host::channel_engines() const noexcept {
 /// How much a writer may add now.
 std::size_t Host::room(const Pipe& pipe) const {
   const LinkOptions& options = network_.options_;
-  std::size_t room = options.queue_bytes - std::min(options.queue_bytes, pipe.queued_bytes);
+  std::size_t room = pipe.window - std::min(pipe.window, pipe.queued_bytes);
   const auto shares = [&](double bytes_per_s, std::size_t streams) {
     const double kept = bytes_per_s / options.bulk_charge * to_seconds(pipe.latency + options.buffer);
     const std::size_t least = std::min(kShareMin, network_.slice_bytes(bytes_per_s));

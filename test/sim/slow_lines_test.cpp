@@ -121,7 +121,7 @@ TEST_CASE("slow lines: a state that comes more slowly than donors let go of roun
     options.target_batch = 384;  // six seconds
     options.lines.assign(4, line(100 * kFast));
     options.codec = CodecId::linear8;
-    options.lines.push_back({1e6, 220e3});  // of a model and its momentum that takes 19 s, of a result two
+    options.lines.push_back({1e6, 260e3});  // of a model and its momentum that takes 16 s, of a result two
     Fault comes;
     comes.at = 16s;
     comes.kind = FaultKind::join;

@@ -1,12 +1,14 @@
 #pragma once
 // A production endpoint on a simulated host.
 
+#include "net/limited_network.hpp"
 #include "net/peer_endpoint.hpp"
 #include "sim/network.hpp"
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,12 +44,14 @@ class CalendarClock final : public Clock {
 class SimNode {
  public:
   SimNode(sim::Simulation& world, sim::SimNetwork& network, unsigned char number, net::EndpointOptions options = {},
-          sim::LineOptions line = {})
+          sim::LineOptions line = {}, std::optional<net::LimitedNetwork::Limits> limits = {})
       : host_(network.add_host("10.0.0." + std::to_string(number), line)),
         clock_(host_.clock()),
+        limited_(host_, clock_, limits.value_or(net::LimitedNetwork::Limits())),
         identity_(identity_of(number)),
         access_(Access::Options()),
-        endpoint_({world.executor(), clock_, host_, Random(number), log_, metrics_, identity_, access_},
+        endpoint_({world.executor(), clock_, limits ? static_cast<net::Network&>(limited_) : host_, Random(number),
+                   log_, metrics_, identity_, access_},
                   with_defaults(std::move(options), host_.address())),
         tasks_(world.executor(), rethrow) {
     log_.observe([this](LogLevel, std::string_view event, Log::Fields) { ++events_[std::string(event)]; });
@@ -92,6 +96,7 @@ class SimNode {
 
   sim::Host& host_;
   CalendarClock clock_;
+  net::LimitedNetwork limited_;
   Identity identity_;
   Access access_;
   Log log_;

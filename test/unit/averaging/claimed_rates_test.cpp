@@ -68,6 +68,18 @@ struct Lines {
 
 }  // namespace
 
+TEST_CASE("claimed rates: nobody claims more than its owner allows, and all of that once it was used up") {
+  const LoadOptions options;
+  const auto cap = [](double mbit, bool reached) { return net::Cap{mbit * 1e6 / 8, reached}; };
+  CHECK(claimed_rate(3e6, net::Cap(), options) == 3e6);
+  CHECK(claimed_rate(0, net::Cap(), options) == 0);
+  CHECK(claimed_rate(3e6, cap(8, false), options) == 1e6);
+  CHECK(claimed_rate(0.2e6, cap(8, false), options) == 0.2e6);  // the line is slower than what is allowed
+  CHECK(claimed_rate(0.2e6, cap(8, true), options) == 1e6);     // one of five connections that shared it
+  CHECK(claimed_rate(0, cap(8, false), options) == 1e6);
+  CHECK(claimed_rate(0, cap(8000, false), options) == 0);
+}
+
 TEST_CASE("claimed rates: among equal lines nothing is cut") {
   Lines lines(std::vector<double>(8, kHome), std::vector<double>(8, kHome));
   lines.round();

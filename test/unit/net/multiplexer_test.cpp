@@ -46,6 +46,14 @@ TEST_CASE("prefix: twelve bytes, there and back") {
   }
 }
 
+TEST_CASE("streams: a message leaves also in pieces that are shorter than a small one") {
+  Ends ends;
+  open(ends.a, TrafficClass::bulk, filled(10'000, 7), true);
+  REQUIRE(carry(ends.a, ends.b, 1000));
+  REQUIRE(ends.b.received.size() == 1);
+  CHECK(*ends.b.received[0].second == *filled(10'000, 7));
+}
+
 TEST_CASE("streams: messages of every size arrive whole and in order, however the bytes are cut") {
   for (const std::size_t split : {std::size_t(1000), std::size_t(1 << 17), std::size_t(1 << 22)}) {
     CAPTURE(split);

@@ -267,7 +267,7 @@ int dispatch(const std::vector<std::string>& arguments) {
   config.read_environment(std::getenv);
   const cli::Parsed parsed = cli::parse(coordinator_synopsis(), config, arguments);
   if (parsed.help) {
-    fmt::print("{}", cli::help(coordinator_synopsis(), config.table()));
+    fmt::print("{}", cli::help(coordinator_synopsis(), config.table(), parsed.command));
     return 0;
   }
   if (parsed.version) {

@@ -6,11 +6,17 @@ namespace collab::coordinator {
 
 using node::OptionKind;
 
+namespace {
+
+constexpr const char* kKeysTopic = "Keys, tokens, bans";
+
+}  // namespace
+
 node::OptionTable coordinator_options() {
   constexpr double kMany = 1e15;
   const char* run = "Run";
   const char* founding = "Founding a run (--new-run)";
-  const char* keys = "Keys, tokens, bans";
+  const char* keys = kKeysTopic;
   const char* net = "Network";
   const char* output = "Output";
   node::OptionTable table = {
@@ -39,9 +45,8 @@ node::OptionTable coordinator_options() {
        1},
       {"admission", OptionKind::text, founding, "MODE", "", "open, list or token; must be given, but on loopback"},
       {"allow", OptionKind::text, founding, "FILE", "", "peer ids that may join, one a line; for admission list"},
-      {"authority", OptionKind::text, keys, "FILE", "", "the run's key; HOME/authority.key"},
-      {"token", OptionKind::text, keys, "FILE", "",
-       "what this node shows; HOME/token, made when the run's key is here"},
+      {"authority", OptionKind::text, run, "FILE", "", "the run's key; HOME/authority.key"},
+      {"token", OptionKind::text, run, "FILE", "", "what this node shows; HOME/token, made when the run's key is here"},
       {"claims", OptionKind::list, keys, "CLAIM", "", "of a token: join contribute reduce directory relay; coordinate"},
       {"for", OptionKind::text, keys, "TIME", "24h", "how long a token (at most 7d) or a ban holds: 30m, 24h, 7d"},
       {"reason", OptionKind::text, keys, "TEXT", "", "of a ban or revocation, for who is hit by it"},
@@ -79,8 +84,8 @@ cli::Synopsis coordinator_synopsis() {
       "founds and hosts a run: directory, manifest, files, checkpoints, state over HTTP. Trains nothing.";
   synopsis.commands = {{"run", "host the run until Ctrl+C; peers go on without it"},
                        {"manifest", "what this home's run is, as signed"},
-                       {"keys", "create | show | token PEER | revoke SERIAL: who may take part", 2},
-                       {"ban", "PEER --reason TEXT: close its connections, and admit it no more", 1},
+                       {"keys", "create | show | token PEER | revoke SERIAL: who may take part", 2, kKeysTopic},
+                       {"ban", "PEER --reason TEXT: close its connections, and admit it no more", 1, kKeysTopic},
                        {"status", "how the coordinator that runs here is doing"},
                        {"config", "each option, its value, and who set it"}};
   synopsis.examples = {"collab-coordinator --new-run --run-id my-run --preset tiny --data my-text --admission open",

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace collab::cli {
 namespace {
@@ -25,6 +26,21 @@ std::vector<std::string> topics(const node::OptionTable& table) {
   std::vector<std::string> out;
   for (const OptionRow& row : table) {
     if (std::find(out.begin(), out.end(), row.topic) == out.end()) out.push_back(row.topic);
+  }
+  return out;
+}
+
+constexpr const char* kAnyOption =
+    "  --config FILE            options as TOML; also COLLAB_<OPTION> in the environment, --set OPTION=VALUE\n";
+
+std::string topic_help(const node::OptionTable& table, const std::string& topic) {
+  std::string out = topic + "\n";
+  for (const OptionRow& row : table) {
+    if (row.topic != topic) continue;
+    const std::string flag = row.value.empty() ? "--" + row.name : fmt::format("--{} {}", row.name, row.value);
+    const std::string built_in =
+        row.built_in.empty() || row.kind == OptionKind::toggle ? "" : fmt::format(" [{}]", row.built_in);
+    out += fmt::format("  {:<24} {}{}\n", flag, row.help, built_in);
   }
   return out;
 }
@@ -122,31 +138,26 @@ Parsed parse(const Synopsis& synopsis, node::Config& config, const std::vector<s
   return parsed;
 }
 
-std::string help(const Synopsis& synopsis, const node::OptionTable& table) {
+std::string help(const Synopsis& synopsis, const node::OptionTable& table, std::string_view command) {
+  for (const Command& one : synopsis.commands) {
+    if (one.name != command || one.topic.empty()) continue;
+    return fmt::format("{0} {1} {2}\n\n{3}{4}  all else: {0} --help\n", synopsis.program, one.name, one.help,
+                       topic_help(table, one.topic), kAnyOption);
+  }
   std::string out = fmt::format("{}: {}\n\n", synopsis.program, synopsis.sentence);
-  if (!synopsis.commands.empty()) {
-    std::size_t width = 10;
-    for (const Command& command : synopsis.commands) width = std::max(width, command.name.size());
-    for (const Command& command : synopsis.commands) {
-      const bool first = &command == &synopsis.commands.front();
-      out += fmt::format("  {:<{}} {}{}\n", command.name, width, command.help, first ? " (default)" : "");
-    }
+  std::size_t width = 10;
+  for (const Command& one : synopsis.commands) width = std::max(width, one.name.size());
+  std::set<std::string> apart;
+  for (const Command& one : synopsis.commands) {
+    const bool first = &one == &synopsis.commands.front();
+    const char* more = first ? " (default)" : one.topic.empty() ? "" : "; see --help";
+    out += fmt::format("  {:<{}} {}{}\n", one.name, width, one.help, more);
+    apart.insert(one.topic);
   }
   for (const std::string& example : synopsis.examples) out += fmt::format("  $ {}\n", example);
-  for (const std::string& topic : topics(table)) {
-    out += fmt::format("\n{}\n", topic);
-    for (const OptionRow& row : table) {
-      if (row.topic != topic) continue;
-      const std::string flag = row.value.empty() ? "--" + row.name : fmt::format("--{} {}", row.name, row.value);
-      const std::string built_in =
-          row.built_in.empty() || row.kind == OptionKind::toggle ? "" : fmt::format(" [{}]", row.built_in);
-      out += fmt::format("  {:<24} {}{}\n", flag, row.help, built_in);
-    }
-  }
-  out += "  --config FILE            options as TOML; also COLLAB_<OPTION> in the environment\n";
-  out += "  --set NAME=VALUE         any option of this table by its name\n";
-  out += fmt::format("  {}\n", synopsis.read_on);
-  return out;
+  for (const std::string& topic : topics(table))
+    if (!apart.contains(topic)) out += topic_help(table, topic);
+  return fmt::format("{}{}  {}\n", out, kAnyOption, synopsis.read_on);
 }
 
 }  // namespace collab::cli

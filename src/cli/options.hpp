@@ -13,6 +13,7 @@ struct Command {
   std::string name;           ///< "status"; the first of a program is the default
   std::string help;           ///< one line
   std::size_t words_max = 0;  ///< that may follow it
+  std::string topic = {};     ///< of options that only it reads: they are in its own help. Empty: none
 };
 
 /// What `--help` says besides the options.
@@ -37,7 +38,8 @@ struct Parsed {
 /// at once with origin `config_file`. Throws `Failure(usage)`.
 Parsed parse(const Synopsis& synopsis, node::Config& config, const std::vector<std::string>& arguments);
 
-/// At most 60 lines of 100 columns: one sentence, commands, examples, options by topic with defaults.
-std::string help(const Synopsis& synopsis, const node::OptionTable& table);
+/// At most 60 lines of 100 columns: one sentence, commands, examples, options by topic with defaults. Of a command with
+/// a topic of its own: that.
+std::string help(const Synopsis& synopsis, const node::OptionTable& table, std::string_view command = {});
 
 }  // namespace collab::cli

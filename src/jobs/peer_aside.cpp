@@ -67,8 +67,8 @@ PeerRole role_of(const node::Config& config) {
   throw Failure(ExitCode::usage, fmt::format("no role \"{}\"", name), "trainer, aux or monitor");
 }
 
-int run_aside(const Registry& jobs, const node::Config& config, const std::string& link, PeerRole role) {
-  Presence presence(config, options_of(config, link, role));
+int run_aside(const Registry& jobs, const node::Config& config, Owner& owner, const std::string& link, PeerRole role) {
+  Presence presence(config, owner, options_of(config, link, role));
   presence.join();
   std::optional<optim::Auxiliary> auxiliary;
   if (role == PeerRole::auxiliary) auxiliary.emplace(presence.run(), schema_of(jobs, presence));

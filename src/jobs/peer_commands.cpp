@@ -5,6 +5,7 @@
 #include "jobs/peer_files.hpp"
 #include "jobs/peer_run.hpp"
 #include "monitor/status_client.hpp"
+#include "node/agenda.hpp"
 #include "node/manifest.hpp"
 #include "optim/model_trainer.hpp"
 #include "state/checkpoint.hpp"
@@ -14,6 +15,7 @@
 
 #include <array>
 #include <cmath>
+#include <ctime>
 
 namespace collab::jobs {
 namespace {
@@ -85,6 +87,10 @@ int show_status(const node::Config& config) {
     return 0;
   }
   const json state = json::parse(answer);
+  if (state.contains("resting")) {
+    fmt::print("rests until {}: {}\n", state.value("until", "?"), state.value("resting", "?"));
+    return 0;
+  }
   const json& run = state.at("run");
   fmt::print("{}  epoch {}  {}/{} samples, {} of them here\n", run.value("run_id", run.value("id", "?")),
              run.at("epoch").dump(), run.at("samples").dump(), run.at("target_batch_samples").dump(),
@@ -102,6 +108,27 @@ int ask_to_leave(const node::Config& config) {
   need_run_id(config);
   monitor::ask_node(home_of(config), "leave");
   fmt::print("the peer in {} is leaving\n", home_of(config).string());
+  return 0;
+}
+
+int pause_peer(const node::Config& config, const std::vector<std::string>& words) {
+  need_run_id(config);
+  const fs::path home = home_of(config);
+  if (words.empty()) {
+    node::pause(home, std::nullopt);
+    fmt::print("paused until collab-peer resume\n");
+    return 0;
+  }
+  const std::int64_t until = std::time(nullptr) + cli::parse_length(words.front()) / 1000;
+  node::pause(home, until);
+  fmt::print("paused until {}\n", node::week_text(node::local_time(until).minute_of_week));
+  return 0;
+}
+
+int resume_peer(const node::Config& config) {
+  need_run_id(config);
+  const bool was_paused = node::resume(home_of(config));
+  fmt::print("{}\n", was_paused ? "the pause is over" : "nothing was paused");
   return 0;
 }
 

@@ -17,6 +17,9 @@ int show_config(const node::Config& config);
 int show_status(const node::Config& config);
 /// Asks the peer that runs in this home to leave as planned.
 int ask_to_leave(const node::Config& config);
+/// The peer of this home, whether it runs or not, takes no part for `words` ("2h"), or until it is resumed.
+int pause_peer(const node::Config& config, const std::vector<std::string>& words);
+int resume_peer(const node::Config& config);
 /// Copies the newest checkpoint's model to --to.
 int export_checkpoint(const node::Config& config);
 /// Loss of the newest checkpoint on the held-out text, beside the unigram baseline.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <future>
 
 namespace collab::jobs {
 namespace {
@@ -32,12 +33,33 @@ void read_files(node::Config& config) {
   if (std::filesystem::exists(file)) config.read_file(file, node::Origin::run_file);
 }
 
+/// As often as its owner lets it.
+int take_part(const Registry& jobs, const node::Config& config, const std::string& link) {
+  const PeerRole role = role_of(config);
+  Owner owner(config);
+  while (owner.await()) {
+    const auto stay = [&] {
+      return role == PeerRole::trainer ? run_peer(jobs, config, owner, link)
+                                       : run_aside(jobs, config, owner, link, role);
+    };
+    try {
+      // in a thread of its own: who computes gives up its priority for good
+      const int code = std::async(std::launch::async, stay).get();
+      if (!owner.rests()) return code;
+    } catch (const Failure& failure) {
+      const bool looked_for_the_run = failure.code() == ExitCode::done;
+      if (!owner.rests() || !looked_for_the_run) throw;
+    }
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
 int dispatch(const Registry& jobs, const std::vector<std::string>& arguments) {
   node::Config config(peer_options());
   config.read_environment(std::getenv);
   const cli::Parsed parsed = cli::parse(peer_synopsis(), config, arguments);
   if (parsed.help) {
-    fmt::print("{}", cli::help(peer_synopsis(), config.table()));
+    fmt::print("{}", cli::help(peer_synopsis(), config.table(), parsed.command));
     return 0;
   }
   if (parsed.version) {
@@ -57,12 +79,12 @@ int dispatch(const Registry& jobs, const std::vector<std::string>& arguments) {
   if (parsed.command == "keys") return peer_keys(config, parsed.words);
   if (parsed.command == "status") return show_status(config);
   if (parsed.command == "leave") return ask_to_leave(config);
+  if (parsed.command == "pause") return pause_peer(config, parsed.words);
+  if (parsed.command == "resume") return resume_peer(config);
   if (parsed.command == "export") return export_checkpoint(config);
   if (parsed.command == "eval") return evaluate_checkpoint(jobs, config);
   try {
-    const PeerRole role = role_of(config);
-    if (role != PeerRole::trainer) return run_aside(jobs, config, parsed.argument, role);
-    return run_peer(jobs, config, parsed.argument);
+    return take_part(jobs, config, parsed.argument);
   } catch (const Failure& failure) {
     throw after_failed_start(config, parsed.argument, failure);
   }

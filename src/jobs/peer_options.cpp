@@ -4,12 +4,19 @@ namespace collab::jobs {
 
 using node::OptionKind;
 
+namespace {
+
+constexpr const char* kKeysTopic = "Keys and tokens";
+constexpr const char* kExportTopic = "Export";
+
+}  // namespace
+
 node::OptionTable peer_options() {
   constexpr double kMany = 1e15;
   const char* run = "Run";
   const char* work = "Work";
   const char* net = "Network";
-  const char* keys = "Keys and tokens";
+  const char* keys = kKeysTopic;
   const char* output = "Output";
   node::OptionTable table = {
       {"run-id", OptionKind::text, run, "NAME[#KEY]", "", "which run; #KEY pins the key of its authority"},
@@ -18,13 +25,18 @@ node::OptionTable peer_options() {
       {"name", OptionKind::text, run, "TEXT", "", "shown to others; from the peer id"},
       {"token", OptionKind::text, run, "FILE", "", "from the run's host, to be admitted; HOME/token"},
       {"epochs", OptionKind::number, run, "N", "", "stop by itself at this epoch; the recipe's end", 0, kMany},
-      {"to", OptionKind::text, run, "DIR", "", "export: where to write"},
+      {"to", OptionKind::text, kExportTopic, "DIR", "", "where to write"},
       {"role", OptionKind::text, work, "ROLE", "trainer", "or aux: averages for others; monitor: only looks"},
       {"data", OptionKind::text, work, "DIR", "", "text of your own for the run's; checked by hash"},
       {"device", OptionKind::text, work, "NAME", "auto", "cpu, cuda or auto"},
       {"threads", OptionKind::number, work, "N", "", "for computing; cores - 1", 1, 1024},
       {"cpu-percent", OptionKind::number, work, "N", "100", "of the time it computes; in the rest the machine is yours",
        1, 100},
+      {"nice", OptionKind::number, work, "N", "10", "to what else runs: 0 not at all, 19 takes what nobody wants", 0,
+       19},
+      {"hours", OptionKind::text, work, "SPANS", "",
+       "when it takes part: 22:00-07:00, \"mon-fri 18:00-24:00; sat,sun\" [always]"},
+      {"on-battery", OptionKind::toggle, work, "", "", "also then; else a laptop rests until it is plugged in"},
       {"microbatch", OptionKind::number, work, "SAMPLES", "", "computed at once; the recipe's", 1, 65536},
       {"delay", OptionKind::text, work, "WHAT", "none", "step or gradients: compute on during an epoch's end"},
       {"offload", OptionKind::toggle, work, "", "", "parameters and moments of the step in main memory, apart"},
@@ -46,6 +58,12 @@ node::OptionTable peer_options() {
        "for peers that nobody can dial: off, signal (words only), bulk"},
       {"relay-rate", OptionKind::number, net, "MBIT/S", "20",
        "of relay bulk: for each circuit; for all ten times as much", 1, 1e5},
+      {"limit-up", OptionKind::real, net, "MBIT/S", "",
+       "of your line, all in all, relaying too; half a Mbit/s at least", 0.5, 1e5},
+      {"limit-down", OptionKind::real, net, "MBIT/S", "", "the same of what comes", 0.5, 1e5},
+      {"limit-day", OptionKind::real, net, "GB", "", "both ways; at the whole it leaves, and is back the next day",
+       0.001, 1e9},
+      {"limit-month", OptionKind::real, net, "GB", "", "the same of a calendar month", 0.001, 1e9},
       {"patience", OptionKind::number, net, "SECONDS", "300", "for finding the run, then exit 3", 1, 1e9},
       {"authority", OptionKind::text, keys, "FILE", "", "the run's key, for who may give tokens"},
       {"claims", OptionKind::list, keys, "CLAIM", "", "of a token: join contribute reduce directory relay; coordinate"},
@@ -63,16 +81,18 @@ node::OptionTable peer_options() {
 cli::Synopsis peer_synopsis() {
   cli::Synopsis synopsis;
   synopsis.program = "collab-peer";
-  synopsis.sentence =
-      "trains one model together with others. Joins a run, computes, averages, and keeps what it learns.";
-  synopsis.commands = {{"run", "join and train; the same command resumes"},
-                       {"status", "how the peer that runs here is doing"},
-                       {"leave", "ask the peer that runs here to leave as planned"},
-                       {"export", "newest checkpoint as a folder that transformers opens"},
-                       {"eval", "loss of the newest checkpoint on held-out text"},
-                       {"keys", "create | show | token PEER | revoke SERIAL: this peer's id, and the run's key", 2},
-                       {"doctor", "what keeps this machine from the run, and what to do about it"},
-                       {"config", "each option, its value, and who set it"}};
+  synopsis.sentence = "trains a model together with others: joins a run, computes, averages, keeps the model.";
+  synopsis.commands = {
+      {"run", "join and train; the same command resumes"},
+      {"status", "how the peer that runs here is doing"},
+      {"leave", "ask the peer that runs here to leave as planned"},
+      {"pause", "[TIME], 2h say: leave as planned, and come back then or at resume", 1},
+      {"resume", "end the pause"},
+      {"export", "newest checkpoint as a folder that transformers opens", 0, kExportTopic},
+      {"eval", "loss of the newest checkpoint on held-out text"},
+      {"keys", "create | show | token PEER | revoke SERIAL: this peer's id; the run's key", 2, kKeysTopic},
+      {"doctor", "what keeps this machine from the run, and what to do about it"},
+      {"config", "each option, its value, and who set it"}};
   synopsis.examples = {"collab-peer --run-id sahajbert",
                        "collab-peer --run-id sahajbert --bootstrap host:4600 --threads 4",
                        "collab-peer export --run-id sahajbert --to my-model"};

@@ -16,8 +16,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <cerrno>
 #include <cmath>
 #include <limits>
+#include <sys/resource.h>
 #include <thread>
 
 namespace collab::jobs {
@@ -30,16 +32,24 @@ json number_or_null(double number) {
   return std::isfinite(number) ? json(number) : json(nullptr);
 }
 
+/// This thread, and those that will compute for it. The network's is there already, and answers as soon as any other
+/// program.
+void be_nice(int nice) {
+  errno = 0;
+  const int now = ::getpriority(PRIO_PROCESS, 0);  // of the thread, on Linux
+  if (errno == 0 && now < nice) (void)::setpriority(PRIO_PROCESS, 0, nice);
+}
+
 /// One stay in a run, from the first line to the last.
 class Stay {
  public:
-  Stay(const Registry& jobs, const node::Config& config, const std::string& link)
+  Stay(const Registry& jobs, const node::Config& config, Owner& owner, const std::string& link)
       : jobs_(jobs),
         config_(config),
         device_(device_of(config)),
         delay_(delay_of(config)),
         mode_(mode_of(config)),
-        presence_(config, run_options_of(config, link)) {}
+        presence_(config, owner, run_options_of(config, link)) {}
 
   int run();
 
@@ -52,7 +62,7 @@ class Stay {
   void write_csv(const epoch::EpochReport& report);
   void evaluate();
   void save();
-  bool asked_to_stop() const { return presence_.asked_to_stop(); }
+  bool asked_to_stop() { return presence_.asked_to_stop(); }
 
   const Registry& jobs_;
   const node::Config& config_;
@@ -79,6 +89,7 @@ class Stay {
 };
 
 void Stay::make_job() {
+  be_nice(static_cast<int>(config_.number("nice")));
   files_ = fetch_run_files(collaboration_, config_, [this](const std::string& text) { output_.done(text); });
   if (config_.has("microbatch")) recipe_.microbatch = static_cast<std::uint32_t>(config_.number("microbatch"));
   runnable_ = jobs_.make({recipe_, files_.tokenizer, files_.prepared, device_});
@@ -276,6 +287,8 @@ optim::RunOptions run_options_of(const node::Config& config, const std::string& 
   options.port_map = config.toggle("port-map");
   options.relay = config.text("relay");
   options.relay_rate_mbit = static_cast<double>(config.number("relay-rate"));
+  if (config.has("limit-up")) options.limit_up_mbit = config.real("limit-up");
+  if (config.has("limit-down")) options.limit_down_mbit = config.real("limit-down");
   options.join_patience = std::chrono::seconds(config.number("patience"));
   options.log.stderr_level = config.toggle("quiet")
                                  ? std::max(LogLevel::warn, cli::parse_log_level(config.text("log-level")))
@@ -318,8 +331,8 @@ optim::Device device_of(const node::Config& config) {
   throw Failure(ExitCode::usage, fmt::format("no device \"{}\"", name), "cpu, cuda or auto");
 }
 
-int run_peer(const Registry& jobs, const node::Config& config, const std::string& link) {
-  Stay stay(jobs, config, link);
+int run_peer(const Registry& jobs, const node::Config& config, Owner& owner, const std::string& link) {
+  Stay stay(jobs, config, owner, link);
   return stay.run();
 }
 

@@ -1,7 +1,8 @@
 #pragma once
-// collab-peer run: joins, trains until told to stop, leaves.
+// One stay of collab-peer run: joins, trains until told to stop, leaves.
 
 #include "epoch/delay.hpp"
+#include "jobs/owner.hpp"
 #include "jobs/registry.hpp"
 #include "node/config.hpp"
 #include "node/mode.hpp"
@@ -13,8 +14,9 @@
 
 namespace collab::jobs {
 
-/// `link`: a join link, or empty. Throws `Failure`. Returns an exit code.
-int run_peer(const Registry& jobs, const node::Config& config, const std::string& link);
+/// `link`: a join link, or empty. Leaves as planned when `owner` wants it to rest. Throws `Failure`. Returns an exit
+/// code.
+int run_peer(const Registry& jobs, const node::Config& config, Owner& owner, const std::string& link);
 
 /// What the options say of the run and of this peer. `link`: a join link, or empty. Throws `Failure(usage)`.
 optim::RunOptions run_options_of(const node::Config& config, const std::string& link);

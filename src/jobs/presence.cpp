@@ -1,6 +1,7 @@
 #include "jobs/presence.hpp"
 
 #include "jobs/peer_run.hpp"
+#include "optim/parts.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,15 +11,22 @@ namespace {
 
 constexpr const char* kVersion = "0.1.0";
 
-OutputMode output_mode(const node::Config& config) {
-  if (config.toggle("json")) return OutputMode::json;
-  return config.toggle("quiet") ? OutputMode::quiet : OutputMode::people;
-}
-
 }  // namespace
 
-Presence::Presence(const node::Config& config, optim::RunOptions options)
-    : config_(config), output_(output_mode(config), run_id_of(config)), collaboration_(std::move(options)) {}
+Presence::Presence(const node::Config& config, Owner& owner, optim::RunOptions options)
+    : config_(config), owner_(owner), output_(owner.output()), collaboration_(std::move(options)) {}
+
+Presence::~Presence() {
+  owner_.left(carried());
+}
+
+std::uint64_t Presence::carried() {
+  return collaboration_.parts().network.carried();
+}
+
+bool Presence::asked_to_stop() {
+  return interrupt_.asked() || (status_ && status_->asked_to_leave()) || owner_.must_rest(carried());
+}
 
 void Presence::join() {
   output_.done(fmt::format("collab-peer {}: {} ({}), home {}", kVersion, collaboration_.name(),
@@ -27,7 +35,7 @@ void Presence::join() {
   collaboration_.on_event([this](const optim::Event& event) { say_event(event); });
   collaboration_.start([this](const std::string& what) {
     if (!what.empty()) output_.note(what);
-    return !interrupt_.asked();
+    return !asked_to_stop();
   });
   const node::Manifest& manifest = collaboration_.manifest();
   auto recipe = recipes::from_json(manifest.recipe);

@@ -2,6 +2,7 @@
 // One stay of this program in a run, whatever it does there: joining, and what is said of it.
 
 #include "cli/program.hpp"
+#include "jobs/owner.hpp"
 #include "jobs/peer_output.hpp"
 #include "jobs/peer_status.hpp"
 #include "node/config.hpp"
@@ -16,7 +17,11 @@ namespace collab::jobs {
 
 class Presence {
  public:
-  Presence(const node::Config& config, optim::RunOptions options);
+  /// Both outlive it.
+  Presence(const node::Config& config, Owner& owner, optim::RunOptions options);
+  ~Presence();
+  Presence(const Presence&) = delete;
+  Presence& operator=(const Presence&) = delete;
 
   /// Joins, and reads what the run trains. Throws `Failure`.
   void join();
@@ -25,23 +30,25 @@ class Presence {
   void leave();
   /// Its progress and, once, how its dials travel.
   void show(const optim::Progress& progress);
-  /// By Ctrl+C, or by `collab-peer leave`.
-  bool asked_to_stop() const { return interrupt_.asked() || (status_ && status_->asked_to_leave()); }
+  /// By Ctrl+C, by `collab-peer leave`, or because its owner wants it to rest.
+  bool asked_to_stop();
 
   const node::Config& config() const noexcept { return config_; }
-  PeerOutput& output() noexcept { return output_; }
+  PeerOutput& output() noexcept { return owner_.output(); }
   optim::Collaboration& run() noexcept { return collaboration_; }
   /// After join().
   const recipes::Recipe& recipe() const noexcept { return recipe_; }
-  /// Since the program began.
+  /// Since it began.
   double hours() const;
 
  private:
   void say_event(const optim::Event& event);
+  std::uint64_t carried();
 
   const node::Config& config_;
+  Owner& owner_;
   cli::Interrupt interrupt_;
-  PeerOutput output_;
+  PeerOutput& output_;
   optim::Collaboration collaboration_;
   recipes::Recipe recipe_;
   std::optional<PeerStatus> status_;

@@ -5,6 +5,9 @@ import json, os, pathlib, signal, socket, subprocess, threading, time
 for name in ('https_proxy', 'HTTPS_PROXY', 'no_proxy', 'NO_PROXY', 'COLLAB_PROXY'):
     os.environ.pop(name, None)
 
+# all that runs in the tests is as urgent as they are
+os.environ['COLLAB_NICE'] = '0'
+
 WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 
 

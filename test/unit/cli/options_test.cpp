@@ -126,6 +126,18 @@ TEST_CASE("options: help names every option and stays on one screen") {
   CHECK(std::count(text.begin(), text.end(), '\n') <= 60);
 }
 
+TEST_CASE("options: what only one command reads is in the help of that command") {
+  Synopsis with_keys = synopsis();
+  with_keys.commands.push_back({"keys", "create: a key", 1, "Keys"});
+  node::OptionTable more = table();
+  more.push_back({"claims", OptionKind::list, "Keys", "CLAIM", "", "of a token"});
+  CHECK(help(with_keys, more).find("--claims") == std::string::npos);
+  CHECK(help(with_keys, more).find("create: a key; see --help") != std::string::npos);
+  CHECK(help(with_keys, more, "keys").find("--claims CLAIM") != std::string::npos);
+  CHECK(help(with_keys, more, "keys").find("--run-id") == std::string::npos);
+  CHECK(help(with_keys, more, "status") == help(with_keys, more));
+}
+
 TEST_CASE("program: a failure says what and what to do, and decides the exit code") {
   const int code = run_program("collab-test", []() -> int { throw Failure(ExitCode::data, "no text", "--data"); });
   CHECK(code == 8);

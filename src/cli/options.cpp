@@ -144,7 +144,7 @@ std::string help(const Synopsis& synopsis, const node::OptionTable& table, std::
     return fmt::format("{0} {1} {2}\n\n{3}{4}  all else: {0} --help\n", synopsis.program, one.name, one.help,
                        topic_help(table, one.topic), kAnyOption);
   }
-  std::string out = fmt::format("{}: {}\n\n", synopsis.program, synopsis.sentence);
+  std::string out = fmt::format("{}: {}\n", synopsis.program, synopsis.sentence);
   std::size_t width = 10;
   for (const Command& one : synopsis.commands) width = std::max(width, one.name.size());
   std::set<std::string> apart;

@@ -9,6 +9,7 @@
 #include "jobs/peer_files.hpp"
 #include "jobs/peer_run.hpp"
 #include "net/tcp.hpp"
+#include "node/interface_choice.hpp"
 #include "node/proxy_choice.hpp"
 #include "node/runtime.hpp"
 #include "optim/parts.hpp"
@@ -60,7 +61,8 @@ class Examination {
         home_(named_ || config.has("home") ? options_.home : options_.home.parent_path()),
         json_(config.toggle("json")),
         network_(runtime_.loop(), runtime_.clock(),
-                 net::TcpNetwork::behind(node::choose_proxy(options_.proxy, std::getenv))) {}
+                 net::TcpNetwork::behind(node::choose_proxy(options_.proxy, std::getenv),
+                                         node::choose_interface(options_.interface))) {}
   ~Examination();
   Examination(const Examination&) = delete;
   Examination& operator=(const Examination&) = delete;

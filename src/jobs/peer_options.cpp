@@ -50,6 +50,8 @@ node::OptionTable peer_options() {
       {"client", OptionKind::toggle, net, "", "", "dial only, never listen"},
       {"proxy", OptionKind::text, net, "ADDR", "",
        "[USER:PASSWORD@]host:port, an HTTP proxy; off: none; else https_proxy"},
+      {"interface", OptionKind::text, net, "NAME", "",
+       "all connections by that one, eth0 say; else as the system chooses"},
       {"allow", OptionKind::text, net, "FILE", "", "enforce the list of a run that admits a list, one id a line"},
       {"lan", OptionKind::toggle, net, "", "on", "ask the local network for the run; --no-lan: never"},
       {"port-map", OptionKind::toggle, net, "", "on",

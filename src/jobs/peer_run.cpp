@@ -281,6 +281,7 @@ optim::RunOptions run_options_of(const node::Config& config, const std::string& 
   options.allow_list = config.text("allow");
   options.listen = config.text("listen");
   options.proxy = config.text("proxy");
+  options.interface = config.text("interface");
   options.wss_port = static_cast<std::uint16_t>(config.has("wss-port") ? config.number("wss-port") : 0);
   options.client = config.toggle("client");
   options.discover_lan = config.toggle("lan");

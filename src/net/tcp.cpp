@@ -146,11 +146,13 @@ Errc errc_of(const boost::system::error_code& error) {
 }
 
 /// A socket at an own port that others of this process are at as well; of port 0: at any free one.
-Result<tcp::socket> socket_at(const asio::any_io_executor& executor, const tcp::endpoint& own) {
+Result<tcp::socket> socket_at(const asio::any_io_executor& executor, const tcp::endpoint& own,
+                              const std::string& interface) {
   tcp::socket socket(executor);
   boost::system::error_code error;
   socket.open(own.protocol(), error);
   if (error) return errc_of(error);
+  if (!use_interface(socket.native_handle(), interface)) return Errc::denied;
   socket.set_option(tcp::socket::reuse_address(true), error);
   if (error) return errc_of(error);
   const int yes = 1;
@@ -177,7 +179,7 @@ class TcpLocalPort final : public LocalPort {
     boost::system::error_code error;
     const auto host = asio::ip::make_address(to.host, error);
     if (error || host.is_v6() != own_.address().is_v6() || to.leg != Leg::tcp) co_return Errc::bad_request;
-    auto own = socket_at(holder_.get_executor(), own_);
+    auto own = socket_at(holder_.get_executor(), own_, options_.interface);
     if (!own) co_return Errc::gone;
     auto connecting = connect_from(std::move(*own), tcp::endpoint(host, to.port));
     auto socket = co_await with_deadline(clock_, deadline, std::move(connecting));
@@ -193,8 +195,12 @@ class TcpLocalPort final : public LocalPort {
   TcpNetwork::Options options_;
 };
 
-Task<Result<tcp::socket>> connect_one(asio::any_io_executor executor, tcp::endpoint to) {
+Task<Result<tcp::socket>> connect_one(asio::any_io_executor executor, tcp::endpoint to, std::string interface) {
   tcp::socket socket(executor);
+  boost::system::error_code closed;
+  socket.open(to.protocol(), closed);
+  if (closed) co_return Errc::gone;
+  if (!use_interface(socket.native_handle(), interface)) co_return Errc::gone;
   const auto [error] = co_await socket.async_connect(to, as_result);
   if (error) co_return Errc::gone;
   co_return socket;
@@ -233,29 +239,31 @@ Task<Result<std::vector<tcp::endpoint>>> endpoints_of(asio::any_io_executor exec
   co_return found;
 }
 
-Result<tcp::acceptor> bind(const asio::any_io_executor& executor, const tcp::endpoint& at, int backlog) {
+Result<tcp::acceptor> bind(const asio::any_io_executor& executor, const tcp::endpoint& at,
+                           const TcpNetwork::Options& options) {
   tcp::acceptor acceptor(executor);
   boost::system::error_code error;
   acceptor.open(at.protocol(), error);
   if (error) return errc_of(error);
+  if (!use_interface(acceptor.native_handle(), options.interface)) return Errc::denied;
   acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (at.address().is_v6()) acceptor.set_option(asio::ip::v6_only(!at.address().is_unspecified()), error);
   acceptor.bind(at, error);
   if (error) return errc_of(error);
-  acceptor.listen(backlog, error);
+  acceptor.listen(options.backlog, error);
   if (error) return errc_of(error);
   return acceptor;
 }
 
-Task<Result<tcp::socket>> connect(asio::any_io_executor executor, Clock& clock, Duration attempt_timeout, Address to,
+Task<Result<tcp::socket>> connect(asio::any_io_executor executor, Clock& clock, TcpNetwork::Options options, Address to,
                                   TimePoint deadline) {
   const auto found = co_await with_deadline(clock, deadline, endpoints_of(executor, to));
   if (!found) co_return found.error();
   Errc why = Errc::gone;
   for (std::size_t i = 0; i < found->size(); ++i) {
     const bool last = i + 1 == found->size();
-    const TimePoint until = last ? deadline : std::min(deadline, clock.now() + attempt_timeout);
-    auto socket = co_await with_deadline(clock, until, connect_one(executor, (*found)[i]));
+    const TimePoint until = last ? deadline : std::min(deadline, clock.now() + options.attempt_timeout);
+    auto socket = co_await with_deadline(clock, until, connect_one(executor, (*found)[i], options.interface));
     if (socket) co_return std::move(*socket);
     why = socket.error() == Errc::late ? Errc::late : Errc::gone;
     if (clock.now() >= deadline) break;
@@ -295,7 +303,7 @@ Wss& TcpNetwork::wss() {
 Task<Result<tcp::socket>> TcpNetwork::connect_by_proxy(Address to, TimePoint deadline) {
   if (const auto why = gate_.barred()) co_return *why;
   const TimePoint reached_by = std::min(deadline, clock_.now() + options_.proxy_timeout);
-  auto socket = co_await connect(executor_, clock_, options_.attempt_timeout, options_.proxy->at, reached_by);
+  auto socket = co_await connect(executor_, clock_, options_, options_.proxy->at, reached_by);
   if (!socket) co_return ProxyFault::unreachable;
   const auto turn = co_await gate_.enter(deadline);
   if (!turn) co_return turn.error();
@@ -313,8 +321,7 @@ Task<Result<tcp::socket>> TcpNetwork::connect_by_proxy(Address to, TimePoint dea
 
 Task<Result<std::unique_ptr<ByteStream>>> TcpNetwork::dial(Address to, TimePoint deadline) {
   const bool by_proxy = options_.proxy && options_.proxy->leads_to(to);
-  auto dialling =
-      by_proxy ? connect_by_proxy(to, deadline) : connect(executor_, clock_, options_.attempt_timeout, to, deadline);
+  auto dialling = by_proxy ? connect_by_proxy(to, deadline) : connect(executor_, clock_, options_, to, deadline);
   auto socket = co_await std::move(dialling);
   if (!socket) co_return socket.error();
   tune(*socket, options_);
@@ -346,9 +353,9 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Address& at) {
   boost::system::error_code error;
   const auto host = asio::ip::make_address(at.host, error);
   if (error) return Errc::bad_request;
-  auto acceptor = bind(executor_, tcp::endpoint(host, at.port), options_.backlog);
+  auto acceptor = bind(executor_, tcp::endpoint(host, at.port), options_);
   if (!acceptor && host.is_v6() && host.is_unspecified() && acceptor.error() == Errc::bad_request)
-    acceptor = bind(executor_, tcp::endpoint(asio::ip::address_v4::any(), at.port), options_.backlog);
+    acceptor = bind(executor_, tcp::endpoint(asio::ip::address_v4::any(), at.port), options_);
   if (!acceptor) return acceptor.error();
   if (at.leg == Leg::wss) (void)wss();
   return std::make_unique<TcpListener>(std::move(*acceptor), clock_, options_, at.leg == Leg::wss ? wss_ : nullptr);
@@ -359,7 +366,7 @@ Result<std::unique_ptr<LocalPort>> TcpNetwork::local_port(const std::string& hos
   boost::system::error_code error;
   const auto at = asio::ip::make_address(host, error);
   if (error) return Errc::bad_request;
-  auto holder = socket_at(executor_, tcp::endpoint(at, 0));
+  auto holder = socket_at(executor_, tcp::endpoint(at, 0), options_.interface);
   if (!holder) return holder.error();
   tcp::endpoint own = holder->local_endpoint(error);
   if (error) return Errc::gone;

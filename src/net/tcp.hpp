@@ -32,6 +32,8 @@ class TcpNetwork final : public Network {
     int unsent_bytes = 128 * 1024;  ///< TCP_NOTSENT_LOWAT: what the kernel holds that a control frame cannot pass
     int backlog = 256;              ///< connections that wait to be accepted
     std::optional<Proxy> proxy = {};
+    std::string interface = {};  ///< that all is dialled and accepted by; empty: any. While it is not
+                                 ///< there dials are `gone`
     Duration proxy_timeout = std::chrono::seconds(4);  ///< for it to be reached, and again for its answer
   };
 
@@ -41,9 +43,10 @@ class TcpNetwork final : public Network {
         clock_(clock),
         options_(options),
         gate_(executor_, clock_, options.proxy && !options.proxy->user.empty()) {}
-  static Options behind(std::optional<Proxy> proxy) {
+  static Options behind(std::optional<Proxy> proxy, std::string interface = {}) {
     Options options;
     options.proxy = std::move(proxy);
+    options.interface = std::move(interface);
     return options;
   }
 

@@ -11,6 +11,11 @@
 
 namespace collab::net {
 
+bool use_interface(int socket, const std::string& name) {
+  if (name.empty()) return true;
+  return ::setsockopt(socket, SOL_SOCKET, SO_BINDTODEVICE, name.c_str(), static_cast<socklen_t>(name.size())) == 0;
+}
+
 void queue_at_most(int socket, std::size_t bytes) {
   const auto value = static_cast<int>(bytes);
   (void)::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, sizeof value);

@@ -3,6 +3,7 @@
 #include "averaging/all_reduce.hpp"
 #include "averaging/first_groups.hpp"
 #include "matchmaking/matchmaker.hpp"
+#include "node/interface_choice.hpp"
 #include "node/proxy_choice.hpp"
 #include "node/run_book.hpp"
 #include "optim/parts.hpp"
@@ -58,7 +59,9 @@ Collaboration::Parts::Parts(RunOptions run_options)
       home(options.home.empty() ? default_home(run.run_id) : options.home),
       seed(draw()),
       runtime(options.workers),
-      tcp(runtime.loop(), runtime.clock(), net::TcpNetwork::behind(node::choose_proxy(options.proxy, std::getenv))),
+      tcp(runtime.loop(), runtime.clock(),
+          net::TcpNetwork::behind(node::choose_proxy(options.proxy, std::getenv),
+                                  node::choose_interface(options.interface))),
       network(tcp, runtime.clock(), limits_of(options)) {
   incarnation = static_cast<std::uint64_t>(runtime.clock().unix_ms());
   if (options.authority) run.authority = options.authority;

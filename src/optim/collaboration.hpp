@@ -35,6 +35,7 @@ struct RunOptions {
   /// `[USER:PASSWORD@]HOST:PORT` of an HTTP proxy for all dials; "off": none; empty: https_proxy in the environment.
   /// Without `listen` a peer behind one is a client.
   std::string proxy = {};
+  std::string interface = {};            ///< all its connections use that network interface; empty: any
   std::uint16_t wss_port = 0;            ///< listen for WebSockets too, 443 as a rule; 0: do not
   bool client = false;                   ///< never be dialled, even if it were possible
   std::string role = {};                 ///< as others are told: "auxiliary", "monitor"; empty: "full", or "client"

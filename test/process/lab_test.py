@@ -404,6 +404,15 @@ def web_only(place):
     trainer.leave()
 
 
+def by_one_interface(place):
+    """By loopback nobody gets out; by the card that leads there it trains."""
+    nowhere = place.trainer('nowhere', '--bootstrap', FAR_HOST, '--interface', 'lo', '--patience', '2')
+    assert nowhere.process.wait(20) == 3, nowhere.log()
+    trainer = place.trainer('trainer', '--bootstrap', FAR_HOST, '--interface', 'eth0')
+    trains(trainer, 2, 20)
+    trainer.leave()
+
+
 def doctor_sees_web_only(place):
     lab('nat_lab.sh', 'egress', place.site, 'web')
     found = examined_far(place, '--bootstrap', FAR_HOST, '--bootstrap', NUMERIC_WEB)
@@ -578,7 +587,7 @@ CASES = [[natpmp], [upnp], [both_and_taken], [silent, no_protocol], [leads_nowhe
 if PEER:
     CASES[0].append(doctor)
     CASES[5].append(doctor_sees_second_nat)
-WEB_CASES = [[by_proxy], [web_only, doctor_sees_web_only], [wrong_login, leads_to_nothing]] if PEER else []
+WEB_CASES = [[by_proxy], [web_only, doctor_sees_web_only], [wrong_login, leads_to_nothing], [by_one_interface]] if PEER else []
 PUNCH_CASES = [[through_silent_routers], [], [through_a_rejecting_router, through_an_accepting_router], [], [not_through_random, through_ipv6], [], [through_firewalls]]
 LAST_CASES = [[by_relay]]  # of the run `lab`, at more than one site
 SITES = 'abcdefgh'[:len(CASES)]

@@ -1,5 +1,6 @@
 #include "jobs/owner.hpp"
 
+#include "base/file.hpp"
 #include "base/task_group.hpp"
 #include "cli/program.hpp"
 #include "jobs/peer_run.hpp"
@@ -42,7 +43,10 @@ OutputMode output_mode(const node::Config& config) {
 
 /// For its user alone, as whoever makes the key there would.
 void make_home(const std::filesystem::path& home) {
-  if (std::filesystem::create_directories(home)) std::filesystem::permissions(home, std::filesystem::perms::owner_all);
+  std::error_code error;
+  if (std::filesystem::create_directories(home, error))
+    std::filesystem::permissions(home, std::filesystem::perms::owner_all, error);
+  if (error) fail_file("make", home, error.value());
 }
 
 /// Answers in the home while nothing else of the program runs.
@@ -121,7 +125,8 @@ bool Owner::must_rest(std::uint64_t carried) {
   return rests();
 }
 
-void Owner::left(std::uint64_t carried) {
+void Owner::left(std::uint64_t carried, bool asked) {
+  if (asked) rest_.reset();
   count(carried);
   agenda_.save(now());
 }

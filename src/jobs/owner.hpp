@@ -25,8 +25,8 @@ class Owner {
   /// a rest was due it stays so until await().
   bool must_rest(std::uint64_t carried);
   bool rests() const noexcept { return rest_.has_value(); }
-  /// The stay is over, after so many bytes.
-  void left(std::uint64_t carried);
+  /// The stay is over, after so many bytes. `asked`: by the user, so that no rest follows.
+  void left(std::uint64_t carried, bool asked);
 
  private:
   void count(std::uint64_t carried);

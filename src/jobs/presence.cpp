@@ -17,7 +17,7 @@ Presence::Presence(const node::Config& config, Owner& owner, optim::RunOptions o
     : config_(config), owner_(owner), output_(owner.output()), collaboration_(std::move(options)) {}
 
 Presence::~Presence() {
-  owner_.left(carried());
+  owner_.left(carried(), interrupt_.asked());
 }
 
 std::uint64_t Presence::carried() {

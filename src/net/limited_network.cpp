@@ -94,6 +94,11 @@ class LimitedNetwork::Stream final : public ByteStream {
   std::size_t window_ = 0;
 };
 
+LimitedNetwork::NewStream LimitedNetwork::within(const std::shared_ptr<Line>& line, NewStream stream) {
+  if (!stream) return stream.error();
+  return std::make_unique<Stream>(std::move(*stream), line);
+}
+
 class LimitedNetwork::Door final : public Listener {
  public:
   Door(std::unique_ptr<Listener> inner, std::shared_ptr<Line> line)
@@ -101,9 +106,7 @@ class LimitedNetwork::Door final : public Listener {
 
   Task<Result<std::unique_ptr<ByteStream>>> accept() override {
     const auto line = line_;
-    auto stream = co_await inner_->accept();
-    if (!stream) co_return stream.error();
-    co_return std::make_unique<Stream>(std::move(*stream), line);
+    co_return within(line, co_await inner_->accept());
   }
   Address local() const override { return inner_->local(); }
   void close() override { inner_->close(); }
@@ -121,9 +124,7 @@ class LimitedNetwork::Port final : public LocalPort {
   std::uint16_t number() const override { return inner_->number(); }
   Task<Result<std::unique_ptr<ByteStream>>> dial(Address to, TimePoint deadline) override {
     const auto line = line_;
-    auto stream = co_await inner_->dial(std::move(to), deadline);
-    if (!stream) co_return stream.error();
-    co_return std::make_unique<Stream>(std::move(*stream), line);
+    co_return within(line, co_await inner_->dial(std::move(to), deadline));
   }
 
  private:
@@ -136,17 +137,13 @@ LimitedNetwork::LimitedNetwork(Network& network, Clock& clock, const Limits& lim
 
 Task<Result<std::unique_ptr<ByteStream>>> LimitedNetwork::dial(Address to, TimePoint deadline) {
   const auto line = line_;
-  auto stream = co_await network_.dial(std::move(to), deadline);
-  if (!stream) co_return stream.error();
-  co_return std::make_unique<Stream>(std::move(*stream), line);
+  co_return within(line, co_await network_.dial(std::move(to), deadline));
 }
 
 Task<Result<std::unique_ptr<ByteStream>>> LimitedNetwork::dial_peer(Address to, std::optional<PeerId> expected,
                                                                     TimePoint deadline) {
   const auto line = line_;
-  auto stream = co_await network_.dial_peer(std::move(to), std::move(expected), deadline);
-  if (!stream) co_return stream.error();
-  co_return std::make_unique<Stream>(std::move(*stream), line);
+  co_return within(line, co_await network_.dial_peer(std::move(to), std::move(expected), deadline));
 }
 
 Result<std::unique_ptr<Listener>> LimitedNetwork::listen(const Address& at) {

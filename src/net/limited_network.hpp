@@ -41,6 +41,8 @@ class LimitedNetwork final : public Network {
   class Stream;
   class Door;
   class Port;
+  using NewStream = Result<std::unique_ptr<ByteStream>>;
+  static NewStream within(const std::shared_ptr<Line>& line, NewStream stream);
 
   Network& network_;
   std::shared_ptr<Line> line_;

@@ -24,7 +24,7 @@ LocalTime local_time(std::int64_t unix_s);
 /// What a peer that takes no part for now tells its owner.
 struct Rest {
   std::string why;
-  std::string until;  ///< "Mon 22:00", "tomorrow", "the first of next month", "collab-peer resume"
+  std::string until;  ///< "Mon 22:00", "midnight", "the first of next month", "collab-peer resume"
 };
 
 /// A planned leave is due when it begins to rest, and a new start when it no longer does. Bytes are counted by calendar
@@ -46,7 +46,7 @@ class Agenda {
 
   /// So many bytes were carried since the last call. At least every few seconds, and at the end.
   void count(std::uint64_t bytes, const LocalTime& now);
-  /// Why it should not take part now; nothing: it may. Within a minute of a rest for want of a charger it goes on.
+  /// Why it should not take part now; nothing: it may. A machine that ran on its battery a minute ago may not yet.
   std::optional<Rest> rest(const LocalTime& now);
   /// What cannot be written is told once, and counted on in memory.
   void save(const LocalTime& now);

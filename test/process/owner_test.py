@@ -67,9 +67,20 @@ def pauses_for_a_time(swarm):
     swarm.go_on('ab', 2, group_of=2)
 
 
+def is_stopped_while_it_begins_to_rest(swarm):
+    """Wherever in the leave that meets it: who is asked to end does not go on to rest."""
+    b = swarm.peers['b']
+    swarm.tell('b', 'pause')
+    time.sleep(0.8)  # within a second the leave begins; a moment before or after it the same holds
+    assert b.stop(seconds=20) == 0, b.log()
+    swarm.tell('b', 'resume')
+    swarm.start('b').wait_for('joined', SLOWEST)
+    swarm.go_on('ab', 1, group_of=2)
+
+
 def leaves_while_it_rests(swarm):
     swarm.tell('b', 'pause')
-    swarm.peers['b'].wait_for('resting', SLOWEST, 3)
+    swarm.peers['b'].wait_for('resting', SLOWEST)
     swarm.tell('b', 'leave')
     swarm.peers['b'].finish(10)
     swarm.tell('b', 'resume')
@@ -134,7 +145,7 @@ def hold_the_same(swarm):
     assert told and all(len(hashes) == 1 for hashes in told.values())
 
 
-CASES = [pauses_and_resumes, pauses_for_a_time, leaves_while_it_rests, rests_when_its_traffic_is_used_up,
+CASES = [pauses_and_resumes, pauses_for_a_time, is_stopped_while_it_begins_to_rest, leaves_while_it_rests, rests_when_its_traffic_is_used_up,
          takes_part_in_its_hours_only, pauses_while_it_looks_for_the_run, keeps_to_its_part_of_the_line, hold_the_same]
 
 

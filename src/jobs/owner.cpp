@@ -3,6 +3,7 @@
 #include "base/file.hpp"
 #include "base/task_group.hpp"
 #include "cli/program.hpp"
+#include "jobs/occasions.hpp"
 #include "jobs/peer_run.hpp"
 #include "monitor/status_socket.hpp"
 #include "node/runtime.hpp"
@@ -12,6 +13,7 @@
 
 #include <atomic>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -26,12 +28,12 @@ node::LocalTime now() {
   return node::local_time(std::time(nullptr));
 }
 
-node::Agenda::Options wishes_in(const node::Config& config) {
+node::Agenda::Options wishes_in(const node::Config& config, const std::function<void(const std::string&)>& note) {
   node::Agenda::Options options;
   options.hours = node::WeeklyHours(config.text("hours"));
   if (config.has("limit-day")) options.day_bytes_max = config.real("limit-day") * 1e9;
   if (config.has("limit-month")) options.month_bytes_max = config.real("limit-month") * 1e9;
-  options.on_battery = config.toggle("on-battery");
+  options.rest_on = occasions_in(config.text("rest-on"), note);
   options.home = home_of(config);
   return options;
 }
@@ -86,8 +88,11 @@ class Answering {
 Owner::Owner(const node::Config& config)
     : config_(config),
       output_(output_mode(config), run_id_of(config)),
-      agenda_(
-          wishes_in(config), [this](const std::string& text) { output_.note(text); }, now()) {}
+      agenda_(wishes_in(config, notes()), notes(), now()) {}
+
+std::function<void(const std::string&)> Owner::notes() {
+  return [this](const std::string& text) { output_.note(text); };
+}
 
 bool Owner::await() {
   rest_ = agenda_.rest(now());

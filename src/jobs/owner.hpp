@@ -7,7 +7,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 
 namespace collab::jobs {
 
@@ -29,6 +31,7 @@ class Owner {
   void left(std::uint64_t carried, bool asked);
 
  private:
+  std::function<void(const std::string&)> notes();
   void count(std::uint64_t carried);
   void tell_rest();
 

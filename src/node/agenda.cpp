@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kSavePeriod = 30;  // seconds
-constexpr std::int64_t kQuietPower = 60;  // so long a charger must be back
+constexpr std::int64_t kQuiet = 60;       // so long an occasion to rest must be over
 constexpr double kWarnAt = 0.9;
 
 fs::path traffic_file(const fs::path& home) {
@@ -32,25 +32,6 @@ fs::path pause_file(const fs::path& home) {
 std::string words_in(const fs::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-std::string first_word(const fs::path& file) {
-  std::string word;
-  std::ifstream(file) >> word;
-  return word;
-}
-
-/// Some battery discharges, and no charger is in.
-bool is_on_battery(const fs::path& power) {
-  std::error_code error;
-  bool discharging = false;
-  for (const auto& entry : fs::directory_iterator(power, error)) {
-    const std::string type = first_word(entry.path() / "type");
-    if (type != "Battery" && first_word(entry.path() / "online") == "1") return false;
-    const bool of_machine = type == "Battery" && first_word(entry.path() / "scope") != "Device";  // a mouse has one too
-    if (of_machine && first_word(entry.path() / "status") == "Discharging") discharging = true;
-  }
-  return discharging;
 }
 
 std::string gigabytes(double bytes) {
@@ -83,7 +64,7 @@ LocalTime local_time(std::int64_t unix_s) {
 }
 
 Agenda::Agenda(Options options, std::function<void(const std::string&)> note, const LocalTime& now)
-    : options_(std::move(options)), note_(std::move(note)), saved_at_(now.unix_s) {
+    : options_(std::move(options)), note_(std::move(note)), saved_at_(now.unix_s), shown_at_(options_.rest_on.size()) {
   load();
   turn(now);
 }
@@ -143,11 +124,14 @@ std::optional<Rest> Agenda::rest(const LocalTime& now) {
                 "the first of next month"};
   if (used_up(day_, options_.day_bytes_max))
     return Rest{fmt::format("the {} of --limit-day are used up", gigabytes(options_.day_bytes_max)), "midnight"};
-  if (options_.on_battery) return std::nullopt;
-  if (is_on_battery(options_.power)) discharging_at_ = now.unix_s;
-  if (discharging_at_ && now.unix_s - *discharging_at_ < kQuietPower)
-    return Rest{"this machine runs on its battery", "a minute after it is plugged in"};
-  return std::nullopt;
+  const Occasion* first = nullptr;
+  for (std::size_t i = 0; i < options_.rest_on.size(); ++i) {
+    const Occasion& occasion = options_.rest_on[i];
+    if (occasion.shows()) shown_at_[i] = now.unix_s;
+    if (first == nullptr && shown_at_[i] && now.unix_s - *shown_at_[i] < kQuiet) first = &occasion;
+  }
+  if (first == nullptr) return std::nullopt;
+  return Rest{first->why, first->until};
 }
 
 void Agenda::save(const LocalTime& now) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace collab::node {
 
@@ -27,6 +28,13 @@ struct Rest {
   std::string until;  ///< "Mon 22:00", "midnight", "the first of next month", "collab-peer resume"
 };
 
+/// What an owner may wish a peer to rest for, while it shows.
+struct Occasion {
+  std::string why;              ///< "this machine runs on its battery"
+  std::string until;            ///< "a minute after it is plugged in"
+  std::function<bool()> shows;  ///< asked every second
+};
+
 /// A planned leave is due when it begins to rest, and a new start when it no longer does. Bytes are counted by calendar
 /// day and month of the owner's time, in a file of the home, so that a restart forgets none; who is killed loses those
 /// of half a minute. Thread safety: none.
@@ -36,9 +44,8 @@ class Agenda {
     WeeklyHours hours;
     double day_bytes_max = 0;    ///< both ways together; 0: no limit
     double month_bytes_max = 0;  ///< the same
-    bool on_battery = true;      ///< also then
+    std::vector<Occasion> rest_on;
     std::filesystem::path home;
-    std::filesystem::path power = "/sys/class/power_supply";
   };
 
   /// Reads what was counted. `note`: is told what the owner should read.
@@ -46,7 +53,7 @@ class Agenda {
 
   /// So many bytes were carried since the last call. At least every few seconds, and at the end.
   void count(std::uint64_t bytes, const LocalTime& now);
-  /// Why it should not take part now; nothing: it may. A machine that ran on its battery a minute ago may not yet.
+  /// Why it should not take part now; nothing: it may. An occasion to rest must have been over for a minute.
   std::optional<Rest> rest(const LocalTime& now);
   /// What cannot be written is told once, and counted on in memory.
   void save(const LocalTime& now);
@@ -71,7 +78,7 @@ class Agenda {
   Period month_;
   std::int64_t saved_at_ = 0;
   bool told_not_saved_ = false;
-  std::optional<std::int64_t> discharging_at_;  ///< last seen
+  std::vector<std::optional<std::int64_t>> shown_at_;  ///< of each occasion: last
 };
 
 /// The owner says so, for this home: until `unix_s`, or until resume(). A peer that runs there leaves as planned.

@@ -35,12 +35,8 @@ LocalTime saturday() {
 struct Owner {
   Agenda agenda(Agenda::Options options, const LocalTime& now = friday(12)) {
     options.home = folder.path();
-    options.power = folder.path() / "power";
     return Agenda(
         std::move(options), [this](const std::string& text) { notes.push_back(text); }, now);
-  }
-  void supply(const std::string& name, const std::string& file, const std::string& text) const {
-    write_file(folder.path() / "power" / name / file, text + "\n");
   }
   test::TempFolder folder;
   std::vector<std::string> notes;
@@ -132,25 +128,23 @@ TEST_CASE("agenda: an owner's pause ends at its time, or when it is resumed") {
   CHECK_FALSE(agenda.rest(saturday()));
 }
 
-TEST_CASE("agenda: on its battery a machine rests until a minute after it is plugged in, if its owner wants that") {
+TEST_CASE("agenda: it rests on an occasion that its owner named, until a minute after that was last seen") {
   Owner owner;
+  bool battery = false;
+  bool load = false;
   Agenda::Options options;
-  options.on_battery = false;
+  options.rest_on.push_back({"on battery", "plugged in", [&] { return battery; }});
+  options.rest_on.push_back({"others need it", "done", [&] { return load; }});
   Agenda agenda = owner.agenda(options);
-  CHECK_FALSE(agenda.rest(friday(12)));  // no power supplies at all
-  owner.supply("mouse", "type", "Battery");
-  owner.supply("mouse", "scope", "Device");
-  owner.supply("mouse", "status", "Discharging");
   CHECK_FALSE(agenda.rest(friday(12)));
-  owner.supply("BAT0", "type", "Battery");
-  owner.supply("BAT0", "status", "Discharging");
-  owner.supply("AC", "type", "Mains");
-  owner.supply("AC", "online", "0");
-  CHECK(agenda.rest(friday(12)));
-  CHECK_FALSE(owner.agenda({}).rest(friday(12)));
-  owner.supply("AC", "online", "1");
-  CHECK(agenda.rest(friday(12)));
+  load = true;
+  CHECK(agenda.rest(friday(12))->until == "done");
+  battery = true;
+  CHECK(agenda.rest(friday(12))->why == "on battery");
+  battery = load = false;
+  CHECK(agenda.rest(friday(12))->until == "plugged in");
   CHECK_FALSE(agenda.rest(friday(12, 1)));
+  CHECK_FALSE(owner.agenda({}).rest(friday(12)));
 }
 
 TEST_CASE("agenda: the owner's day and week are those of the machine's time zone") {

@@ -4,6 +4,8 @@
 #include "epoch/manifest_options.hpp"
 #include "monitor/pages.hpp"
 #include "monitor/swarm_facts.hpp"
+#include "node/interface_choice.hpp"
+#include "node/owner_limits.hpp"
 #include "node/proxy_choice.hpp"
 #include "recipes/albert.hpp"
 
@@ -11,6 +13,7 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -59,8 +62,10 @@ node::NodeOptions node_options(const HostOptions& options) {
 Host::Host(HostOptions options, Log& log, Identity identity, const Signed& statement, const RunFiles& files)
     : options_(std::move(options)),
       log_(log),
-      network_(runtime_.loop(), runtime_.clock(),
-               net::TcpNetwork::behind(node::choose_proxy(options_.proxy, std::getenv))),
+      tcp_(runtime_.loop(), runtime_.clock(),
+           net::TcpNetwork::behind(node::choose_proxy(options_.proxy, std::getenv),
+                                   node::choose_interface(options_.interface))),
+      network_(tcp_, runtime_.clock(), node::owner_limits(options_.limit_up_mbit, options_.limit_down_mbit)),
       random_(draw()) {
   auto manifest = node::read_manifest(statement, options_.run_id, std::nullopt);
   if (!manifest)
@@ -99,7 +104,8 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     };
     state::StoreOptions store;
     const bool carries_tensors = node::parse_relay_mode(options_.relay) == nat::RelayMode::bulk;
-    store.pass_on = state::pass_on_options(carries_tensors, options_.relay_rate_mbit * 1e6 / 8);
+    const double for_others = node::share_for_others(network_.caps().up.bytes_per_s);
+    store.pass_on = state::pass_on_options(carries_tensors, std::min(options_.relay_rate_mbit * 1e6 / 8, for_others));
     store_ = std::make_unique<state::Store>(node_->endpoint(), runtime_.clock(), runtime_.loop(), runtime_.workers(),
                                             log_, no_state, store);
     events_ = std::make_unique<monitor::Events>(runtime_.loop(), runtime_.clock());

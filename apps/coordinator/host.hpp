@@ -13,6 +13,7 @@
 #include "monitor/http_server.hpp"
 #include "monitor/report_reader.hpp"
 #include "monitor/status_socket.hpp"
+#include "net/limited_network.hpp"
 #include "net/tcp.hpp"
 #include "node/node.hpp"
 #include "node/run_name.hpp"
@@ -41,6 +42,9 @@ struct HostOptions {
   std::string listen;
   std::uint16_t wss_port = 0;          ///< for WebSockets too; 0: not
   std::string proxy;                   ///< option of `node::choose_proxy`
+  std::string interface;               ///< all connections by this one; empty: as the system chooses
+  double limit_up_mbit = 0;            ///< of the line, all in all; 0: no limit
+  double limit_down_mbit = 0;          ///< the same of what comes
   std::vector<net::Address> announce;  ///< where peers dial from outside; empty: what dial-backs prove
   std::string dashboard;               ///< address; "off": none
   bool answer_lan = true;
@@ -102,7 +106,8 @@ class Host {
   node::Manifest manifest_;
   recipes::Recipe recipe_;
   node::Runtime runtime_;
-  net::TcpNetwork network_;
+  net::TcpNetwork tcp_;
+  net::LimitedNetwork network_;
   Random random_;
   std::atomic<bool> asked_to_leave_ = false;
 

@@ -207,6 +207,9 @@ int run(node::Config& config) {
   options.listen = config.text("listen");
   options.wss_port = static_cast<std::uint16_t>(config.has("wss-port") ? config.number("wss-port") : 0);
   options.proxy = config.text("proxy");
+  options.interface = config.text("interface");
+  if (config.has("limit-up")) options.limit_up_mbit = config.real("limit-up");
+  if (config.has("limit-down")) options.limit_down_mbit = config.real("limit-down");
   for (const std::string& text : config.list("announce")) options.announce.push_back(*net::parse_address(text));
   options.dashboard = config.text("dashboard");
   options.answer_lan = config.toggle("lan");

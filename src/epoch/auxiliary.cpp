@@ -75,6 +75,8 @@ Task<Result<matchmaking::Group>> Auxiliary::find_group() {
   wanted.weight_min = weight_min(options_);
   wanted.electorate = context_.tracker.taking_part().size();
   wanted.deadline = context_.clock.now() + kGroupTime;
+  const ClaimedLine line = claimed_line(options_, context_.tracker, context_.net);
+  matchmaker_.bandwidth(line.up_bytes_per_s, line.down_bytes_per_s);
   auto first = co_await (matchmaker_.find_group(std::move(wanted)) || epoch_over());
   if (first.index() == 0) co_return std::get<0>(std::move(first));
   co_return std::get<1>(first);

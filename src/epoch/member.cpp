@@ -423,20 +423,10 @@ void Member::settle(const data::Ledger& ledger, const Gathered& lost) {
   context_.leases->give_back(lost.work);
 }
 
-/// What our line can do is what the best connection showed, and all that its owner allows when that was used up.
 void Member::tell_bandwidth() {
-  double up = 0;
-  double down = 0;
-  for (const auto& [peer, record] : context_.tracker.others()) {
-    const net::LinkState link = context_.net.link(peer);
-    up = std::max(up, link.up_bytes_per_s);
-    down = std::max(down, link.down_bytes_per_s);
-  }
-  const net::Caps caps = context_.net.caps();
-  const auto claimed_up = static_cast<std::uint64_t>(averaging::claimed_rate(up, caps.up, options_.load));
-  const auto claimed_down = static_cast<std::uint64_t>(averaging::claimed_rate(down, caps.down, options_.load));
-  matchmaker_.bandwidth(claimed_up, claimed_down);
-  moshpit_->bandwidth(claimed_up, claimed_down);
+  const ClaimedLine line = claimed_line(options_, context_.tracker, context_.net);
+  matchmaker_.bandwidth(line.up_bytes_per_s, line.down_bytes_per_s);
+  moshpit_->bandwidth(line.up_bytes_per_s, line.down_bytes_per_s);
 }
 
 /// Who is alone needs nobody who could dial it: it goes on as one that can be, until somebody else takes part.

@@ -62,6 +62,19 @@ matchmaking::Planner planner(const MemberOptions& options, const averaging::Clai
   };
 }
 
+ClaimedLine claimed_line(const MemberOptions& options, const progress::Tracker& tracker, const net::Endpoint& net) {
+  double up = 0;
+  double down = 0;
+  for (const auto& [peer, record] : tracker.others()) {
+    const net::LinkState link = net.link(peer);
+    up = std::max(up, link.up_bytes_per_s);
+    down = std::max(down, link.down_bytes_per_s);
+  }
+  const net::Caps caps = net.caps();
+  return {static_cast<std::uint64_t>(averaging::claimed_rate(up, caps.up, options.load)),
+          static_cast<std::uint64_t>(averaging::claimed_rate(down, caps.down, options.load))};
+}
+
 matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, progress::Tracker& tracker,
                                                   const averaging::ClaimedRates& rates, net::Endpoint& net) {
   matchmaking::MatchmakerOptions out;

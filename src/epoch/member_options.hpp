@@ -59,6 +59,12 @@ averaging::LoadOptions load_options(const MemberOptions& options, std::uint32_t 
 /// what those who take part need to compute a target batch.
 bool holds_up(Duration round, double samples_per_s, std::uint64_t target_batch);
 using TooLong = std::function<bool(Duration)>;
+/// What a peer's line can do is what its best connection showed, and all that its owner allows when that was used up.
+struct ClaimedLine {
+  std::uint64_t up_bytes_per_s = 0;  ///< 0: unknown
+  std::uint64_t down_bytes_per_s = 0;
+};
+ClaimedLine claimed_line(const MemberOptions& options, const progress::Tracker& tracker, const net::Endpoint& net);
 /// What a leader plans with. `rates` outlives it. By coarse codecs a round that is `too_long` with the others; empty:
 /// none.
 matchmaking::Planner planner(const MemberOptions& options, const averaging::ClaimedRates& rates, TooLong too_long);

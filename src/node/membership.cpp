@@ -5,6 +5,7 @@
 #include "nat/address_kind.hpp"
 #include "nat/explain.hpp"
 #include "nat/route.hpp"
+#include "node/owner_limits.hpp"
 
 #include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>
@@ -20,7 +21,6 @@ constexpr Duration kOwnAddressPeriod = std::chrono::seconds(5);
 constexpr Duration kTurnedAwayPause = std::chrono::seconds(1);
 constexpr Duration kVerdictTime = std::chrono::seconds(20);         // after which dial-backs would have got through
 constexpr Duration kWithdrawTime = std::chrono::milliseconds(100);  // for the last record to be on its way
-constexpr double kRelayShare = 0.2;  // of what the owner lets it send: for the circuits of others, each class
 
 bool is_unspecified(const std::string& host) {
   return host == "::" || host == "0.0.0.0";
@@ -248,7 +248,7 @@ void Membership::make_relays() {
   options.mode = options_.relay;
   options.bulk.bytes_per_s = options_.relay_bytes_per_s;
   options.bulk.bytes_per_s_of_all = 10 * options_.relay_bytes_per_s;
-  const double share = kRelayShare * needs_.network.caps().up.bytes_per_s;
+  const double share = share_for_others(needs_.network.caps().up.bytes_per_s);
   for (nat::RelayServer::Quota* quota : {&options.signal, &options.bulk}) {
     quota->bytes_per_s_of_all = std::min(quota->bytes_per_s_of_all, share);
     quota->bytes_per_s = std::min(quota->bytes_per_s, share);

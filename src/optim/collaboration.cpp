@@ -4,6 +4,7 @@
 #include "averaging/first_groups.hpp"
 #include "matchmaking/matchmaker.hpp"
 #include "node/interface_choice.hpp"
+#include "node/owner_limits.hpp"
 #include "node/proxy_choice.hpp"
 #include "node/run_book.hpp"
 #include "optim/parts.hpp"
@@ -32,16 +33,8 @@ std::uint64_t draw() {
   return number;
 }
 
-double bytes_per_s(double mbit) {
-  return mbit > 0 ? mbit * 1e6 / 8 : net::kUncapped;
-}
-
-net::LimitedNetwork::Limits limits_of(const RunOptions& options) {
-  return {bytes_per_s(options.limit_up_mbit), bytes_per_s(options.limit_down_mbit)};
-}
-
 double relay_bytes_per_s(const RunOptions& options) {
-  return std::min(options.relay_rate_mbit * 1e6 / 8, limits_of(options).up / 5);
+  return options.relay_rate_mbit * 1e6 / 8;
 }
 
 }  // namespace
@@ -62,7 +55,7 @@ Collaboration::Parts::Parts(RunOptions run_options)
       tcp(runtime.loop(), runtime.clock(),
           net::TcpNetwork::behind(node::choose_proxy(options.proxy, std::getenv),
                                   node::choose_interface(options.interface))),
-      network(tcp, runtime.clock(), limits_of(options)) {
+      network(tcp, runtime.clock(), node::owner_limits(options.limit_up_mbit, options.limit_down_mbit)) {
   incarnation = static_cast<std::uint64_t>(runtime.clock().unix_ms());
   if (options.authority) run.authority = options.authority;
   Identity identity = Identity::load_or_create(home / "identity.key");
@@ -151,7 +144,8 @@ void Collaboration::Parts::assemble() {
       tracker_options);
   state::StoreOptions store_options;
   const bool carries_tensors = node::parse_relay_mode(options.relay) == nat::RelayMode::bulk;
-  store_options.pass_on = state::pass_on_options(carries_tensors, relay_bytes_per_s(options));
+  const double for_others = node::share_for_others(network.caps().up.bytes_per_s);
+  store_options.pass_on = state::pass_on_options(carries_tensors, std::min(relay_bytes_per_s(options), for_others));
   store = std::make_unique<state::Store>(
       endpoint, runtime.clock(), runtime.loop(), runtime.workers(), log,
       [this](std::uint64_t epoch) { return snapshot(epoch); }, store_options);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real programs: what the owner of a peer's machine wishes. A peer pauses, rests when its traffic is used up, takes part in its
+"""Real programs: what the owner of a peer's machine wishes, or of a coordinator's. A peer pauses, rests when its traffic is used up, takes part in its
 hours only, and keeps to the part of the line that it was given; the others train on, and it comes back by itself.
 
 Usage: owner_test.py COORDINATOR PEER. Prints a line per case and a last line that counts them.
@@ -137,6 +137,24 @@ def keeps_to_its_part_of_the_line(swarm):
     print(f'   {(after["bytes_up"] - before["bytes_up"]) / seconds / 1e6:.2f} MB/s up of 1, in {seconds:.1f} s')
 
 
+def coordinator_keeps_to_its_part(swarm):
+    """At 0.5 Mbit/s the run's files take their time; a second of it is what a line may be ahead."""
+    home, at = swarm.running.folder / 'slow', f'127.0.0.1:{programs.free_port()}'
+    host = swarm.running.start('slow', [COORDINATOR, '--new-run', '--run-id', 'owned', '--home', home, '--preset', 'demo', '--data', swarm.text,
+                                        '--listen', at, '--dashboard', 'off', '--no-lan', '--limit-up', '0.5', '--json'])
+    host.wait_for('ready', SLOWEST)
+    seconds = sum(file.stat().st_size for file in (home / 'prepared.bin', home / 'spiece.model')) / (0.5e6 / 8)
+    assert seconds > 2, seconds
+    g = swarm.start('g', '--bootstrap', at)
+    g.wait_for('started', SLOWEST)
+    began = time.monotonic()
+    g.wait_for('joined', 60)
+    assert seconds - 1 <= time.monotonic() - began <= 2 * seconds + 10, (seconds, time.monotonic() - began)
+    g.stop()
+    host.stop()
+    del swarm.peers['g']
+
+
 def hold_the_same(swarm):
     told = {}
     for peer in swarm.peers.values():
@@ -146,7 +164,8 @@ def hold_the_same(swarm):
 
 
 CASES = [pauses_and_resumes, pauses_for_a_time, is_stopped_while_it_begins_to_rest, leaves_while_it_rests, rests_when_its_traffic_is_used_up,
-         takes_part_in_its_hours_only, pauses_while_it_looks_for_the_run, keeps_to_its_part_of_the_line, hold_the_same]
+         takes_part_in_its_hours_only, pauses_while_it_looks_for_the_run, keeps_to_its_part_of_the_line, coordinator_keeps_to_its_part,
+         hold_the_same]
 
 
 def main():

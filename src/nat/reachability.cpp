@@ -58,8 +58,7 @@ struct Reachability::Answers {
   std::vector<PeerId> servers;
   std::set<PeerId> got_through;
   std::set<PeerId> failed;
-  std::set<net::Address> own;
-  std::set<net::Address> mapped;
+  std::set<net::Address> addresses;
   std::size_t open = 0;                     ///< questions without an answer,
   std::map<PeerId, std::size_t> bare_open;  ///< and those of them to one server that are about bare TCP
   std::set<PeerId> web_asked;               ///< who was asked about WebSockets
@@ -72,7 +71,6 @@ struct Reachability::Answers {
     all.ok = got_through.size();
     all.failed = static_cast<std::size_t>(std::count_if(failed.begin(), failed.end(), only_failed));
     all.servers = servers.size();
-    all.mapped = own.empty() && !mapped.empty();
     return all;
   }
 };
@@ -208,7 +206,10 @@ Task<> Reachability::ask_web_port(PeerId server, Answers& answers) {
 }
 
 void Reachability::conclude(const Answers& answers) {
-  const Verdicts verdicts = answers.verdicts();
+  // asked now: a router may map, and let a knock through, a moment before it says so
+  const auto own = [this](const net::Address& address) { return !is_mapped(address); };
+  Verdicts verdicts = answers.verdicts();
+  verdicts.mapped = !answers.addresses.empty() && std::none_of(answers.addresses.begin(), answers.addresses.end(), own);
   const Judgement before = judgement_;
   judgement_ = judge(before, verdicts);
   first_over_ = true;
@@ -217,8 +218,8 @@ void Reachability::conclude(const Answers& answers) {
     addresses_.clear();
     confirmed_by_.clear();
   } else if (verdicts.ok > 0) {
-    std::vector<net::Address> all(answers.own.begin(), answers.own.end());
-    all.insert(all.end(), answers.mapped.begin(), answers.mapped.end());
+    std::vector<net::Address> all(answers.addresses.begin(), answers.addresses.end());
+    std::stable_partition(all.begin(), all.end(), own);
     addresses_ = best_of(std::move(all), options_.addresses_max);
     confirmed_by_.assign(answers.got_through.begin(), answers.got_through.end());
   }
@@ -251,10 +252,13 @@ Task<> Reachability::ask(PeerId server, std::uint16_t port, net::Leg leg, Answer
   address.leg = leg;
   if (!net::parse_numeric_address(net::to_string(address))) co_return;  // it will be published
   answers.got_through.insert(server);
-  // routers map IPv4 only, and who sees a private address is on this side of the router
+  answers.addresses.insert(std::move(address));
+}
+
+/// Routers map IPv4 only, and who sees a private address is on this side of the router.
+bool Reachability::is_mapped(const net::Address& address) const {
   const bool outside = !net::is_v6(address.host) && !is_private_v4(address.host);
-  const bool by_router = leg == net::Leg::tcp && port == mapped_port_ && outside;
-  (by_router ? answers.mapped : answers.own).insert(std::move(address));
+  return address.leg == net::Leg::tcp && address.port == mapped_port_ && outside;
 }
 
 }  // namespace collab::nat

@@ -111,6 +111,7 @@ class Reachability {
   Task<> ask_web_port(PeerId server, Answers& answers);
   Task<> ask(PeerId server, std::uint16_t port, net::Leg leg, Answers& answers);
   void conclude(const Answers& answers);
+  bool is_mapped(const net::Address& address) const;
   std::vector<PeerId> judges() const;
   std::vector<PeerId> choose();
   Duration pause();

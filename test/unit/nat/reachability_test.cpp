@@ -40,6 +40,7 @@ struct Swarm {
       if (port == wss_port) done.verdict = static_cast<std::uint8_t>(wire::Verdict::ok);
       if (port == wss_port) co_await sleep(wss_silence);
       if (port != mapped_port && silence > Duration()) co_await sleep(silence);
+      if (number == slow_server) co_await sleep(1s);
       done.host = "192.0.2." + std::to_string(lie ? 10 * number + hosts++ % 10 : 7);
       co_return frame::encode(wire::Header(done));
     };
@@ -76,6 +77,7 @@ struct Swarm {
   std::size_t addresses_max = 8;
   Duration wss_silence{};
   wire::Verdict mapped_verdict = wire::Verdict::ok;
+  unsigned slow_server = 0;
   Duration silence{};  ///< before a verdict about another port
   struct Knocking {
     explicit Knocking(std::size_t& number) : count(number) { ++count; }
@@ -234,6 +236,18 @@ TEST_CASE("reachability: a mapping that is promised while a firewall keeps silen
     const int asked = swarm.asked;
     co_await swarm.sleep(1min);
     CHECK(swarm.asked == asked);
+  });
+}
+
+TEST_CASE("reachability: a router that lets a knock through before it has said that it maps has mapped all the same") {
+  Swarm swarm;
+  for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::ok);
+  swarm.slow_server = 4;
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    co_await swarm.sleep(500ms);
+    reachability.offer(4600);  // two have got through, the third has not answered
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::mapped);
   });
 }
 

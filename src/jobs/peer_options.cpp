@@ -38,7 +38,7 @@ node::OptionTable peer_options() {
        "when it takes part: 22:00-07:00, \"mon-fri 18:00-24:00; sat,sun\" [always]"},
       {"rest-on", OptionKind::text, work, "WHAT", "battery,metered",
        "while it shows: battery, metered (line), user, load (of others); or none"},
-      {"microbatch", OptionKind::number, work, "SAMPLES", "", "computed at once; the recipe's", 1, 65536},
+      {"microbatch", OptionKind::number, work, "SAMPLES", "", "computed at once; the recipe's, fewer where it takes over 2 s", 1, 65536},
       {"delay", OptionKind::text, work, "WHAT", "none", "step or gradients: compute on during an epoch's end"},
       {"offload", OptionKind::toggle, work, "", "", "parameters and moments of the step in main memory, apart"},
       {"mode", OptionKind::text, work, "MODE", "", "take part only in a run of this mode, such as synchronous"},

@@ -2,6 +2,7 @@
 
 #include "base/text.hpp"
 #include "cli/program.hpp"
+#include "jobs/microbatch_size.hpp"
 #include "jobs/peer_files.hpp"
 #include "jobs/presence.hpp"
 #include "monitor/metrics_csv.hpp"
@@ -18,6 +19,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <sys/resource.h>
 #include <thread>
@@ -40,6 +42,27 @@ void be_nice(int nice) {
   if (errno == 0 && now < nice) (void)::setpriority(PRIO_PROCESS, 0, nice);
 }
 
+/// Tells how long gradients take.
+class TimedJob final : public optim::Job {
+ public:
+  using Computed = std::function<void(std::uint64_t samples, Duration took)>;
+
+  TimedJob(std::unique_ptr<optim::Job> job, Computed computed) : job_(std::move(job)), computed_(std::move(computed)) {}
+  optim::Loss gradients(std::span<const optim::Unit> units) override {
+    const TimePoint begin = std::chrono::steady_clock::now();
+    const optim::Loss loss = job_->gradients(units);
+    computed_(loss.samples, std::chrono::steady_clock::now() - begin);
+    return loss;
+  }
+  std::uint64_t units_per_pass() const override { return job_->units_per_pass(); }
+  torch::nn::Module& module() override { return job_->module(); }
+  std::vector<optim::Score> evaluate() override { return job_->evaluate(); }
+
+ private:
+  std::unique_ptr<optim::Job> job_;
+  Computed computed_;
+};
+
 /// One stay in a run, from the first line to the last.
 class Stay {
  public:
@@ -57,6 +80,8 @@ class Stay {
   void make_job();
   void resume();
   void train();
+  std::uint32_t samples_at_once() const;
+  void note_computed(std::uint64_t samples, Duration took);
   void note_dropped();
   void after_epoch(optim::StepResult result);
   void write_csv(const epoch::EpochReport& report);
@@ -75,6 +100,7 @@ class Stay {
   recipes::Recipe recipe_;  ///< the run's, with this peer's microbatch
   RunFiles files_;
   RunnableJob runnable_;
+  std::optional<MicrobatchSize> microbatch_;  ///< none: it is `recipe_`'s
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<state::Checkpoints> checkpoints_;
   std::optional<monitor::MetricsCsv> csv_;
@@ -93,6 +119,13 @@ void Stay::make_job() {
   files_ = fetch_run_files(collaboration_, config_, [this](const std::string& text) { output_.done(text); });
   if (config_.has("microbatch")) recipe_.microbatch = static_cast<std::uint32_t>(config_.number("microbatch"));
   runnable_ = jobs_.make({recipe_, files_.tokenizer, files_.prepared, device_});
+  // in other modes a microbatch is a step: to halve it is to train otherwise
+  const bool may_choose = !config_.has("microbatch") && collaboration_.manifest().mode == "synchronous";
+  if (may_choose) {
+    microbatch_.emplace(recipe_.microbatch);
+    const auto computed = [this](std::uint64_t samples, Duration took) { note_computed(samples, took); };
+    runnable_.job = std::make_unique<TimedJob>(std::move(runnable_.job), computed);
+  }
   epochs_max_ = recipe_.schedule.total_epochs;
   if (config_.has("epochs")) epochs_max_ = std::min(epochs_max_, static_cast<std::uint64_t>(config_.number("epochs")));
 
@@ -157,7 +190,7 @@ int Stay::run() {
 void Stay::train() {
   try {
     while (!asked_to_stop() && optimizer_->epoch() < epochs_max_) {
-      const optim::StepResult result = optimizer_->run(*runnable_.job, recipe_.microbatch);
+      const optim::StepResult result = optimizer_->run(*runnable_.job, samples_at_once());
       if (result == optim::StepResult::dropped) note_dropped();
       presence_.show(collaboration_.progress());
       if (result == optim::StepResult::committed || result == optim::StepResult::caught_up ||
@@ -168,6 +201,17 @@ void Stay::train() {
   } catch (const optim::Stopped&) {
     return;  // somebody else asked this peer to leave, or the run is over
   }
+}
+
+std::uint32_t Stay::samples_at_once() const {
+  return microbatch_ ? microbatch_->samples() : recipe_.microbatch;
+}
+
+void Stay::note_computed(std::uint64_t samples, Duration took) {
+  if (!microbatch_->computed(samples, took)) return;
+  output_.note(fmt::format("{} samples at once from now on: {} took {:.1f} s here", microbatch_->samples(), samples,
+                           to_seconds(took)));
+  output_.json({{"event", "microbatch"}, {"samples", microbatch_->samples()}});
 }
 
 /// Said at the first, then at every doubling: whose arithmetic fails fails often.

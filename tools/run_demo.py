@@ -120,7 +120,7 @@ class Demo:
     def start_peer(self, name):
         command = [str(ROOT / 'build/apps/peer/collab-peer'), '--run-id', 'demo', '--json', '--name', name,
                    '--home', str(self.folder / name), '--bootstrap', f'127.0.0.1:{self.port}',
-                   '--listen', '127.0.0.1:0', '--no-lan', '--threads', '1', '--device', 'cpu']
+                   '--listen', '127.0.0.1:0', '--no-lan', '--threads', '1', '--device', 'cpu', '--rest-on', 'none']
         self.peers[name] = Program(name, command, self.folder / f'{name}.log')
 
     def alive(self):

@@ -7,6 +7,7 @@ for name in ('https_proxy', 'HTTPS_PROXY', 'no_proxy', 'NO_PROXY', 'COLLAB_PROXY
 
 # all that runs in the tests is as urgent as they are
 os.environ['COLLAB_NICE'] = '0'
+os.environ['COLLAB_REST_ON'] = 'none'  # also where the tests run on a laptop's battery
 
 WORDS = 'আমরা তুমি বই পড়ি নদী জল আকাশ নীল ফুল লাল গাছ সবুজ মাছ ধরে ছেলে মেয়ে স্কুল যায় ভাত খায় গান গায় ঘরে থাকে'.split()
 

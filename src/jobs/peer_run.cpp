@@ -45,13 +45,13 @@ void be_nice(int nice) {
 /// Tells how long gradients take.
 class TimedJob final : public optim::Job {
  public:
-  using Computed = std::function<void(std::uint64_t samples, Duration took)>;
+  using Computed = std::function<void(std::size_t units, Duration took)>;
 
   TimedJob(std::unique_ptr<optim::Job> job, Computed computed) : job_(std::move(job)), computed_(std::move(computed)) {}
   optim::Loss gradients(std::span<const optim::Unit> units) override {
     const TimePoint begin = std::chrono::steady_clock::now();
     const optim::Loss loss = job_->gradients(units);
-    computed_(loss.samples, std::chrono::steady_clock::now() - begin);
+    computed_(units.size(), std::chrono::steady_clock::now() - begin);
     return loss;
   }
   std::uint64_t units_per_pass() const override { return job_->units_per_pass(); }
@@ -123,7 +123,7 @@ void Stay::make_job() {
   const bool may_choose = !config_.has("microbatch") && collaboration_.manifest().mode == "synchronous";
   if (may_choose) {
     microbatch_.emplace(recipe_.microbatch);
-    const auto computed = [this](std::uint64_t samples, Duration took) { note_computed(samples, took); };
+    const auto computed = [this](std::size_t units, Duration took) { note_computed(units, took); };
     runnable_.job = std::make_unique<TimedJob>(std::move(runnable_.job), computed);
   }
   epochs_max_ = recipe_.schedule.total_epochs;

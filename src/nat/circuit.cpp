@@ -121,8 +121,9 @@ Task<Result<std::size_t>> CircuitStream::read(std::span<std::byte> into) {
 }
 
 Task<Result<>> CircuitStream::write(std::span<const std::byte> bytes) {
+  const std::size_t at_most = wire::carry_bytes_max(tensors_ ? wire::CircuitClass::bulk : wire::CircuitClass::signal);
   while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), wire::kCarryBytesMax));
+    const auto piece = bytes.first(std::min(bytes.size(), at_most));
     const Frame frame = frame::encode(wire::CircuitHeader(wire::Carry()), piece);
     for (bool sent = false; !sent;) {
       const auto line = line_;

@@ -1,9 +1,6 @@
 #include "net/records.hpp"
 
 #include <algorithm>
-#include <cassert>
-#include <cstring>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -39,55 +36,25 @@ std::optional<Head> head_of(std::span<const std::byte> header) {
   return fits ? std::optional(head) : std::nullopt;
 }
 
-/// Nothing that a peer sends makes these calls fail: the sizes are ours.
-void need(int worked) {
-  if (worked != 1) throw std::bad_alloc();
-}
-
-unsigned char* raw(std::span<std::byte> bytes) {
-  return reinterpret_cast<unsigned char*>(bytes.data());
-}
-const unsigned char* raw(std::span<const std::byte> bytes) {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
-
-/// Seals or opens `from` into `into`, of the same size.
-void turn(EVP_CIPHER_CTX* context, std::span<const std::byte> from, std::byte* into) {
-  if (from.empty()) return;
-  int bytes = 0;
-  need(EVP_CipherUpdate(context, reinterpret_cast<unsigned char*>(into), &bytes, raw(from),
-                        static_cast<int>(from.size())));
-  assert(static_cast<std::size_t>(bytes) == from.size());
-}
-
 }  // namespace
 
-RecordKeys::RecordKeys(const EVP_CIPHER* cipher, bool seals, Derive derive, std::uint64_t records_per_key)
-    : cipher_(cipher),
-      seals_(seals),
-      derive_(std::move(derive)),
-      records_per_key_(records_per_key),
-      context_(EVP_CIPHER_CTX_new()) {
-  if (!context_) throw std::bad_alloc();
-}
+RecordKeys::RecordKeys(std::unique_ptr<RecordCipher> cipher, Derive derive, std::uint64_t records_per_key)
+    : cipher_(std::move(cipher)), derive_(std::move(derive)), records_per_key_(records_per_key) {}
 
-EVP_CIPHER_CTX* RecordKeys::next(std::span<const std::byte, kRecordHeaderBytes> header) {
-  const bool fresh = number_ % records_per_key_ == 0;
-  if (fresh) {
+RecordCipher& RecordKeys::next(std::span<const std::byte, kRecordHeaderBytes> header) {
+  if (number_ % records_per_key_ == 0) {
     Material material = derive_(number_ / records_per_key_);
-    const std::span<const std::byte> all(material);
-    need(EVP_CipherInit_ex(context_.get(), cipher_, nullptr, raw(all), nullptr, seals_ ? 1 : 0));
-    std::copy(all.end() - static_cast<std::ptrdiff_t>(iv_.size()), all.end(), iv_.begin());
+    const std::span<const std::byte, kBytes> all(material);
+    cipher_->set_key(all.first<RecordCipher::kKeyBytes>());
+    std::ranges::copy(all.last<sizeof iv_>(), iv_.begin());
     OPENSSL_cleanse(material.data(), material.size());
   }
-  std::array<std::byte, 12> nonce = iv_;
+  RecordCipher::Nonce nonce = iv_;
   for (std::size_t i = 0; i < sizeof number_; ++i)
     nonce[nonce.size() - 1 - i] ^= static_cast<std::byte>(number_ >> (8 * i));
   ++number_;
-  need(EVP_CipherInit_ex(context_.get(), nullptr, nullptr, nullptr, raw(std::span<const std::byte>(nonce)), -1));
-  int bytes = 0;
-  need(EVP_CipherUpdate(context_.get(), nullptr, &bytes, raw(header), static_cast<int>(header.size())));
-  return context_.get();
+  cipher_->begin(nonce, header);
+  return *cipher_;
 }
 
 void RecordSealer::seal(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output) {
@@ -106,16 +73,13 @@ void RecordSealer::seal_record(std::span<const std::byte> head, std::span<const 
                                ByteQueue& output) {
   const std::size_t size = head.size() + body.size();
   const Header header = header_of(static_cast<std::uint32_t>(size) | (last ? kLastRecord : 0));
-  EVP_CIPHER_CTX* context = next(header);
+  RecordCipher& cipher = next(header);
   const auto space = output.prepare(kRecordHeaderBytes + size + kRecordTagBytes);
-  std::copy(header.begin(), header.end(), space.begin());
+  std::ranges::copy(header, space.begin());
   std::byte* at = space.data() + kRecordHeaderBytes;
-  turn(context, head, at);
-  turn(context, body, at + head.size());
-  int bytes = 0;
-  const auto tag = space.subspan(kRecordHeaderBytes + size, kRecordTagBytes);
-  need(EVP_CipherFinal_ex(context, raw(tag), &bytes));
-  need(EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()), tag.data()));
+  cipher.turn(head, at);
+  cipher.turn(body, at + head.size());
+  std::ranges::copy(cipher.finish_sealing(), at + size);
   output.commit(kRecordHeaderBytes + size + kRecordTagBytes);
 }
 
@@ -148,13 +112,11 @@ bool RecordOpener::complete(std::size_t bytes, std::span<const std::byte>& seale
 /// Nothing of a record is shown before its tag has proved all of it.
 RecordOpener::State RecordOpener::open_record(std::span<const std::byte> record, ByteQueue& opened) {
   const auto ciphertext = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - kRecordTagBytes);
-  EVP_CIPHER_CTX* context = next(record.first<kRecordHeaderBytes>());
-  turn(context, ciphertext, opened.prepare(ciphertext.size()).data());
-  std::array<std::byte, kRecordTagBytes> tag;
-  std::copy_n(record.last(kRecordTagBytes).begin(), tag.size(), tag.begin());
-  need(EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, static_cast<int>(tag.size()), tag.data()));
-  int bytes = 0;
-  if (EVP_CipherFinal_ex(context, raw(std::span<std::byte>(tag)), &bytes) != 1) return State::damaged;
+  RecordCipher& cipher = next(record.first<kRecordHeaderBytes>());
+  cipher.turn(ciphertext, opened.prepare(ciphertext.size()).data());
+  RecordCipher::Tag tag;
+  std::ranges::copy(record.last<kRecordTagBytes>(), tag.begin());
+  if (!cipher.finish_opening(tag)) return State::damaged;
   opened.commit(ciphertext.size());
   return ciphertext.empty() ? State::ended : State::open;
 }

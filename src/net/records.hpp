@@ -2,7 +2,7 @@
 // How bytes are sealed once TLS has shaken hands: long records, from where they lie to where they are wanted.
 
 #include "net/channel_engine.hpp"
-#include "net/openssl.hpp"
+#include "net/record_cipher.hpp"
 
 #include <array>
 #include <cstddef>
@@ -19,31 +19,29 @@ namespace collab::net {
 /// direction of one channel. Thread safety: none.
 class RecordKeys {
  public:
-  static constexpr std::size_t kBytes = 32 + 12;  // key, of which a cipher may take the beginning, and IV
+  static constexpr std::size_t kBytes = RecordCipher::kKeyBytes + sizeof(RecordCipher::Nonce);  // key and IV
   using Material = std::array<std::byte, kBytes>;
   /// The material of a key by its number: both ends compute the same.
   using Derive = std::function<Material(std::uint64_t)>;
 
  protected:
-  /// `cipher`: an AEAD of 12 bytes of nonce and 16 of tag. Every `records_per_key` the key is another one.
-  RecordKeys(const EVP_CIPHER* cipher, bool seals, Derive derive, std::uint64_t records_per_key);
+  /// Every `records_per_key` the key is another one.
+  RecordKeys(std::unique_ptr<RecordCipher> cipher, Derive derive, std::uint64_t records_per_key);
   /// Begins the next record, of this header.
-  EVP_CIPHER_CTX* next(std::span<const std::byte, kRecordHeaderBytes> header);
+  RecordCipher& next(std::span<const std::byte, kRecordHeaderBytes> header);
 
  private:
-  const EVP_CIPHER* cipher_;
-  bool seals_;
+  std::unique_ptr<RecordCipher> cipher_;
   Derive derive_;
   std::uint64_t records_per_key_;
   std::uint64_t number_ = 0;
-  std::array<std::byte, 12> iv_{};
-  std::unique_ptr<EVP_CIPHER_CTX, OpensslFree<EVP_CIPHER_CTX_free>> context_;
+  RecordCipher::Nonce iv_{};
 };
 
 class RecordSealer : private RecordKeys {
  public:
   RecordSealer(const EVP_CIPHER* cipher, Derive derive, std::uint64_t records_per_key)
-      : RecordKeys(cipher, true, std::move(derive), records_per_key) {}
+      : RecordKeys(make_record_cipher(cipher, RecordCipher::Direction::seals), std::move(derive), records_per_key) {}
   /// `head`, then `body`, in as few records as hold them.
   void seal(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output);
   void seal_last(ByteQueue& output) { seal_record({}, {}, true, output); }
@@ -57,7 +55,7 @@ class RecordOpener : private RecordKeys {
   enum class State : std::uint8_t { open, ended, damaged };
 
   RecordOpener(const EVP_CIPHER* cipher, Derive derive, std::uint64_t records_per_key)
-      : RecordKeys(cipher, false, std::move(derive), records_per_key) {}
+      : RecordKeys(make_record_cipher(cipher, RecordCipher::Direction::opens), std::move(derive), records_per_key) {}
   /// Takes all of `sealed`, in pieces of any size. What is not `open` stays so, and whatever comes then is ignored.
   State open(std::span<const std::byte> sealed, ByteQueue& opened);
   void trim() { begun_.trim(); }

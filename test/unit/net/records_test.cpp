@@ -85,6 +85,48 @@ TEST_CASE("records: of a record that was changed nothing is shown, and nothing a
   }
 }
 
+TEST_CASE("record cipher: wide AES and OpenSSL's open what the other has sealed, bit by bit the same") {
+  const auto wide_sealer = make_wide_aes_cipher(RecordCipher::Direction::seals);
+  const auto wide_opener = make_wide_aes_cipher(RecordCipher::Direction::opens);
+  if (!wide_sealer) {
+    MESSAGE("this processor has no VAES of AVX-512: nothing to compare");
+    return;
+  }
+  const auto sealer = make_openssl_cipher(EVP_aes_128_gcm(), RecordCipher::Direction::seals);
+  const auto opener = make_openssl_cipher(EVP_aes_128_gcm(), RecordCipher::Direction::opens);
+  for (const std::uint64_t seed : test::seeds(200)) {
+    CAPTURE(seed);
+    Random random(seed);
+    RecordCipher::Nonce nonce;
+    std::ranges::copy(noise(nonce.size(), random), nonce.begin());
+    const Bytes header = noise(kRecordHeaderBytes, random);
+    const Bytes text = noise(random.below(random.chance(0.3) ? kRecordBytes : 300), random);
+    const std::size_t cut = random.below(text.size() + 1);
+    const Bytes key = noise(RecordCipher::kKeyBytes, random);
+    for (RecordCipher* one : {wide_sealer.get(), wide_opener.get(), sealer.get(), opener.get()})
+      one->set_key(std::span<const std::byte, RecordCipher::kKeyBytes>(key));
+    const auto turned = [&](RecordCipher& cipher, const Bytes& from, std::size_t at) {
+      Bytes into(from.size());
+      cipher.begin(nonce, header);
+      cipher.turn(std::span(from).first(at), into.data());
+      cipher.turn(std::span(from).subspan(at), into.data() + at);
+      return into;
+    };
+    const Bytes sealed = turned(*sealer, text, text.size());
+    const RecordCipher::Tag tag = sealer->finish_sealing();
+    CHECK(turned(*wide_sealer, text, cut) == sealed);
+    CHECK(wide_sealer->finish_sealing() == tag);
+    CHECK(turned(*wide_opener, sealed, cut) == text);
+    CHECK(wide_opener->finish_opening(tag));
+    CHECK(turned(*opener, sealed, cut) == text);
+    CHECK(opener->finish_opening(tag));
+    RecordCipher::Tag forged = tag;
+    forged[random.below(forged.size())] ^= static_cast<std::byte>(1U << random.below(8));
+    CHECK(turned(*wide_opener, sealed, cut) == text);
+    CHECK_FALSE(wide_opener->finish_opening(forged));
+  }
+}
+
 TEST_CASE("records: one that is left out, repeated, or another direction's is noticed") {
   const auto others = [](std::uint64_t number) { return material_of(number + 100); };
   for (const EVP_CIPHER* cipher : ciphers()) {

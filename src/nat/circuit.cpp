@@ -10,6 +10,8 @@ namespace {
 
 constexpr Duration kLook = std::chrono::milliseconds(250);  // how soon an end sees that its relay is gone
 constexpr Duration kSayEndTime = std::chrono::seconds(1);
+constexpr Duration kPieceTime = std::chrono::milliseconds(10);
+constexpr std::size_t kManyBytes = 4 * wire::kCarryBytesMax;
 constexpr Duration kEndsSoon = std::chrono::seconds(10);
 
 Task<> say_end(std::shared_ptr<CircuitLine> line, TimePoint deadline) {
@@ -121,10 +123,10 @@ Task<Result<std::size_t>> CircuitStream::read(std::span<std::byte> into) {
 }
 
 Task<Result<>> CircuitStream::write(std::span<const std::byte> bytes) {
-  const std::size_t at_most = wire::carry_bytes_max(tensors_ ? wire::CircuitClass::bulk : wire::CircuitClass::signal);
   while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), at_most));
+    const auto piece = bytes.first(std::min(bytes.size(), piece_bytes_));
     const Frame frame = frame::encode(wire::CircuitHeader(wire::Carry()), piece);
+    const TimePoint began = clock_.now();
     for (bool sent = false; !sent;) {
       const auto line = line_;
       if (!line || ended_ || !line->stands()) co_return Errc::gone;
@@ -135,8 +137,20 @@ Task<Result<>> CircuitStream::write(std::span<const std::byte> bytes) {
       sent = said.has_value();  // else the other end does not read: nothing of it has left
     }
     bytes = bytes.subspan(piece.size());
+    resize_pieces(piece.size(), clock_.now() - began);
   }
   co_return Result<>();
+}
+
+/// Long ones where the way is fast; where it is slow a word would wait for the one before it. What only fills the queue
+/// that a circuit has is gone at once on any way.
+void CircuitStream::resize_pieces(std::size_t bytes, Duration taken) {
+  gone_soon_ = taken > kPieceTime ? 0 : gone_soon_ + bytes;
+  if (gone_soon_ == 0) {
+    piece_bytes_ = wire::kCarryBytesMin;
+  } else if (tensors_ && gone_soon_ >= kManyBytes) {
+    piece_bytes_ = wire::kCarryBytesMax;
+  }
 }
 
 void CircuitStream::close() {

@@ -65,6 +65,7 @@ class CircuitStream final : public net::ByteStream {
 
  private:
   Result<> take(const Frame& frame);
+  void resize_pieces(std::size_t bytes, Duration taken);
 
   std::shared_ptr<CircuitLine> line_;  ///< null: closed
   Clock& clock_;
@@ -72,6 +73,8 @@ class CircuitStream final : public net::ByteStream {
   PeerId relay_;
   bool tensors_;
   TimePoint ends_at_;
+  std::size_t piece_bytes_ = wire::kCarryBytesMin;  ///< of what is written, in one message
+  std::size_t gone_soon_ = 0;                       ///< bytes, since a piece took long
   net::ByteQueue unread_;
   bool ended_ = false;  ///< by the other side
 };

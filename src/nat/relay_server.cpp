@@ -11,6 +11,7 @@ namespace collab::nat {
 namespace {
 
 constexpr std::array<std::string_view, 3> kModes = {"off", "signal", "bulk"};
+constexpr std::size_t kBurstBytes = wire::kCircuitFrameBytesMax;
 constexpr Duration kSayTime = std::chrono::milliseconds(500);  // for a word to an end that may not read
 constexpr Duration kPayAtLeast = std::chrono::milliseconds(1);
 
@@ -37,24 +38,18 @@ Frame end_because(std::string_view reason) {
   return frame::encode(wire::CircuitHeader(std::move(end)));
 }
 
-constexpr double burst_bytes(wire::CircuitClass which) {
-  return 4 * static_cast<double>(wire::carry_bytes_max(which));
-}
-
-net::TokenBucket rate_of_all(const RelayServer::Quota& quota, wire::CircuitClass which, TimePoint now) {
-  const double burst = std::max(burst_bytes(which), quota.bytes_per_s_of_all / 20);
-  return net::TokenBucket(quota.bytes_per_s_of_all, burst, now);
+net::TokenBucket rate_of_all(const RelayServer::Quota& quota, TimePoint now) {
+  return net::TokenBucket(quota.bytes_per_s_of_all, std::max(double(kBurstBytes), quota.bytes_per_s_of_all / 20), now);
 }
 
 /// When what comes may go, in the order in which it comes: of two directions that ask for the same rate neither
 /// starves.
 struct Pace {
   double bytes_per_s;
-  double burst_bytes;
   TimePoint free{};
 
   TimePoint turn(std::size_t bytes, TimePoint now) {
-    const Duration burst = from_seconds(burst_bytes / bytes_per_s);
+    const Duration burst = from_seconds(double(kBurstBytes) / bytes_per_s);
     const TimePoint begins = std::max(free, now - burst);
     free = begins + from_seconds(static_cast<double>(bytes) / bytes_per_s);
     return free;
@@ -77,7 +72,7 @@ struct RelayServer::Circuit {
   Circuit(RelayServer& server, const PeerId& from, const wire::Connect& ask, wire::CircuitClass its_class)
       : which(its_class),
         quota(server.quota(its_class)),
-        pace{quota.bytes_per_s, burst_bytes(its_class)},
+        pace{quota.bytes_per_s},
         asker(server.needs_.endpoint, server.needs_.topics,
               wire::circuit_topic(ask.id, from.key, wire::CircuitEnd::asker), from, its_class),
         asked(server.needs_.endpoint, server.needs_.topics,
@@ -106,8 +101,8 @@ struct RelayServer::Circuit {
 RelayServer::RelayServer(Needs needs, const Options& options)
     : needs_(std::move(needs)),
       options_(options),
-      signal_rate_(rate_of_all(options.signal, wire::CircuitClass::signal, needs_.clock.now())),
-      bulk_rate_(rate_of_all(options.bulk, wire::CircuitClass::bulk, needs_.clock.now())),
+      signal_rate_(rate_of_all(options.signal, needs_.clock.now())),
+      bulk_rate_(rate_of_all(options.bulk, needs_.clock.now())),
       reserved_(needs_.executor) {
   const auto reserve = [this](PeerId from, Frame request, TimePoint) -> Task<net::Answer> {
     co_return on_reserve(from, request);
@@ -382,7 +377,7 @@ Task<> RelayServer::pump(Circuit& circuit, bool from_asker) {
     const auto frame = co_await from.receive(TimePoint::max());
     if (!frame) co_return circuit.end("closed");
     const auto message = frame::decode<wire::CircuitHeader>(**frame);
-    if (!message || message->payload.size() > wire::carry_bytes_max(circuit.which)) co_return circuit.end("closed");
+    if (!message || message->payload.size() > wire::kCarryBytesMax) co_return circuit.end("closed");
     if (!std::holds_alternative<wire::Carry>(message->header))
       co_return circuit.end("closed");           // an End; notice we give
     const std::size_t bytes = (*frame)->size();  // also what is around the payload goes on as it is

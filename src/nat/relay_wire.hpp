@@ -31,19 +31,18 @@ namespace collab::nat::wire {
 using CircuitId = std::array<unsigned char, 32>;
 using PeerKey = std::array<unsigned char, 32>;
 
+/// In one message: the most, and what is soon gone on a slow line. What costs per message is most of what a relay does
+/// with short ones.
+inline constexpr std::size_t kCarryBytesMax = std::size_t(64) << 10U;
+inline constexpr std::size_t kCarryBytesMin = std::size_t(16) << 10U;
+/// Of all messages of a circuit, payload and what is around it.
+inline constexpr std::size_t kCircuitFrameBytesMax = kCarryBytesMax + 1024;
+
 /// What a relay does for a circuit.
 enum class CircuitClass : std::uint8_t {
   signal,  ///< a little, for minutes: words between peers
   bulk,    ///< much, for half an hour: where an operator allows it
 };
-
-/// That one message carries: what costs per message is most of what a relay does with a short one, and a rate of a few
-/// kilobytes a second would let long ones go in jerks.
-constexpr std::size_t carry_bytes_max(CircuitClass which) {
-  return std::size_t(which == CircuitClass::bulk ? 64 : 16) << 10U;
-}
-/// Of all messages of a circuit, payload and what is around it.
-inline constexpr std::size_t kCircuitFrameBytesMax = carry_bytes_max(CircuitClass::bulk) + 1024;
 
 /// "Lead others to me." For as long as this connection lives.
 struct Reserve {

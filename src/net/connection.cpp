@@ -290,7 +290,7 @@ Task<Result<>> Connection::leave() {
   if (pace_ != kUnpaced) way().stream->pace(pace_);
   if (move_->came) end_move();
   up_ = BandwidthMeter();
-  rtt_ = rtt_deviation_ = Duration::zero();
+  rtt_ = rtt_deviation_ = rtt_least_ = Duration::zero();
   down_bytes_per_s_ = 0;
   queue_bytes_ = 0;
   ping(clock_.now());
@@ -390,12 +390,13 @@ std::string_view Connection::on_pong(std::span<const std::byte> head) {
   learn_skew(pong->time_ms);
   const Duration rtt = clock_.now() - last_ping_;
   if (rtt_ == Duration::zero()) {
-    rtt_ = rtt;
+    rtt_ = rtt_least_ = rtt;
     rtt_deviation_ = rtt / 2;
     owner_.on_skew(*this);  // it counts from now on
   } else {
     rtt_deviation_ += (std::chrono::abs(rtt - rtt_) - rtt_deviation_) / 4;
     rtt_ += (rtt - rtt_) / 8;
+    rtt_least_ = std::min(rtt_least_, rtt);
   }
   if (pong->up_bytes_per_s >= 0 && pong->up_bytes_per_s <= kRateMax) down_bytes_per_s_ = pong->up_bytes_per_s;
   return {};

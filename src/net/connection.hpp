@@ -136,6 +136,8 @@ class Connection final : private MultiplexerOwner {
   std::uint64_t received_bytes() const noexcept { return received_bytes_; }
   Duration rtt() const noexcept { return rtt_; }
   Duration rtt_deviation() const noexcept { return rtt_deviation_; }
+  /// What the way takes when nothing queues on it; zero: unknown.
+  Duration rtt_least() const noexcept { return rtt_least_; }
   double up_bytes_per_s() const noexcept { return up_.bytes_per_s(); }
   double down_bytes_per_s() const noexcept { return down_bytes_per_s_; }
   /// Their swarm time minus our own clock: by their hello, then by every pong.
@@ -230,6 +232,7 @@ class Connection final : private MultiplexerOwner {
   std::int64_t pinged_ms_ = 0;  ///< the same by our own clock
   Duration rtt_{};
   Duration rtt_deviation_{};
+  Duration rtt_least_{};
   BandwidthMeter up_;
   std::size_t queue_bytes_ = 0;  // as wished last,
   double pace_ = kUnpaced;       // and this too

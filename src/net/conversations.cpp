@@ -1,5 +1,7 @@
 #include "net/conversations.hpp"
 
+#include "base/duration.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -8,6 +10,8 @@ namespace collab::net {
 namespace {
 
 constexpr std::uint64_t kUnopenedRetryMs = 1000;
+constexpr int kRoundTrips = 4;          // over which is counted what is read in one: it comes in bursts
+constexpr double kUsedUp = 0.6;         // of a window: word of the reader goes in quarters, and is late by one of them
 constexpr std::uint64_t kNotAgain = 1;  // in a refusal as stale: it will not be opened here, or not again
 
 Refusal elsewhere() {
@@ -227,8 +231,9 @@ std::unique_ptr<Conversation> Conversations::open(std::string_view protocol, con
     std::erase(closed_order_, key);
     free_occasion(key.protocol, closed.mapped().occasion);
   }
+  const bool shallow = is_shallow(key.protocol);
   for (const StreamKey& stream : room.streams)
-    if (Multiplexer* streams = needs_.paths.find(stream.connection)) give_window(*streams, stream.stream, key.protocol);
+    if (Multiplexer* streams = needs_.paths.find(stream.connection)) give_window(*streams, stream.stream, shallow);
   return talk;
 }
 
@@ -237,8 +242,8 @@ bool Conversations::is_shallow(const std::string& protocol) const {
 }
 
 /// Somebody reads.
-void Conversations::give_window(Multiplexer& streams, StreamHandle stream, const std::string& protocol) const {
-  if (is_shallow(protocol)) {
+void Conversations::give_window(Multiplexer& streams, StreamHandle stream, bool shallow) const {
+  if (shallow) {
     streams.release(stream);
   } else {
     streams.widen(stream);
@@ -349,9 +354,27 @@ void Conversations::give_back(const Item& item) {
   held.bytes -= item.frame->size();
   --unread_;
   forget_if_nothing(item.from);
-  if (const auto in = incoming_.find(item.stream); in != incoming_.end()) --in->second.unread;
-  if (Multiplexer* streams = needs_.paths.find(item.stream.connection))
-    streams->consumed(item.stream.stream, item.traffic, item.frame->size());
+  const auto in = incoming_.find(item.stream);
+  if (in != incoming_.end()) --in->second.unread;
+  Multiplexer* streams = needs_.paths.find(item.stream.connection);
+  if (streams == nullptr) return;
+  streams->consumed(item.stream.stream, item.traffic, item.frame->size());
+  if (in != incoming_.end() && in->second.shallow) fit_window(*streams, item, in->second);
+}
+
+/// Little of a shallow protocol may wait, but a fast and long way has to be full. Where all but the whole window is
+/// read in each round trip the sender waits for word of the reader, not for the way.
+void Conversations::fit_window(Multiplexer& streams, const Item& item, Incoming& in) const {
+  const TimePoint now = needs_.clock.now();
+  const Duration round_trip = needs_.paths.rtt_least(item.stream.connection);
+  const Duration taken = now - in.counted_from;
+  in.read += item.frame->size();
+  if (taken < kRoundTrips * round_trip) return;
+  const double read = static_cast<double>(in.read) * to_seconds(round_trip) / to_seconds(std::max(taken, Duration(1)));
+  if (read > kUsedUp * static_cast<double>(streams.window(item.stream.stream)))
+    streams.double_window(item.stream.stream);
+  in.counted_from = now;
+  in.read = 0;
 }
 
 void Conversations::forget_if_nothing(const PeerId& peer) {
@@ -399,6 +422,7 @@ Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, Traff
   in.traffic = traffic;
   in.frame_bytes_max = row->method.request_bytes_max;
   in.occasion = open.occasion;
+  in.shallow = row->method.shallow;
   if (closed_.contains(in.key)) return Refusal(Errc::stale, "closed here", kNotAgain);
   const auto known = rooms_.find(in.key);
   const bool is_open = known != rooms_.end() && known->second.talk != nullptr;
@@ -410,7 +434,7 @@ Accepted Conversations::on_open(Multiplexer& streams, StreamHandle stream, Traff
   if (room.talk == nullptr) {
     streams.hold(stream);
   } else {
-    give_window(streams, stream, in.key.protocol);
+    give_window(streams, stream, in.shallow);
     room.talk->opened_by(streams.peer());
   }
   room.streams.insert(key);

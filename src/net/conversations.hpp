@@ -112,6 +112,9 @@ class Conversations final : public StreamUser {
     TrafficClass traffic = TrafficClass::control;
     std::size_t frame_bytes_max = 0;  ///< by the protocol's row
     std::size_t unread = 0;           ///< frames
+    bool shallow = false;
+    TimePoint counted_from{};
+    std::size_t read = 0;  ///< bytes since then, if it is shallow
   };
   struct Outgoing {
     Talk* talk = nullptr;
@@ -128,7 +131,7 @@ class Conversations final : public StreamUser {
 
   void close(Talk&);
   bool is_shallow(const std::string& protocol) const;
-  void give_window(Multiplexer&, StreamHandle, const std::string& protocol) const;
+  void give_window(Multiplexer&, StreamHandle, bool shallow) const;
   void take_occasion(const std::string& protocol, const Digest& occasion);
   void free_occasion(const std::string& protocol, const Digest& occasion);
   std::optional<Refusal> found(const Key& key, const PeerId& founder);
@@ -137,6 +140,7 @@ class Conversations final : public StreamUser {
   bool has_room_for(const Item& item, const Room& room, const Incoming& from) const;
   void put(Room&, Item item);
   void give_back(const Item& item);
+  void fit_window(Multiplexer&, const Item& item, Incoming&) const;
   void forget(const StreamKey& stream, bool drop_unread);
   void forget_if_nothing(const PeerId& peer);
 

@@ -261,13 +261,26 @@ void Multiplexer::release(StreamHandle handle) {
 void Multiplexer::widen(StreamHandle handle) {
   Stream* stream = find(handle);
   if (stream == nullptr || stream->received_last) return;
-  if (stream->traffic != TrafficClass::control && stream->window < options_.stream_window) {
-    const std::size_t more = options_.stream_window - stream->window;
-    stream->window += more;
-    stream->given += more;
-    give(stream->wire, stream->traffic, more);
-  }
+  grow(*stream, options_.stream_window);
   release(handle);
+}
+
+void Multiplexer::double_window(StreamHandle handle) {
+  Stream* stream = find(handle);
+  if (stream != nullptr && !stream->received_last) grow(*stream, std::min(2 * stream->window, options_.stream_window));
+}
+
+void Multiplexer::grow(Stream& stream, std::size_t window) {
+  if (stream.traffic == TrafficClass::control || stream.window >= window) return;
+  const std::size_t more = window - stream.window;
+  stream.window += more;
+  stream.given += more;
+  give(stream.wire, stream.traffic, more);
+}
+
+std::size_t Multiplexer::window(StreamHandle handle) const {
+  const auto stream = streams_.find(handle);
+  return stream == streams_.end() ? 0 : stream->second.window;
 }
 
 void Multiplexer::widen_connection(TrafficClass traffic, std::size_t bytes) {

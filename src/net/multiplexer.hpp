@@ -78,6 +78,10 @@ class Multiplexer {
   void release(StreamHandle);
   /// Somebody reads now: a whole window.
   void widen(StreamHandle);
+  /// Twice as much, at most a whole window: the sender has used up what it had before word of the reader came back.
+  void double_window(StreamHandle);
+  /// What the sender of a stream may have under way, or unread here.
+  std::size_t window(StreamHandle) const;
   /// More credit for one class of the connection.
   void widen_connection(TrafficClass, std::size_t bytes);
   /// The contrary: so much of what will be consumed is not given back.
@@ -160,6 +164,7 @@ class Multiplexer {
   bool known_or_over(StreamId wire);
   void take_payload(std::span<const std::byte>);
   void finish_frame();
+  void grow(Stream&, std::size_t window);
   void need(StreamHandle, Stream&);
   void owe(std::size_t traffic, std::size_t bytes);
   void give(StreamId wire, TrafficClass, std::size_t bytes);

@@ -24,6 +24,8 @@ class Paths {
   virtual Task<Reached> reach_for_tensors(PeerId peer, TimePoint deadline) { return reach(peer, deadline); }
   /// Null when that connection is over.
   virtual Multiplexer* find(std::uint64_t serial) = 0;
+  /// The least that a word and its answer took on that connection; zero: not known.
+  virtual Duration rtt_least(std::uint64_t) const { return Duration::zero(); }
   /// Somebody waits for `peer` (+1), or no longer (-1): its silence is noticed sooner.
   virtual void waits(const PeerId& peer, int change) = 0;
   /// The same for a conversation.

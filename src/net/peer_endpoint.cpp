@@ -569,6 +569,11 @@ Multiplexer* PeerEndpoint::find(std::uint64_t serial) {
   return connection == nullptr || connection->over() ? nullptr : &connection->streams();
 }
 
+Duration PeerEndpoint::rtt_least(std::uint64_t serial) const {
+  const Connection* connection = links_.find(serial);
+  return connection == nullptr ? Duration::zero() : connection->rtt_least();
+}
+
 PeerEndpoint::Partner& PeerEndpoint::partner(const PeerId& peer) {
   if (const auto known = partners_.find(peer); known != partners_.end()) return known->second;
   const TokenBucket refusals(options_.refusals_per_s, options_.refusals_burst, needs_.clock.now());

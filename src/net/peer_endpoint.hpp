@@ -171,6 +171,7 @@ class PeerEndpoint final : public Endpoint,
     return dials_.reach(peer, deadline, true);
   }
   Multiplexer* find(std::uint64_t serial) override;
+  Duration rtt_least(std::uint64_t serial) const override;
   void waits(const PeerId& peer, int change) override;
   void converses(const PeerId& peer, int change) override;
   void share_line() override;

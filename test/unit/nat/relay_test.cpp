@@ -578,6 +578,42 @@ class EvilRelay {
 
 }  // namespace
 
+TEST_CASE(
+    "relay: tensors go in long pieces where those are soon gone, in short ones where a word would wait for them") {
+  for (const Duration each : {Duration(0ms), Duration(20ms)}) {
+    CAPTURE(each.count());
+    const std::size_t kBytes = each > 0ms ? 1'000'000 : 20'000'000;  // a long way takes a while to be full
+    Town town;
+    town.run([&]() -> Task<> {
+      REQUIRE(co_await town.a.reserves_at(town.relay));
+      const auto line = [](RelayNode& of, const RelayNode& with) {
+        return std::make_shared<CircuitLine>(of.endpoint, of.circuits.topics(), Digest{}, with.id(),
+                                             wire::CircuitClass::bulk);
+      };
+      const auto there = line(town.relay, town.a);
+      std::vector<std::size_t> pieces;
+      const auto takes = [&]() -> Task<> {
+        for (std::size_t left = kBytes; left > 0;) {
+          const auto frame = co_await there->receive(town.relay.in(10s));
+          REQUIRE(frame);
+          pieces.push_back(frame::decode<wire::CircuitHeader>(**frame)->payload.size());
+          left -= pieces.back();
+          co_await town.sleep(each);
+        }
+      };
+      TaskGroup taking(town.world.executor(), rethrow);
+      taking.spawn("takes", takes());
+      TaskGroup* const none = nullptr;
+      CircuitStream stream(line(town.a, town.relay), town.a.clock(), none, town.a.in(60s));
+      CHECK(co_await stream.write(Bytes(kBytes)));
+      co_await taking.join();
+      const std::vector<std::size_t> last(pieces.end() - 6, pieces.end() - 1);
+      const bool slow = each > 0ms;
+      for (const std::size_t bytes : last) CHECK(bytes == (slow ? wire::kCarryBytesMin : wire::kCarryBytesMax));
+    });
+  }
+}
+
 TEST_CASE("relay: one that flips, drops or repeats bytes is noticed, and nothing of it is believed") {
   for (const Mischief mischief : {Mischief::flips, Mischief::drops, Mischief::replays}) {
     CAPTURE(static_cast<int>(mischief));

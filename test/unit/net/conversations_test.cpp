@@ -44,6 +44,7 @@ struct Node final : Paths, MultiplexerOwner {
     co_return &streams;
   }
   Multiplexer* find(std::uint64_t serial) override { return serial == streams.serial() ? &streams : nullptr; }
+  Duration rtt_least(std::uint64_t) const override { return rtt; }
   void waits(const PeerId&, int) override {}
   void converses(const PeerId& peer, int change) override { attention[peer] += change; }
   void share_line() override { ++shared; }
@@ -65,13 +66,14 @@ struct Node final : Paths, MultiplexerOwner {
     return stream.value();
   }
   /// `count` messages about a topic on one stream.
-  void say_much(std::string_view protocol, std::size_t topic, int count, std::size_t bytes) {
+  StreamHandle say_much(std::string_view protocol, std::size_t topic, int count, std::size_t bytes) {
     OpenTopic head;
     head.protocol = protocol;
     head.topic = topic_of(topic);
     const auto stream = stranger.streams.open(TrafficClass::bulk, stranger, OpenHead(head), frame_of(bytes), false);
     for (int i = 1; i < count; ++i) stranger.streams.send(stream.value(), frame_of(bytes), false);
     move();
+    return stream.value();
   }
   void move() {
     for (int i = 0; i < 10; ++i) {
@@ -105,6 +107,7 @@ struct Node final : Paths, MultiplexerOwner {
   std::map<PeerId, int> attention;
   bool reachable = false;
   int shared = 0;
+  Duration rtt{};
   sim::Simulation world;
   Access access;
   Metrics metrics;
@@ -198,6 +201,31 @@ TEST_CASE("conversations: of a shallow protocol little waits unread, and all of 
   const auto talk = deep.conversations.open("test.talk", Topic(topic_of(1)), {test::peer(9)});
   deep.say_much("test.talk", 1, 45, 10'000);
   CHECK(deep.conversations.unread() == 45);
+}
+
+TEST_CASE("conversations: a shallow protocol fills a long way that is fast, and no slow one") {
+  for (const int read_per_round_trip : {10, 1000}) {  // frames of 10 kB, where the way takes 80 ms
+    CAPTURE(read_per_round_trip);
+    Node node;
+    node.rtt = milliseconds(80);
+    node.streams.widen_connection(TrafficClass::bulk, std::size_t(4) << 20U);
+    const auto talk = node.conversations.open("test.shallow", Topic(topic_of(1)), {test::peer(9)});
+    const StreamHandle stream = node.say_much("test.shallow", 1, 4000, 10'000);
+    std::size_t longest = 0;
+    node.run([&]() -> Task<> {
+      for (int round_trip = 0; round_trip < 24; ++round_trip) {
+        co_await node.pause(node.rtt);
+        for (int i = 0; i < read_per_round_trip && node.conversations.unread() > 0; ++i)
+          CHECK(co_await talk->receive(node.world.clock().now()));
+        node.move();
+        longest = std::max(longest, node.conversations.unread());
+      }
+    });
+    if (read_per_round_trip == 10) CHECK(longest == 26);    // 256 KiB
+    if (read_per_round_trip == 1000) CHECK(longest > 105);  // 2 MiB, less what the sender has not been told of
+    CHECK(longest <= 210);
+    CHECK(node.stranger.streams.is_open(stream));
+  }
 }
 
 TEST_CASE("conversations: a frame over its protocol's bound is refused, and nobody reads it") {

@@ -408,6 +408,8 @@ void Member::show() {
   own.given_up = given_up_;
   own.incarnation = options_.incarnation;
   own.averaging = moshpit_->averaging();
+  const auto undecided = std::chrono::ceil<std::chrono::milliseconds>(undecided_until_ - context_.clock.now());
+  if (!in_step_ && undecided.count() > 0) own.votes_from_ms = context_.clock.unix_ms() + undecided.count();
   if (heir_) {
     own.samples = 0;
     own.heir = heir_->key;
@@ -622,6 +624,10 @@ Task<> Member::await_word_of_others(std::optional<matchmaking::Group> group) {
   const TimePoint until = context_.clock.now() + progress::kSilentCounts;
   const std::uint64_t before = epoch_;
   context_.log.info("epoch.undecided", {{"epoch", epoch_}});
+  if (!in_step_) {
+    undecided_until_ = until;
+    show();
+  }
   std::size_t asked = 0;
   TimePoint ask_again = until;
   Duration pause = kAskAgain;

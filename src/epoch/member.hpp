@@ -149,8 +149,9 @@ class Member {
   OwedKeeper owed_;
   std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
-  unsigned failures_ = 0;       ///< in a row
-  std::uint32_t given_up_ = 0;  ///< attempts of this epoch below it are over for this peer, without a result
+  unsigned failures_ = 0;        ///< in a row
+  std::uint32_t given_up_ = 0;   ///< attempts of this epoch below it are over for this peer, without a result
+  TimePoint undecided_until_{};  ///< at the latest; past: it is not, or takes part all the same
   TimePoint epoch_began_{};
   Duration last_epoch_{};
   std::optional<TimePoint> full_since_;   ///< since when the swarm has the batch of this epoch
@@ -158,7 +159,7 @@ class Member {
   TimePoint no_waiting_until_{};          ///< for joiners
   bool told_no_seat_ = false;
   bool coarse_ = false;  // how values travelled in the last epoch
-  TimePoint led_at_{};  ///< when somebody led its search
+  TimePoint led_at_{};   ///< when somebody led its search
   bool told_no_leader_ = false;
   Digest parameters_{};
   Digest ledger_{};  ///< its hash

@@ -19,6 +19,7 @@ constexpr Duration kLeavesShow = std::chrono::seconds(2);  // by then everybody 
 constexpr std::uint64_t kEpochsAhead = 2;                  // records travel: one may well be further than any two show
 constexpr Duration kNothingNew = std::chrono::seconds(2);  // between two records that say the same
 constexpr int kLooksPerPeriod = 4;
+constexpr Duration kCountsEarly = std::chrono::seconds(1);
 constexpr Duration kPaceMax = std::chrono::milliseconds(500);    // later, who has a wrong clock is misjudged
 constexpr Duration kRestPerPeer = std::chrono::milliseconds(4);  // after each reading of all
 constexpr std::size_t kHoldersMin = 2;                           // of another state, before it is the majority's
@@ -42,6 +43,13 @@ bool says_the_same(const Record& a, const Record& b) {
                     record.parameters, record.taking_part, record.averaging, record.heir);
   };
   return told(a) == told(b);
+}
+
+/// In how long it may be one of a group. A moment early, as its clock is not quite ours.
+Duration counts_in(const Record& record, std::int64_t now_ms) {
+  if (record.taking_part) return Duration::zero();
+  const Duration waits = std::chrono::milliseconds(record.votes_from_ms - now_ms) - kCountsEarly;
+  return std::clamp<Duration>(waits, Duration::zero(), kSilentCounts);
 }
 
 }  // namespace
@@ -68,6 +76,7 @@ Task<> Tracker::run() {
 void Tracker::show(Record own) {
   const bool news = !shown_ || own.epoch != own_.epoch || own.group != own_.group ||
                     own.taking_part != own_.taking_part || own.given_up != own_.given_up ||
+                    own.votes_from_ms != own_.votes_from_ms ||
                     (own.samples_per_s > 0 && own_.samples_per_s == 0);  // without it nobody knows an ETA
   if (news) {
     history_[own.epoch] = {own.parameters, own.ledger};
@@ -304,10 +313,10 @@ void Tracker::note_who_gathers() {
   for (const auto& [peer, record] : known_) {
     while (gathered != gathered_at_.end() && gathered->first < peer) ++gathered;
     const bool there = gathered != gathered_at_.end() && gathered->first == peer;
-    if (!record.taking_part) {
+    if (!record.taking_part && record.votes_from_ms == 0) {
       if (there) gathered = gathered_at_.erase(gathered);
     } else if (is_fresh(record, now_ms)) {
-      gathered = gathered_at_.insert_or_assign(gathered, peer, now);
+      gathered = gathered_at_.insert_or_assign(gathered, peer, now + counts_in(record, now_ms));
     }
   }
   erase_from(gathered_at_, [&](const auto& entry) {
@@ -413,8 +422,9 @@ std::size_t Tracker::recent_peers() const {
   recent_ = {1, TimePoint::max()};
   for (const auto& [peer, gathered_at] : gathered_at_) {
     if (now - gathered_at > kSilentCounts) continue;
-    ++recent_.peers;
-    recent_.until = std::min(recent_.until, gathered_at + kSilentCounts);
+    const bool counts = gathered_at <= now;
+    recent_.until = std::min(recent_.until, counts ? gathered_at + kSilentCounts : gathered_at - Duration(1));
+    if (counts) ++recent_.peers;
   }
   return recent_.peers;
 }
@@ -423,7 +433,7 @@ std::vector<PeerId> Tracker::recent() const {
   const TimePoint now = needs_.clock.now();
   std::vector<PeerId> peers;
   for (const auto& [peer, gathered_at] : gathered_at_)
-    if (now - gathered_at <= kSilentCounts) peers.push_back(peer);
+    if (gathered_at <= now && now - gathered_at <= kSilentCounts) peers.push_back(peer);
   if (shown_ && own_.taking_part) peers.insert(std::upper_bound(peers.begin(), peers.end(), needs_.self), needs_.self);
   return peers;
 }

@@ -96,7 +96,7 @@ class Tracker {
   std::size_t current_peers() const;
   /// The same with those who fell silent less than 10 s ago and have not said that they stop, or left: a group of more
   /// than half of them is the only one, also while a line is cut for so long, which silences many at once on both of
-  /// its sides.
+  /// its sides. Who waits for word of what it may have signed counts from when on it waits no longer.
   std::size_t recent_peers() const;
   /// Who they are, sorted; this one only while it gathers samples.
   std::vector<PeerId> recent() const;
@@ -214,7 +214,7 @@ class Tracker {
   const Fresh& fresh() const;
   const Sum& sum_of(std::uint64_t epoch) const;
   mutable Fresh fresh_;            // keeps its memory: in a large swarm it is made anew with each record
-  ByPeer<TimePoint> gathered_at_;  // when a fresh record last said that they take part
+  ByPeer<TimePoint> gathered_at_;  // when a fresh record last said that they take part; in the future: will by then
   /// Until then none of them is silent for too long, as long as `gathered_at_` does not change.
   struct Recent {
     std::size_t peers = 0;

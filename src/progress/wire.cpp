@@ -26,7 +26,8 @@ Result<Record> decode(std::span<const std::byte> value) {
   const auto& record = std::get<wire::ProgressV1>(message->header);
   const bool rate = record.samples_per_s >= 0 && record.samples_per_s <= kRateMax;
   const bool period = record.period_ms > 0 && record.period_ms <= kPeriodMsMax;
-  const bool date = record.unix_ms >= 0 && record.unix_ms <= kUnixMsMax;
+  const bool date = record.unix_ms >= 0 && record.unix_ms <= kUnixMsMax && record.votes_from_ms >= 0 &&
+                    record.votes_from_ms <= kUnixMsMax;
   const bool loss = std::isnan(record.loss) || std::abs(record.loss) <= kLossMax;
   if (!rate || !period || !date || !loss || record.samples > kSamplesMax || record.microbatch > kSamplesMax ||
       record.handed_over > kSamplesMax || record.left > kSamplesMax || !message->payload.empty())

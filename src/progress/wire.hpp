@@ -43,8 +43,10 @@ struct ProgressV1 {
   std::uint32_t given_up = 0;
   std::uint64_t incarnation = 0;  ///< as in matchmaking: grows with every start of the peer
   bool averaging = false;         ///< a round of a pass, at that moment
+  /// Of one that started anew and may have signed in its former life: when it takes part at the latest; 0: another.
+  std::int64_t votes_from_ms = 0;
   MESSAGE_MAP(epoch, samples, samples_per_s, unix_ms, period_ms, group, parameters, ledger, loss, taking_part,
-              microbatch, client, handed_over, heir, left, given_up, incarnation, averaging)
+              microbatch, client, handed_over, heir, left, given_up, incarnation, averaging, votes_from_ms)
 };
 using Header = std::variant<ProgressV1>;
 

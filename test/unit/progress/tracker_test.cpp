@@ -240,6 +240,34 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "tracker: who started anew counts once it takes part at the latest, also where its word is not heard any more") {
+  Swarm swarm({0, 0, 0});
+  const auto scenario = [&]() -> Task<> {
+    Tracker& other = swarm.peers[0]->tracker;
+    co_await swarm.sleep_until(5);
+    CHECK(other.recent_peers() == 3);
+    const std::int64_t now_ms = swarm.world.clock().unix_ms();
+    const double began = swarm.now();
+    swarm.peers[1]->own.taking_part = swarm.peers[2]->own.taking_part = false;
+    swarm.peers[2]->own.votes_from_ms = now_ms + 10'000;
+    co_await swarm.sleep_until(began + 3);
+    CHECK(other.recent_peers() == 1);  // it may well go on alone
+    swarm.board.cut_off(test::peer(1));
+    co_await swarm.sleep_until(began + 8);
+    CHECK(other.recent_peers() == 1);
+    co_await swarm.sleep_until(began + 10);
+    CHECK(other.recent_peers() == 2);
+    CHECK(other.recent().size() == 2);
+    co_await swarm.sleep_until(began + 18);
+    CHECK(other.recent_peers() == 2);
+    co_await swarm.sleep_until(began + 33);
+    CHECK(other.recent_peers() == 1);
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
+TEST_CASE(
     "tracker: who left does not count among those of whom a group needs half, be it seen as a record that is gone") {
   Swarm swarm({0, 0, 0});
   const auto scenario = [&]() -> Task<> {

@@ -408,8 +408,7 @@ void Member::show() {
   own.given_up = given_up_;
   own.incarnation = options_.incarnation;
   own.averaging = moshpit_->averaging();
-  const auto undecided = std::chrono::ceil<std::chrono::milliseconds>(undecided_until_ - context_.clock.now());
-  if (!in_step_ && undecided.count() > 0) own.votes_from_ms = context_.clock.unix_ms() + undecided.count();
+  if (!in_step_ && !leaving_ && decided_ms_ > context_.clock.unix_ms()) own.votes_from_ms = decided_ms_;
   if (heir_) {
     own.samples = 0;
     own.heir = heir_->key;
@@ -625,7 +624,7 @@ Task<> Member::await_word_of_others(std::optional<matchmaking::Group> group) {
   const std::uint64_t before = epoch_;
   context_.log.info("epoch.undecided", {{"epoch", epoch_}});
   if (!in_step_) {
-    undecided_until_ = until;
+    decided_ms_ = context_.clock.unix_ms() + std::chrono::milliseconds(progress::kSilentCounts).count();
     show();
   }
   std::size_t asked = 0;

@@ -151,7 +151,7 @@ class Member {
   std::uint64_t epoch_ = 0;
   unsigned failures_ = 0;        ///< in a row
   std::uint32_t given_up_ = 0;   ///< attempts of this epoch below it are over for this peer, without a result
-  TimePoint undecided_until_{};  ///< at the latest; past: it is not, or takes part all the same
+  std::int64_t decided_ms_ = 0;  ///< when its former life's promise binds it no longer
   TimePoint epoch_began_{};
   Duration last_epoch_{};
   std::optional<TimePoint> full_since_;   ///< since when the swarm has the batch of this epoch

@@ -102,6 +102,7 @@ struct LinkState {
   TimePoint last_received{};  ///< any byte, pongs too
   Duration rtt{};             ///< smoothed; zero: unknown
   Duration rtt_deviation{};
+  Duration rtt_least{};  ///< of the present connection: what the way takes when nothing queues on it; zero: unknown
   double up_bytes_per_s = 0;  ///< measured while the link was the limit; zero: unknown
   double down_bytes_per_s = 0;
   std::uint64_t bytes_sent = 0;  ///< payload, since this node started

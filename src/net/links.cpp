@@ -339,6 +339,7 @@ LinkState Links::state(const PeerId& peer) const {
   if (connection->rtt() > Duration::zero()) {
     state.rtt = connection->rtt();
     state.rtt_deviation = connection->rtt_deviation();
+    state.rtt_least = connection->rtt_least();
   }
   if (connection->up_bytes_per_s() > 0) state.up_bytes_per_s = connection->up_bytes_per_s();
   if (connection->down_bytes_per_s() > 0) state.down_bytes_per_s = connection->down_bytes_per_s();

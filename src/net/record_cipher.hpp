@@ -21,6 +21,10 @@ class RecordCipher {
   enum class Direction : std::uint8_t { seals, opens };
 
   virtual ~RecordCipher() = default;
+  RecordCipher() = default;
+  RecordCipher(const RecordCipher&) = delete;
+  RecordCipher& operator=(const RecordCipher&) = delete;
+
   virtual void set_key(std::span<const std::byte, kKeyBytes> key) = 0;
   /// `header` goes in clear and is proved along.
   virtual void begin(const Nonce& nonce, std::span<const std::byte> header) = 0;

@@ -39,8 +39,6 @@ class WideAesCipher final : public RecordCipher {
     OPENSSL_cleanse(&key_, sizeof key_);
     OPENSSL_cleanse(&text_, sizeof text_);
   }
-  WideAesCipher(const WideAesCipher&) = delete;
-  WideAesCipher& operator=(const WideAesCipher&) = delete;
 
   void set_key(std::span<const std::byte, kKeyBytes> key) override {
     IMB_AES128_GCM_PRE(functions_, key.data(), &key_);

@@ -44,11 +44,12 @@ inline constexpr std::size_t kBodyBytesMax = std::size_t(1) << 20U;
 inline constexpr std::size_t kHelloBytesMax = 4096;
 inline constexpr std::size_t kMessageBytesMax = frame::kFrameBytesMax;
 inline constexpr std::size_t kClasses = 3;
-/// Credit that a new stream has, by class. A conversation that is open at the reader's end gets 2 MiB at once.
-inline constexpr std::array<std::size_t, kClasses> kStreamCredit = {64 * 1024, 256 * 1024, 256 * 1024};
+/// Credit that a new stream has, by class: for a chunk of 256 KiB and what is around it, else its last bytes wait for
+/// word of its first ones. A conversation that is open at the reader's end gets 2 MiB at once.
+inline constexpr std::array<std::size_t, kClasses> kStreamCredit = {64 * 1024, 257 * 1024, 257 * 1024};
 /// Credit that a new connection has, by class: of two streams, so that one whose messages nobody reads yet leaves room
 /// for the others. A reader with memory to spare gives more bulk credit at once.
-inline constexpr std::array<std::size_t, kClasses> kConnectionCredit = {128 * 1024, 512 * 1024, 512 * 1024};
+inline constexpr std::array<std::size_t, kClasses> kConnectionCredit = {128 * 1024, 514 * 1024, 514 * 1024};
 
 /// Beyond it a time is nonsense, and the difference of two would not fit.
 inline constexpr std::int64_t kTimeMaxMs = std::int64_t(1) << 53U;

@@ -103,6 +103,7 @@ Task<> Tracker::leave(TimePoint deadline, bool run_is_over) {
   if (shown_) {
     Record last = own_;
     last.taking_part = false;
+    last.votes_from_ms = 0;
     last.samples = 0;
     show(last);
   }

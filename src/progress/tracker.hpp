@@ -26,7 +26,7 @@
 namespace collab::progress {
 
 /// Who was not heard of for so long is none of the recent peers, of which a group needs more than half.
-inline constexpr Duration kSilentCounts = std::chrono::seconds(10);
+inline constexpr std::chrono::seconds kSilentCounts{10};
 
 struct TrackerOptions {
   std::uint64_t target_batch = 1;

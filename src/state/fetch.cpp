@@ -1,9 +1,11 @@
 #include "state/fetch.hpp"
 
+#include "base/duration.hpp"
 #include "base/frame.hpp"
 #include "base/offload.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -253,8 +255,8 @@ Task<> Fetch::talk(TaskGroup& tasks, std::size_t donor) {
     co_return;
   }
   if (ended_) co_return;
-  for (std::size_t i = 1; i < options_.chunks_per_donor; ++i) tasks.spawn("donor", fetch_chunks(donor));
-  co_await fetch_chunks(donor);
+  for (std::size_t i = 1; i < options_.chunks_per_donor; ++i) tasks.spawn("donor", fetch_chunks(tasks, donor));
+  co_await fetch_chunks(tasks, donor);
 }
 
 /// The way of one who fetches the same: it tells again and again what it has.
@@ -278,7 +280,7 @@ Task<> Fetch::share_with(TaskGroup& tasks, std::size_t donor) {
     donors_[donor].has = std::move(*have);
     changed_->notify();
     if (std::exchange(fetches, true) || ended_) continue;
-    for (std::size_t i = 0; i < options_.chunks_per_donor; ++i) tasks.spawn("sharer", fetch_chunks(donor));
+    for (std::size_t i = 0; i < options_.chunks_per_donor; ++i) tasks.spawn("sharer", fetch_chunks(tasks, donor));
   }
 }
 
@@ -310,11 +312,24 @@ Task<boost::system::result<Index, Refusal>> Fetch::ask_index(PeerId peer) {
   }
 }
 
-Task<> Fetch::fetch_chunks(std::size_t donor) {
+/// As many as come in a round trip, and the one that comes: else a long way is empty while a question is on it.
+std::size_t Fetch::chunks_wanted(const Donor& donor) const {
+  const Duration round_trip = context_.net.link(donor.peer).rtt_least;
+  const double taken = to_seconds(context_.clock.now() - donor.asked_at - round_trip);  // the first question's
+  if (taken <= 0) return options_.chunks_per_donor;
+  const double come = static_cast<double>(donor.chunks) * to_seconds(round_trip) / taken;
+  const double wanted = 1 + std::ceil(std::min(come, static_cast<double>(options_.chunks_per_donor_max)));
+  return std::clamp(static_cast<std::size_t>(wanted), options_.chunks_per_donor, options_.chunks_per_donor_max);
+}
+
+Task<> Fetch::fetch_chunks(TaskGroup& tasks, std::size_t donor) {
+  if (donors_[donor].under_way++ == 0) donors_[donor].asked_at = context_.clock.now();
   while (!donors_[donor].left && !plan_->complete()) {
     if (const auto chunk = plan_->take(donor, context_.clock.now(), donors_[donor].chunks_of())) {
       const bool more = co_await fetch_chunk(donor, *chunk);
       if (!more) co_return;
+      if (!ended_ && donors_[donor].under_way < chunks_wanted(donors_[donor]))
+        tasks.spawn("more", fetch_chunks(tasks, donor));
     } else {
       const TimePoint repeat = plan_->next_repeat(donor, donors_[donor].chunks_of());
       (void)co_await changed_->wait_until(context_.clock, repeat);  // the plan is asked again

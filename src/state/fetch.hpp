@@ -41,7 +41,8 @@ using OnProgress = std::function<void(const Progress&)>;
 struct FetchOptions {
   std::size_t donors_max = 8;                          ///< asked at once; others stand in for those who fail
   std::size_t candidates_max = 64;                     ///< more are ignored
-  std::size_t chunks_per_donor = 2;                    ///< under way at a time
+  std::size_t chunks_per_donor = 2;                    ///< under way at a time,
+  std::size_t chunks_per_donor_max = 8;                ///< and over a long way that is fast
   std::size_t sharers_max = 8;                         ///< others who fetch the same, asked at once beside donors,
   std::size_t sharers_known_max = 64;                  ///< and how many are ever asked
   Duration news_wait = std::chrono::seconds(5);        ///< of a sharer, for chunks that he did not have
@@ -83,9 +84,11 @@ class Fetch {
     std::optional<Index> index;
     Digest root{};
     std::optional<Refusal> left;  // why it is not asked any more
-    std::uint64_t chunks = 0;
+    std::uint64_t chunks = 0;     // that it has given
     bool lied = false;
     std::optional<std::vector<bool>> has = {};  // of a sharer: which chunks
+    TimePoint asked_at = {};                    // for its first chunk
+    std::size_t under_way = 0;
     const std::vector<bool>* chunks_of() const noexcept { return has ? &*has : nullptr; }
   };
 
@@ -93,7 +96,8 @@ class Fetch {
   Task<> talk(TaskGroup& tasks, std::size_t donor);
   Task<> share_with(TaskGroup& tasks, std::size_t donor);
   Task<> meet_sharers(TaskGroup& tasks);
-  Task<> fetch_chunks(std::size_t donor);
+  Task<> fetch_chunks(TaskGroup& tasks, std::size_t donor);
+  std::size_t chunks_wanted(const Donor& donor) const;
   Task<boost::system::result<Index, Refusal>> ask_index(PeerId peer);
   /// Whether the donor may be asked for more.
   Task<bool> fetch_chunk(std::size_t donor, std::size_t chunk);

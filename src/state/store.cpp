@@ -29,7 +29,7 @@ net::Method chunk_method() {
   method.traffic = net::TrafficClass::bulk;
   method.request_bytes_max = 1024;
   method.answer_bytes_max = kChunkBytes + 1024;
-  method.requests_per_s = 4000;  // 1 GB/s: what bounds a download is the line, and two chunks in flight
+  method.requests_per_s = 4000;  // 1 GB/s: what bounds a download is the line, and the chunks in flight
   method.requests_burst = 4000;
   method.idempotent = true;
   return method;

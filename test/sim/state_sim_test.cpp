@@ -57,7 +57,8 @@ test::LinkOptions links() {
 
 class Swarm {
  public:
-  explicit Swarm(std::uint64_t seed) : network_(world_, seed, links()), random_(seed) {}
+  explicit Swarm(std::uint64_t seed, const test::LinkOptions& lines = links())
+      : network_(world_, seed, lines), random_(seed) {}
 
   sim::Simulation& world() { return world_; }
   test::MessageNetwork& network() { return network_; }
@@ -172,6 +173,20 @@ TEST_CASE("sim: a joiner fetches one state from all donors at once, and each tak
     CHECK(to_seconds(swarm.clock().now() - start) < 2.0);  // 4.2 MB over four lines of 1 MB/s
   });
   CHECK(swarm.snapshots_taken == 4);
+}
+
+TEST_CASE("sim: one donor at the other end of a long way gives as much as the line carries") {
+  test::LinkOptions far;
+  far.bytes_per_s = 12.5e6;
+  far.latency_min = far.latency_max = milliseconds(40);
+  Swarm swarm(1, far);
+  swarm.add_donor(0, 7);
+  swarm.run([&](TaskGroup&) -> Task<> {
+    const TimePoint start = swarm.clock().now();
+    CHECK(is_state_of(co_await swarm.join(100, wanted(swarm, 7)), 7));
+    // 0.1 s for the index and as much for the first chunk; the line carries the state in 0.33 s
+    CHECK(to_seconds(swarm.clock().now() - start) < 0.65);
+  });
 }
 
 TEST_CASE("sim: a donor knows while somebody fetches to take part, and not of who only reads or has long been here") {

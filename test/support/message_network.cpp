@@ -77,6 +77,7 @@ class MessageNetwork::Peer final : public net::Endpoint {
     if (!state.connected) state.lost_at = dead->second + network_.options_.lost_after;
     state.rtt = network_.options_.latency_min + network_.options_.latency_max;
     state.rtt_deviation = network_.options_.latency_max - network_.options_.latency_min;
+    state.rtt_least = 2 * network_.options_.latency_min;
     const auto silent = silent_since_.find(other);
     state.last_received = silent == silent_since_.end() ? now : silent->second;
     return state;

@@ -601,8 +601,12 @@ void Gathering::has_begun(std::uint32_t attempt) {
 }
 
 void Gathering::give_up_if_hopeless() {
-  if (outcome_ || !refused_for_ || 2 * candidates_.possible() > terms_.wanted.electorate) return;
-  if (*refused_for_ == NoGroup::begun) knock();
+  if (outcome_ || !refused_for_) return;
+  const bool begun = *refused_for_ == NoGroup::begun;
+  // who waits here all the same hears of the round's end by a record, and may miss the next begin, and each after it
+  const bool nobody_leads = begun && !candidates_.smallest(Sureness::contact);
+  if (!nobody_leads && 2 * candidates_.possible() > terms_.wanted.electorate) return;
+  if (begun) knock();
   fail(*refused_for_);
 }
 

@@ -419,9 +419,13 @@ Task<> Membership::notice_moves() {
 Task<> Membership::publish_self() {
   std::string own_host;
   bool counted_as_client = reachability_->counts_as_client();
+  Bytes told;
   for (;;) {
-    directory_->publish(std::string(directory::kPeerKey), "", publishable(own_record(), needs_.log),
-                        options_.record_ttl);
+    // each member follows these records: one that says nothing new would go to all of them
+    if (Bytes own = publishable(own_record(), needs_.log); own != told) {
+      told = own;
+      directory_->publish(std::string(directory::kPeerKey), "", std::move(own), options_.record_ttl);
+    }
     for (bool changed = false; !changed;) {
       changed = co_await reachability_->changed().wait_until(needs_.clock, needs_.clock.now() + kOwnAddressPeriod);
       const std::string host = endpoint_->observed_host().value_or(std::string());

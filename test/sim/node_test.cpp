@@ -124,6 +124,36 @@ TEST_CASE("sim node: a coordinator and four peers find each other; when it dies 
   }
 }
 
+TEST_CASE("sim node: what a member says of itself is not signed and sent again while it stays the same") {
+  SimRun run;
+  run.run([&]() -> Task<> {
+    SwarmNode& coordinator = run.add_coordinator();
+    std::vector<std::string> problems;
+    TaskGroup joining(run.world.executor(), rethrow);
+    for (unsigned char i = 2; i <= 4; ++i) {
+      SwarmNode& peer = run.add(i, "peer" + std::to_string(i), run.options());
+      joining.spawn("join", join_and_start(run, peer, problems));
+    }
+    std::map<PeerId, directory::Record> last;
+    std::size_t seen = 0;
+    const TimePoint renewals = run.in(15s);  // of a record of 60 s
+    while (run.world.clock().now() < renewals) {
+      const auto records = co_await coordinator.node->directory().get(std::string(directory::kPeerKey), renewals);
+      for (const directory::Record& record : records ? *records : std::vector<directory::Record>()) {
+        directory::Record& before = last[record.owner];
+        if (before.sequence == record.sequence) continue;
+        CHECK(before.value != record.value);
+        before = record;
+        ++seen;
+      }
+      co_await run.sleep(50ms);
+    }
+    co_await joining.join();
+    CHECK(last.size() == 4);
+    CHECK(seen > last.size());  // some were judged meanwhile
+  });
+}
+
 TEST_CASE("sim node: a peer that comes back finds the run by what its home keeps, without any address") {
   const test::TempFolder folder;
   SimRun run;

@@ -519,7 +519,7 @@ std::unique_ptr<net::Conversation> open_round(const Context& context, const matc
 }
 
 void decline_round(net::Endpoint& net, const matchmaking::Group& group) {
-  const net::Topic topic(group.id, matchmaking::occasion_of(group));
+  const net::Topic topic(group.id);  // its occasion is free for the group that this peer is in
   const auto closed_at_once = net.converse(wire::kProtocol, topic, {});
 }
 

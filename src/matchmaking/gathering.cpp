@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view kUnreachable = "unreachable";
 constexpr unsigned kDoublingsMax = 5;  // of what a lie is held against who told it
+constexpr std::size_t kBegunMax = 16;  // groups of one round that are declined, for each is remembered
 
 }  // namespace
 
@@ -345,8 +346,11 @@ void Gathering::on(const PeerId& from, const wire::Refused& refused, TimePoint n
   const auto reason = static_cast<RefusalReason>(refused.reason);
   const bool by_leader = follower_.leader() == from;
   if (!by_leader && !invited_.contains(from) && !leader_.has(from)) return;
+  if (reason == RefusalReason::begun) {
+    has_begun(refused.attempt);
+    return missed(from, now);
+  }
   note(reason);
-  if (reason == RefusalReason::begun) has_begun(refused.attempt);
   strike(from, sentence(reason), now);
   give_up_if_hopeless();
 }
@@ -364,15 +368,16 @@ void Gathering::on(const PeerId& from, const wire::Leave& leave, TimePoint now) 
 }
 
 void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) {
-  if (begin.attempt < terms_.wanted.attempt) return;
-  if (outcome_ && !*outcome_) return decline(begin);
-  if (outcome_) {
-    const auto again = wire::from_wire(begin);
-    if (!again || again->id != outcome_->value().id) refuse(from, RefusalReason::joined_elsewhere);
-    return;
-  }
+  if ((outcome_ && !*outcome_) || begin.attempt < terms_.wanted.attempt) return decline(from, begin);
+  const auto group = wire::from_wire(begin);
+  const bool known = group && carried_.begun.contains(group->id);
+  if (outcome_ && known) return;
   const bool promised = follower_.leader() && *follower_.leader() != from && follower_.accepted();
-  if (promised || (leading_ && leader_.has_joined_followers())) return refuse(from, RefusalReason::joined_elsewhere);
+  if (outcome_ || promised || (leading_ && leader_.has_joined_followers())) {
+    refuse(from, RefusalReason::joined_elsewhere);
+    return decline(from, begin);
+  }
+  if (known) return missed(from, now);  // nobody there waits for us any more
 
   if (2 * strangers_in(begin) > begin.roster.size()) {
     refuse(from, RefusalReason::bad_plan);
@@ -384,6 +389,8 @@ void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) 
     const bool honest = *reason == RefusalReason::too_few || *reason == RefusalReason::former_life ||
                         *reason == RefusalReason::other_role;
     if (!honest) return distrust(from, sentence(*reason), now);
+    decline(from, begin);
+    if (*reason == RefusalReason::other_role) return missed(from, now);
     note(RefusalReason::begun);  // an honest leader that knows less than we do
     return give_up_if_hopeless();
   }
@@ -410,14 +417,20 @@ void Gathering::take_group(const PeerId& from, Group group) {
   begun(std::move(group));
 }
 
-/// Our leave and its Begin have crossed. Its members would wait for us until they had to think that we are frozen. The
-/// next try is another one, so that it is not taken for theirs.
-void Gathering::decline(const wire::Begin& begin) {
-  const auto verdict = judge(terms_, begin);
-  const auto* group = std::get_if<Group>(&verdict);
-  if (group == nullptr) return;
+/// It counts on us, who have left it, changed our role or joined another: what we said of that and its Begin have
+/// crossed. Its members would wait for us until they had to think that we are frozen. The next try is another one, so
+/// that it is not taken for theirs.
+void Gathering::decline(const PeerId& from, const wire::Begin& begin) {
+  auto group = wire::from_wire(begin);
+  const bool of_this_round = begin.epoch == terms_.wanted.epoch && begin.round == terms_.wanted.round;
+  if (!of_this_round || !group || !check(*group, terms_.self, terms_.options.values)) return;
+  if (group->roster[*group->rank_of(terms_.self)].incarnation != terms_.options.incarnation) return;
+  // what our leader has begun it sends us itself: a groupmate that is sooner must not keep us out
+  const auto& leader = follower_.leader();
+  if (leader && *leader != from && group->rank_of(*leader)) return;
+  if (carried_.begun.size() >= kBegunMax || !carried_.begun.insert(group->id).second) return;
   has_begun(group->attempt);
-  declined_.push_back(*group);
+  declined_.push_back(std::move(*group));
 }
 
 void Gathering::begun(Group group) {
@@ -429,6 +442,7 @@ void Gathering::begun(Group group) {
     if (member.id != terms_.self) carried_.with_us.insert(member.id);  // should the round fail
   }
   has_begun(group.attempt);
+  carried_.begun.insert(group.id);
   outcome_ = Result<Group>(std::move(group));
 }
 
@@ -598,6 +612,12 @@ void Gathering::note(RefusalReason reason) {
 
 void Gathering::has_begun(std::uint32_t attempt) {
   if (attempt <= terms_.wanted.attempt + kAttemptsAhead) next_attempt_ = std::max(next_attempt_, attempt + 1);
+}
+
+void Gathering::missed(const PeerId& leader, TimePoint now) {
+  note(RefusalReason::begun);
+  strike(leader, sentence(RefusalReason::begun), now);
+  give_up_if_hopeless();
 }
 
 void Gathering::give_up_if_hopeless() {

@@ -49,6 +49,7 @@ class Gathering {
     std::map<PeerId, wire::Join> early;
     std::map<PeerId, Distrust> distrusted;
     std::set<PeerId> with_us;  ///< in the group that failed, or followed us
+    std::set<GroupId> begun;   ///< with us: those that we were in, and those that we declined
   };
 
   Gathering(Terms terms, Links links, Start start, Carried carried, TimePoint now);
@@ -97,7 +98,7 @@ class Gathering {
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   /// Who was struck since the last call, and why: for the log.
   std::vector<std::pair<PeerId, std::string_view>> take_struck() { return std::exchange(struck_, {}); }
-  /// Groups that began with us since the last call, though our search had ended without one.
+  /// Groups that began with us since the last call, and in which we take no part.
   std::vector<Group> take_declined() { return std::exchange(declined_, {}); }
   Carried take_carried() { return std::exchange(carried_, {}); }
 
@@ -125,7 +126,7 @@ class Gathering {
   void answer_after_outcome(const PeerId& from, const wire::Join&);
   std::size_t strangers_in(const wire::Begin& begin) const;
   void take_group(const PeerId& from, Group group);
-  void decline(const wire::Begin& begin);
+  void decline(const PeerId& from, const wire::Begin& begin);
   void begun(Group group);
   void open_next_line(const Group& group);
   void maybe_begin(TimePoint now);
@@ -146,6 +147,8 @@ class Gathering {
   void note(RefusalReason reason);
   /// A group of this try, ours or one without us.
   void has_begun(std::uint32_t attempt);
+  /// It has begun without us.
+  void missed(const PeerId& leader, TimePoint now);
   void give_up_if_hopeless();
   /// Who has not heard that we came too late hears it now, so that whoever leads next waits for us.
   void knock();

@@ -75,7 +75,7 @@ struct MatchmakerOptions {
   Planner plan;
   WeightMax weight_max;        ///< by the time it hands over; who has more brings so many
   WeightMax samples_believed;  ///< now: so many of what it tells count towards the begin; empty: `weight_max`
-  std::function<void(const Group&)> declined;  ///< it counts on us, and began after our search had ended; may be empty
+  std::function<void(const Group&)> declined;  ///< it counts on us, who take no part; may be empty
 };
 
 /// Somebody who will look for the same group.

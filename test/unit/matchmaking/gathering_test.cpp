@@ -206,7 +206,7 @@ TEST_CASE("gathering: who lied gets another chance, the later the more often it 
 }
 
 TEST_CASE("gathering: one is promised to one leader: the Begin of another is refused") {
-  One follower(kPlaces[5], knowing({kPlaces[0]}));
+  One follower(kPlaces[5], knowing({kPlaces[0], kPlaces[1]}));
   follower.hears(kPlaces[0], wire::Accepted());
   const Terms terms = terms_of(kPlaces[1]);
   Leader other(terms);
@@ -215,6 +215,46 @@ TEST_CASE("gathering: one is promised to one leader: the Begin of another is ref
   follower.hears(kPlaces[1], begin);
   CHECK(reason_in(follower.said_to<wire::Refused>(kPlaces[1])) == RefusalReason::joined_elsewhere);
   CHECK(!follower.gathering.outcome());
+  CHECK(follower.gathering.take_declined().size() == 1);  // nobody there waits for it
+  follower.hears(kPlaces[1], begin);
+  CHECK(follower.gathering.take_declined().empty());
+  follower.gathering.on_unreachable(peer(kPlaces[0]), kStart);
+  REQUIRE(follower.gathering.following() == peer(kPlaces[1]));
+  follower.hears(kPlaces[1], begin);  // too late: its members go on without this one
+  REQUIRE(follower.gathering.outcome());
+  CHECK(follower.gathering.outcome()->error() == NoGroup::begun);
+}
+
+TEST_CASE("gathering: what the own leader has begun is not declined when a groupmate passes it on sooner") {
+  One leader(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
+  for (const std::size_t place : {1, 2}) leader.hears(kPlaces[place], join_of(kPlaces[place], kTarget));
+  const auto begin = leader.said_to<wire::Begin>(kPlaces[2]);
+  REQUIRE(begin);
+  One follower(kPlaces[2], knowing({kPlaces[0], kPlaces[1]}));
+  follower.hears(kPlaces[0], wire::Accepted());
+  follower.hears(kPlaces[1], *begin);
+  CHECK(follower.gathering.take_declined().empty());
+  follower.hears(kPlaces[0], *begin);
+  CHECK(follower.gathering.outcome());
+}
+
+TEST_CASE("gathering: a group that counts on a role that its member has no more is declined, also by a later try") {
+  One leader(kPlaces[0], knowing({kPlaces[1], kPlaces[2]}));
+  for (const std::size_t place : {1, 2}) leader.hears(kPlaces[place], join_of(kPlaces[place], kTarget));
+  const auto begin = leader.said_to<wire::Begin>(kPlaces[1]);
+  REQUIRE(begin);
+  for (const std::uint32_t attempt : {0, 1}) {
+    CAPTURE(attempt);
+    Terms terms = terms_of(kPlaces[1]);
+    terms.options.role = Role::client;
+    terms.wanted.attempt = attempt;
+    One client(FakeLinks(), terms, knowing({kPlaces[0]}), {});
+    client.hears(kPlaces[0], *begin);
+    const auto declined = client.gathering.take_declined();
+    REQUIRE(declined.size() == 1);
+    CHECK(declined.front().id == leader.gathering.outcome()->value().id);
+    CHECK(client.gathering.next_attempt() >= 1);
+  }
 }
 
 TEST_CASE("gathering: a standing group begins on the samples that fill the batch, without a Join") {

@@ -14,7 +14,7 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<FaultKind, std::string_view>, 20> kKinds = {{{FaultKind::kill, "kill"},
+constexpr std::array<std::pair<FaultKind, std::string_view>, 21> kKinds = {{{FaultKind::kill, "kill"},
                                                                             {FaultKind::leave, "leave"},
                                                                             {FaultKind::freeze, "freeze"},
                                                                             {FaultKind::partition, "partition"},
@@ -33,7 +33,8 @@ constexpr std::array<std::pair<FaultKind, std::string_view>, 20> kKinds = {{{Fau
                                                                             {FaultKind::split, "split"},
                                                                             {FaultKind::disk_full, "disk_full"},
                                                                             {FaultKind::slow_disk, "slow_disk"},
-                                                                            {FaultKind::reboot, "reboot"}}};
+                                                                            {FaultKind::reboot, "reboot"},
+                                                                            {FaultKind::suspend, "suspend"}}};
 constexpr std::array<std::pair<Phase, std::string_view>, 8> kPhases = {{{Phase::begin, "begin"},
                                                                         {Phase::scatter, "scatter"},
                                                                         {Phase::reduce, "reduce"},

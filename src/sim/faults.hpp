@@ -36,6 +36,7 @@ enum class FaultKind : std::uint8_t {
   disk_full,    ///< its disk takes no checkpoint for `length`
   slow_disk,    ///< a checkpoint is on its disk only `amount` seconds after it was written, for `length`
   reboot,       ///< of its box: nothing passes for `length`, then it has another address and no mappings
+  suspend,      ///< its lid is closed for `length`: it runs nothing, is cut off, and its steady clock stands still
 };
 std::string_view name(FaultKind kind) noexcept;
 std::string_view name(Phase phase) noexcept;

@@ -16,7 +16,8 @@ constexpr Duration kRest = std::chrono::seconds(15);         // between two faul
 
 /// Whether a peer is gone for others, whole and at once.
 bool cuts_off(FaultKind kind) {
-  return kind == FaultKind::partition || kind == FaultKind::freeze || kind == FaultKind::reboot;
+  return kind == FaultKind::partition || kind == FaultKind::freeze || kind == FaultKind::reboot ||
+         kind == FaultKind::suspend;
 }
 
 /// Whether only some of what it sends or is sent is lost.
@@ -213,8 +214,10 @@ void Injector::impose(const Fault& fault, Peer& peer, bool on) {
       network.slow(host, on ? fault.amount : 1);
       peer.slow(on ? fault.amount : 1);
       break;
+    case FaultKind::suspend:
     case FaultKind::reboot:
-      if (!on) network.reboot(*host.box());
+      if (fault.kind == FaultKind::suspend) on ? network.suspend(host) : network.resume(host);
+      if (fault.kind == FaultKind::reboot && !on) network.reboot(*host.box());
       [[fallthrough]];
     case FaultKind::partition:  // peers that are cut off at the same time share a side
       if (on)

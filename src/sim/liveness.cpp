@@ -48,11 +48,12 @@ void Liveness::decided(std::size_t peer, const std::string& group) {
   bool unsteady = false;  // nobody is gone, but somebody sends now and then, or little, or without hearing
   for (const Strike* strike : around) {
     const FaultKind kind = strike->fault.kind;
-    if (strike->peer == peer && kind == FaultKind::freeze) return;  // its own clock stood still
+    const bool stood_still = kind == FaultKind::freeze || kind == FaultKind::suspend;
+    if (strike->peer == peer && stood_still) return;  // its own clock did
     if (kind == FaultKind::slow) slowness = std::max(slowness, strike->fault.amount);
     // who is cut off alone comes back in the middle of a round, with a view of its own
     const bool half_there = kind == FaultKind::slow || kind == FaultKind::flap || kind == FaultKind::deaf ||
-                            kind == FaultKind::partition || kind == FaultKind::reboot;
+                            kind == FaultKind::partition || kind == FaultKind::reboot || kind == FaultKind::suspend;
     unsteady = unsteady || half_there || strike->peer == peer;
   }
   const auto violated = [&](std::string text) {

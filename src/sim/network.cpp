@@ -140,36 +140,46 @@ class Host::HostClock final : public Clock {
   explicit HostClock(Host& host) : host_(host), turns_(Turns::of(host.executor())) {}
   TimePoint now() const override { return local(world().now()); }
   std::int64_t unix_ms() const override {
-    const Duration ahead = now() - world().now() + host_.clock_options_.ahead + host_.calendar_ahead_;
+    const Duration ahead = drift(world().now()) + host_.clock_options_.ahead + host_.calendar_ahead_;
     return world().unix_ms() + std::chrono::duration_cast<std::chrono::milliseconds>(ahead).count();
   }
   Task<> sleep_until(TimePoint when) override {
     Wakeup alarm(turns_);
-    const Alarm ringing(world().events(), alarm, in_world(when));
-    co_await alarm.wait();
-    if (!ringing.rang()) throw boost::system::system_error(asio::error::operation_aborted);
-    if (host_.frozen_) co_await host_.thawed();
+    do {  // again, when this clock has stood still meanwhile
+      const Alarm ringing(world().events(), alarm, in_world(when));
+      co_await alarm.wait();
+      if (!ringing.rang()) throw boost::system::system_error(asio::error::operation_aborted);
+      if (host_.frozen_) co_await host_.thawed();
+    } while (now() < when);
   }
   Task<bool> rings(Wakeup& alarm, TimePoint when) override {
-    const Alarm ringing(world().events(), alarm, in_world(when));
-    co_await alarm.wait();
-    if (ringing.rang() && host_.frozen_) co_await host_.thawed();
-    co_return ringing.rang();
+    do {
+      const Alarm ringing(world().events(), alarm, in_world(when));
+      co_await alarm.wait();
+      if (!ringing.rang()) co_return false;
+      if (host_.frozen_) co_await host_.thawed();
+    } while (now() < when);
+    co_return true;
   }
-  /// The first moment at which this clock shows at least `when`.
+  /// The first moment at which this clock shows at least `when`, unless it is to stand still.
   TimePoint in_world(TimePoint when) const {
-    if (host_.clock_options_.drift_ppb == 0 || when == TimePoint::max()) return when;
+    if (when == TimePoint::max()) return when;
+    when += host_.suspended_;
+    if (host_.clock_options_.drift_ppb == 0) return when;
     const std::int64_t ns = when.time_since_epoch().count();
     const std::int64_t rate = kBillion + host_.clock_options_.drift_ppb;
     TimePoint guess(Duration(ns / rate * kBillion + ns % rate * kBillion / rate));
-    while (local(guess) < when) guess += Duration(1);
+    while (guess + drift(guess) < when) guess += Duration(1);
     return guess;
   }
 
  private:
   static constexpr std::int64_t kBillion = 1'000'000'000;
   SimClock& world() const { return host_.network_.world_.clock(); }
-  TimePoint local(TimePoint when) const { return when + drift(when); }
+  TimePoint local(TimePoint when) const {
+    const TimePoint seen = host_.suspended_at_ ? std::min(when, *host_.suspended_at_) : when;
+    return seen + drift(seen) - host_.suspended_;
+  }
   /// What it has gained by then; whole seconds apart from the rest, so that nothing overflows.
   Duration drift(TimePoint when) const {
     const std::int64_t ppb = host_.clock_options_.drift_ppb;
@@ -492,8 +502,8 @@ void SimNetwork::route_through_boxes(Host& from, const net::Address& to, Host::R
 
 void SimNetwork::kill(Host& host) {
   host.alive_ = false;
-  host.frozen_ = false;
-  host.thaw_.notify();
+  resume(host);
+  thaw(host);
   for (const auto& weak : pipes_) {
     const auto pipe = weak.lock();
     if (!pipe) continue;
@@ -517,6 +527,18 @@ void SimNetwork::freeze(Host& host) {
 void SimNetwork::thaw(Host& host) {
   host.frozen_ = false;
   host.thaw_.notify();
+}
+
+void SimNetwork::suspend(Host& host) {
+  host.suspended_at_ = world_.clock().now();
+  freeze(host);
+}
+
+void SimNetwork::resume(Host& host) {
+  if (!host.suspended_at_) return;
+  host.suspended_ += world_.clock().now() - *host.suspended_at_;
+  host.suspended_at_.reset();
+  thaw(host);
 }
 
 void SimNetwork::partition(std::set<std::string> side) {

@@ -111,6 +111,8 @@ class Host final : public net::Network {
   std::size_t streams_down_ = 0;  // and to here
   bool alive_ = true;
   bool frozen_ = false;
+  std::optional<TimePoint> suspended_at_;
+  Duration suspended_{};  // so long in all, before
   std::size_t side_ = 0;  ///< of a partition
   bool blocked_out_ = false;
   bool blocked_in_ = false;
@@ -157,6 +159,10 @@ class SimNetwork {
   /// Runs nothing until thawed; its kernel still takes bytes until the queues are full.
   void freeze(Host&);
   void thaw(Host&);
+  /// The machine sleeps, as one whose lid is closed: frozen, and its steady clock stands still, while its calendar goes
+  /// on. That its line is down is for the caller to say.
+  void suspend(Host&);
+  void resume(Host&);
   /// `side`: names. Nothing moves between it and all others until healed; it arrives afterwards. New dials are late.
   void partition(std::set<std::string> side);
   /// The same for several sides; a host that is on two is on the first.

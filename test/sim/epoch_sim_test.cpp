@@ -162,6 +162,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("epoch sim: a laptop whose lid was closed for two minutes is in a group again soon after it is opened") {
+  for (const std::uint64_t seed : test::seeds(3)) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 6, 150);
+    options.target_batch = 480;
+    options.faults.events = {timed(12s, FaultKind::suspend, 5, 120s)};
+    const Outcome outcome = run_and_check(options);
+    const auto is_back = [](const EpochFact& fact) { return fact.begun > 132s && fact.weights.contains(5); };
+    const auto back = std::find_if(outcome.epoch_facts.begin(), outcome.epoch_facts.end(), is_back);
+    REQUIRE((back != outcome.epoch_facts.end()));
+    CHECK(to_seconds(back->committed) < 132 + 10);  // an epoch takes five seconds
+  }
+}
+
 TEST_CASE("epoch sim: who leaves stays for a groupmate that is behind, so that it does not go on from an older model") {
   for (const std::uint64_t seed : test::seeds(2)) {
     CAPTURE(seed);

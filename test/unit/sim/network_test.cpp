@@ -258,6 +258,31 @@ TEST_CASE("sim network: a slow host's line carries less, and one corrupted bit a
   });
 }
 
+TEST_CASE("sim network: the steady clock of a suspended host stands still, and its calendar goes on") {
+  Pair pair;
+  pair.run([&](net::ByteStream&, net::ByteStream&) -> Task<> {
+    Clock& world = pair.world.clock();
+    Clock& clock = pair.b().clock();
+    const TimePoint start = world.now();
+    TimePoint rang{};
+    TaskGroup tasks(pair.world.executor(), rethrow);
+    const auto alarm = [&]() -> Task<> {
+      co_await clock.sleep_until(start + seconds(5));
+      rang = world.now();
+    };
+    tasks.spawn("alarm", alarm());
+    co_await world.sleep_until(start + seconds(3));
+    pair.network.suspend(pair.b());
+    co_await world.sleep_until(start + seconds(63));
+    CHECK(clock.now() == start + seconds(3));
+    pair.network.resume(pair.b());
+    CHECK(clock.unix_ms() == world.unix_ms());
+    co_await tasks.join();
+    CHECK(rang == start + seconds(65));
+    CHECK(clock.now() == start + seconds(5));
+  });
+}
+
 TEST_CASE("sim network: a calendar that is shifted tells another date, and no other time") {
   Pair pair;
   pair.run([&](net::ByteStream&, net::ByteStream&) -> Task<> {

@@ -60,7 +60,7 @@ class Reachability {
     std::size_t addresses_max = 8;  ///< published: each server may name another host for each port
     Duration timeout = std::chrono::seconds(8);      ///< of one question; the server knocks for at most 5 s
     Duration look = std::chrono::milliseconds(100);  ///< how soon the first connection is noticed
-    Duration nobody = std::chrono::seconds(1);       ///< connected for so long: there is nobody to wait for
+    Duration nobody = std::chrono::seconds(1);       ///< connected for so long: nobody to wait for
     Duration again_unknown = std::chrono::seconds(5);
     Duration again_weak = std::chrono::minutes(2);  ///< at once when there are more servers than judged
     Duration again = std::chrono::minutes(10);      ///< ± 20 %

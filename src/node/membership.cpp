@@ -19,7 +19,8 @@ namespace {
 
 constexpr Duration kOwnAddressPeriod = std::chrono::seconds(5);
 constexpr Duration kTurnedAwayPause = std::chrono::seconds(1);
-constexpr Duration kVerdictTime = std::chrono::seconds(20);         // after which dial-backs would have got through
+constexpr Duration kVerdictTime = std::chrono::seconds(20);     // after which dial-backs would have got through
+constexpr Duration kFirstConnection = std::chrono::seconds(4);  // three of a long way's round trips, one of them lost
 constexpr Duration kWithdrawTime = std::chrono::milliseconds(100);  // for the last record to be on its way
 
 bool is_unspecified(const std::string& host) {
@@ -135,7 +136,7 @@ Membership::Membership(const NodeNeeds& needs, const Identity& identity, const N
   };
   dial_back_ = std::make_unique<nat::DialBackServer>(*endpoint_, needs_.network, needs_.clock, needs_.log, tls_,
                                                      host_of, judging);
-  make_reachability();
+  make_reachability(!bootstrap.empty() || contacts_.size() > 0);
   make_relays();
   make_punching();
 
@@ -214,12 +215,14 @@ std::uint16_t Membership::port() const {
   return listening.empty() ? std::uint16_t(0) : listening.front().port;
 }
 
-void Membership::make_reachability() {
+/// Who knows of others has a way to them, however long.
+void Membership::make_reachability(bool knows_others) {
   const auto connected = [this] { return endpoint_->connected(); };
   nat::Reachability::Options reach = options_.reachability;
   reach.port = port();
   if (reach.port != 0) reach.wss_port = options_.wss_port;
   reach.addresses_max = directory::kListenAddressesMax;
+  if (knows_others) reach.nobody = std::max(reach.nobody, kFirstConnection);
   reachability_ = std::make_unique<nat::Reachability>(*endpoint_, needs_.clock, needs_.random.derive("nat"), needs_.log,
                                                       needs_.loop, connected, reach);
   nat::PortMapping::Options mapping = options_.port_mapping;

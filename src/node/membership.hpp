@@ -78,7 +78,7 @@ class Membership {
   void listen();
   net::EndpointOptions endpoint_options(const std::optional<net::Address>& listen) const;
   std::uint16_t port() const;
-  void make_reachability();
+  void make_reachability(bool knows_others);
   void make_relays();
   void make_punching();
   std::vector<nat::RelayClient::Candidate> relay_candidates() const;

@@ -344,6 +344,23 @@ TEST_CASE("sim: peers behind boxes train before anybody has found out who can be
   }
 }
 
+TEST_CASE("sim: on a long way, too, nobody dials a peer behind a box that has not been judged yet") {
+  for (const std::uint64_t seed : test::seeds(8)) {
+    CAPTURE(seed);
+    SwarmOptions options;
+    options.seed = seed;
+    options.peers = 8;
+    options.values = 1024;
+    options.target_batch = 1280;
+    options.length = 12s;
+    options.boxes = true;
+    options.links.latency_min = 100ms;
+    options.links.latency_max = 180ms;  // a connection takes a second
+    Swarm swarm(options);
+    for (const Violation& broken : swarm.run().violations) FAIL_CHECK(broken.invariant << ": " << broken.text);
+  }
+}
+
 TEST_CASE("sim: lines that differ are worth segments that differ") {
   GridOptions options;
   options.peers = 8;

@@ -59,6 +59,7 @@ struct Reachability::Answers {
   std::set<PeerId> got_through;
   std::set<PeerId> failed;
   std::set<net::Address> addresses;
+  bool told = false;                        ///< something, by somebody: not all lines have broken
   std::size_t open = 0;                     ///< questions without an answer,
   std::map<PeerId, std::size_t> bare_open;  ///< and those of them to one server that are about bare TCP
   std::set<PeerId> web_asked;               ///< who was asked about WebSockets
@@ -129,7 +130,7 @@ Task<> Reachability::run() {
 }
 
 Duration Reachability::pause() {
-  if (judgement_.state == State::unknown) return options_.again_unknown;
+  if (judgement_.state == State::unknown) return judged() ? options_.again_unknown : options_.nobody;
   if (judgement_.weak) return options_.again_weak;
   const auto fifth = static_cast<std::uint64_t>(options_.again.count()) / 5;
   return options_.again - Duration(fifth) + Duration(random_.below(2 * fifth + 1));
@@ -173,6 +174,7 @@ Task<> Reachability::check() {
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
   conclude(answers);
+  if (!answers.told) ++unanswered_;
 }
 
 void Reachability::ask_all(TaskGroup& tasks, std::uint16_t port, Answers& answers) {
@@ -212,7 +214,7 @@ void Reachability::conclude(const Answers& answers) {
   verdicts.mapped = !answers.addresses.empty() && std::none_of(answers.addresses.begin(), answers.addresses.end(), own);
   const Judgement before = judgement_;
   judgement_ = judge(before, verdicts);
-  first_over_ = true;
+  first_over_ = first_over_ || answers.told || unanswered_ > 0;
   const std::vector<net::Address> old = addresses_;
   if (!can_be_dialled(judgement_.state)) {
     addresses_.clear();
@@ -236,6 +238,8 @@ Task<> Reachability::ask(PeerId server, std::uint16_t port, net::Leg leg, Answer
   question.wss = leg == net::Leg::wss;
   const Frame request = frame::encode(wire::Header(question));
   const auto answer = co_await endpoint_.call(server, "nat.dial_back", request, clock_.now() + options_.timeout);
+  const bool lost = !answer && (answer.error().code == Errc::gone || answer.error().code == Errc::late);
+  answers.told = answers.told || !lost;
   if (!answer) {
     log_.debug("nat.no_verdict", {{"server", server.short_text()}, {"why", answer.error().reason}});
     co_return;

@@ -131,7 +131,8 @@ class Reachability {
   Signal doubted_;
   bool doubt_ = false;
   bool checking_ = false;
-  bool first_over_ = false;  ///< the first check, whatever came of it; or there was nobody to ask
+  std::size_t unanswered_ = 0;  ///< checks that nobody said a word to: a line was down
+  bool first_over_ = false;     ///< the first check, whatever was said, or the second; or there was nobody to ask
   bool relayed_ = false;
   Signal progress_;  ///< of a check
 };

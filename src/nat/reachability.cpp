@@ -14,6 +14,7 @@ namespace collab::nat {
 namespace {
 
 constexpr std::size_t kEnough = 3;
+constexpr std::size_t kUnansweredMax = 3;  // checks: a line that is down for seconds costs two
 
 /// Bare TCP first. Strangers name the hosts, so there may be any number: the first ones stay, one for WebSockets too.
 std::vector<net::Address> best_of(std::vector<net::Address> all, std::size_t addresses_max) {
@@ -214,7 +215,7 @@ void Reachability::conclude(const Answers& answers) {
   verdicts.mapped = !answers.addresses.empty() && std::none_of(answers.addresses.begin(), answers.addresses.end(), own);
   const Judgement before = judgement_;
   judgement_ = judge(before, verdicts);
-  first_over_ = first_over_ || answers.told || unanswered_ > 0;
+  first_over_ = first_over_ || answers.told || unanswered_ + 1 >= kUnansweredMax;
   const std::vector<net::Address> old = addresses_;
   if (!can_be_dialled(judgement_.state)) {
     addresses_.clear();

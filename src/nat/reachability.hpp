@@ -132,7 +132,7 @@ class Reachability {
   bool doubt_ = false;
   bool checking_ = false;
   std::size_t unanswered_ = 0;  ///< checks that nobody said a word to: a line was down
-  bool first_over_ = false;     ///< the first check, whatever was said, or the second; or there was nobody to ask
+  bool first_over_ = false;     ///< the first check, whatever was said; or there was nobody to ask, or to answer
   bool relayed_ = false;
   Signal progress_;  ///< of a check
 };

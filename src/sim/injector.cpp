@@ -215,19 +215,25 @@ void Injector::impose(const Fault& fault, Peer& peer, bool on) {
       peer.slow(on ? fault.amount : 1);
       break;
     case FaultKind::suspend:
-    case FaultKind::reboot:
-      if (fault.kind == FaultKind::suspend) on ? network.suspend(host) : network.resume(host);
-      if (fault.kind == FaultKind::reboot && !on) network.reboot(*host.box());
-      [[fallthrough]];
-    case FaultKind::partition:  // peers that are cut off at the same time share a side
-      if (on)
-        isolated_.insert(host.name());
-      else
-        isolated_.erase(host.name());
-      separate();
+      on ? network.suspend(host) : network.resume(host);
+      isolate(host, on);
       break;
+    case FaultKind::reboot:
+      if (!on) network.reboot(*host.box());
+      isolate(host, on);
+      break;
+    case FaultKind::partition: isolate(host, on); break;
     default: break;
   }
+}
+
+/// Peers that are cut off at the same time share a side.
+void Injector::isolate(const Host& host, bool on) {
+  if (on)
+    isolated_.insert(host.name());
+  else
+    isolated_.erase(host.name());
+  separate();
 }
 
 Task<> Injector::flap(const Fault& fault, Peer& peer) {

@@ -63,6 +63,7 @@ class Injector {
   Task<> flap(const Fault& fault, Peer& peer);
   Task<> swizzle(const Fault& fault);
   Task<> split(const Fault& fault);
+  void isolate(const Host& host, bool on);
   void separate();
   Task<> stop_coordinator(const Fault& fault);
   Task<> ban(Duration length, Peer& peer);

@@ -25,6 +25,24 @@ GridOptions far_apart(std::uint64_t seed) {
   return options;
 }
 
+SwarmOptions behind_boxes(std::uint64_t seed, std::size_t peers, std::uint64_t target_batch, Duration length) {
+  SwarmOptions options;
+  options.seed = seed;
+  options.peers = peers;
+  options.values = 4096;
+  options.target_batch = target_batch;
+  options.length = length;
+  options.boxes = true;
+  return options;
+}
+
+Outcome run_and_hold(const SwarmOptions& options) {
+  Swarm swarm(options);
+  Outcome outcome = swarm.run();
+  for (const Violation& broken : outcome.violations) FAIL_CHECK(broken.invariant << ": " << broken.text);
+  return outcome;
+}
+
 }  // namespace
 
 TEST_CASE("workload matchmaking: connected peers are all in full groups two round trips after the last declaration") {
@@ -304,22 +322,14 @@ TEST_CASE("sim: a run none of whose faults struck shows nothing, and one without
 TEST_CASE("sim: a box that reboots costs its peer a round at most, and it comes back by another address") {
   for (const std::uint64_t seed : test::seeds(2)) {
     CAPTURE(seed);
-    SwarmOptions options;
-    options.seed = seed;
-    options.peers = 10;
-    options.values = 4096;
-    options.target_batch = 320;
-    options.length = 2min;
-    options.boxes = true;
+    SwarmOptions options = behind_boxes(seed, 10, 320, 2min);
     Fault reboot;
     reboot.kind = FaultKind::reboot;
     reboot.aim = Aim::peer;
     reboot.at = 30s;
     reboot.length = 3s;
     for (reboot.peer = 1; reboot.peer < 10; ++reboot.peer) options.faults.events.push_back(reboot);
-    Swarm swarm(options);
-    const Outcome outcome = swarm.run();
-    for (const Violation& broken : outcome.violations) FAIL_CHECK(broken.invariant << ": " << broken.text);
+    const Outcome outcome = run_and_hold(options);
     std::size_t struck = 0;
     for (const FaultFact& fact : outcome.faults) struck += fact.struck ? 1 : 0;
     CHECK(struck > 0);  // at once, as after a power cut, as long as more than half are left
@@ -330,34 +340,17 @@ TEST_CASE("sim: a box that reboots costs its peer a round at most, and it comes 
 TEST_CASE("sim: peers behind boxes train before anybody has found out who can be dialled") {
   for (const std::uint64_t seed : test::seeds(8)) {
     CAPTURE(seed);
-    SwarmOptions options;
-    options.seed = seed;
-    options.peers = 6;
-    options.values = 4096;
-    options.target_batch = 96;
-    options.length = 40s;
-    options.boxes = true;
-    Swarm swarm(options);
-    const Outcome outcome = swarm.run();
-    for (const Violation& broken : outcome.violations) FAIL_CHECK(broken.invariant << ": " << broken.text);
-    CHECK(outcome.epochs >= 15);
+    CHECK(run_and_hold(behind_boxes(seed, 6, 96, 40s)).epochs >= 15);
   }
 }
 
 TEST_CASE("sim: on a long way, too, nobody dials a peer behind a box that has not been judged yet") {
   for (const std::uint64_t seed : test::seeds(8)) {
     CAPTURE(seed);
-    SwarmOptions options;
-    options.seed = seed;
-    options.peers = 8;
-    options.values = 1024;
-    options.target_batch = 1280;
-    options.length = 12s;
-    options.boxes = true;
+    SwarmOptions options = behind_boxes(seed, 8, 1280, 12s);
     options.links.latency_min = 100ms;
     options.links.latency_max = 180ms;  // a connection takes a second
-    Swarm swarm(options);
-    for (const Violation& broken : swarm.run().violations) FAIL_CHECK(broken.invariant << ": " << broken.text);
+    (void)run_and_hold(options);
   }
 }
 

@@ -14,7 +14,7 @@ namespace collab::nat {
 namespace {
 
 constexpr std::size_t kEnough = 3;
-constexpr std::size_t kUnansweredMax = 3;  // checks: a line that is down for seconds costs two
+constexpr std::size_t kUnansweredMax = 3;  // checks: a line that is down for seconds costs two, a judge's rush one
 
 /// Bare TCP first. Strangers name the hosts, so there may be any number: the first ones stay, one for WebSockets too.
 std::vector<net::Address> best_of(std::vector<net::Address> all, std::size_t addresses_max) {
@@ -60,7 +60,7 @@ struct Reachability::Answers {
   std::set<PeerId> got_through;
   std::set<PeerId> failed;
   std::set<net::Address> addresses;
-  bool told = false;                        ///< something, by somebody: not all lines have broken
+  bool told = false;                        ///< something, by somebody: not all lines have broken, or are busy
   std::size_t open = 0;                     ///< questions without an answer,
   std::map<PeerId, std::size_t> bare_open;  ///< and those of them to one server that are about bare TCP
   std::set<PeerId> web_asked;               ///< who was asked about WebSockets
@@ -239,8 +239,9 @@ Task<> Reachability::ask(PeerId server, std::uint16_t port, net::Leg leg, Answer
   question.wss = leg == net::Leg::wss;
   const Frame request = frame::encode(wire::Header(question));
   const auto answer = co_await endpoint_.call(server, "nat.dial_back", request, clock_.now() + options_.timeout);
-  const bool lost = !answer && (answer.error().code == Errc::gone || answer.error().code == Errc::late);
-  answers.told = answers.told || !lost;
+  constexpr std::array kOthersMayKnow = {Errc::gone, Errc::late, Errc::busy};  // it, or its line, has no time for us
+  const auto no_word = [&answer](Errc why) { return !answer && answer.error().code == why; };
+  answers.told = answers.told || std::none_of(kOthersMayKnow.begin(), kOthersMayKnow.end(), no_word);
   if (!answer) {
     log_.debug("nat.no_verdict", {{"server", server.short_text()}, {"why", answer.error().reason}});
     co_return;

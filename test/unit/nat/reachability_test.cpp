@@ -30,7 +30,7 @@ struct Swarm {
     method.name = "nat.dial_back";
     const auto answer = [this, number](PeerId, Frame asking, TimePoint) -> Task<net::Answer> {
       ++asked;
-      if (line_down) co_return Refusal(Errc::gone);
+      if (no_word) co_return Refusal(*no_word);
       if (at_once[number] >= DialBackServer::Options().of_peer_max) co_return Refusal(Errc::busy);
       const Knocking knocking(at_once[number]);
       const auto message = frame::decode<wire::Header>(*asking);
@@ -78,7 +78,7 @@ struct Swarm {
   std::size_t addresses_max = 8;
   Duration wss_silence{};
   wire::Verdict mapped_verdict = wire::Verdict::ok;
-  bool line_down = false;
+  std::optional<Errc> no_word;  ///< instead of an answer
   unsigned slow_server = 0;
   Duration silence{};  ///< before a verdict about another port
   struct Knocking {
@@ -165,19 +165,22 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("reachability: a first question that is lost with its line is no verdict, and is asked again soon") {
-  Swarm swarm;
-  swarm.line_down = true;
-  swarm.add_server(2, wire::Verdict::timeout);
-  swarm.run([&](Reachability& reachability) -> Task<> {
-    co_await swarm.sleep(500ms);
-    CHECK(reachability.counts_as_client());
-    swarm.line_down = false;
-    co_await swarm.sleep(1500ms);
-    CHECK(reachability.state() == State::outbound_only);
-  });
+TEST_CASE(
+    "reachability: a first question that is lost with its line, or one too many, is no verdict, and is asked again") {
+  for (const Errc why : {Errc::gone, Errc::late, Errc::busy}) {
+    Swarm swarm;
+    swarm.no_word = why;
+    swarm.add_server(2, wire::Verdict::timeout);
+    swarm.run([&](Reachability& reachability) -> Task<> {
+      co_await swarm.sleep(500ms);
+      CHECK(reachability.counts_as_client());
+      swarm.no_word.reset();
+      co_await swarm.sleep(1500ms);
+      CHECK(reachability.state() == State::outbound_only);
+    });
+  }
   Swarm cut_off;
-  cut_off.line_down = true;
+  cut_off.no_word = Errc::gone;
   cut_off.add_server(2, wire::Verdict::ok);
   cut_off.run([&](Reachability& reachability) -> Task<> {
     co_await cut_off.sleep(3s);

@@ -124,8 +124,9 @@ Task<std::optional<state::Snapshot>> Keeper::fetch(std::uint64_t epoch) {
   const state::Context download{context_.net, context_.clock, context_.workers, context_.log, context_.random};
   const state::OnProgress nothing_to_tell;
   auto snapshot = co_await state::download(download, wanted, donors, nothing_to_tell);
+  state::EpochInstead epochs;
   for (int tries = 0; !snapshot && tries < kTriesMax; ++tries) {
-    const auto instead = state::epoch_instead(snapshot.error(), wanted.epoch, options_.recipe.schedule.total_epochs);
+    const auto instead = epochs.after(snapshot.error(), wanted.epoch, options_.recipe.schedule.total_epochs);
     if (!instead || *instead <= kept_) break;
     wanted.epoch = *instead;
     snapshot = co_await state::download(download, wanted, context_.tracker.donors(0), nothing_to_tell);

@@ -203,6 +203,7 @@ Task<bool> CatchUp::apply(std::shared_ptr<const averaging::CommittedRound> round
 Task<bool> CatchUp::by_state(std::uint64_t epoch) {
   epoch_ = epoch;
   instead_in_a_row_ = 0;
+  instead_ = {};
   const TimePoint start = needs_.clock.now();
   std::uint64_t asked = std::max(epoch_, needs_.tracker.global_epoch().value_or(0));
   while (!leaving_ && needs_.clock.now() < start + kStateTime) {
@@ -250,7 +251,7 @@ Task<boost::system::result<CatchUp::State, Refusal>> CatchUp::download(state::Wa
 /// What donors name is hearsay: one who is alone in being reached could send us anywhere, and for ever.
 Task<std::uint64_t> CatchUp::epoch_instead(std::uint64_t asked, Refusal refusal) {
   needs_.log.info("state.not_yet", {{"epoch", asked}, {"reason", refusal.reason}, {"number", refusal.number}});
-  const auto instead = state::epoch_instead(refusal, asked, options_.epochs_max);
+  const auto instead = instead_.after(refusal, asked, options_.epochs_max);
   const std::uint64_t farthest = needs_.tracker.global_epoch().value_or(epoch_) + kAheadOfRecords;
   const bool may_be = instead && *instead >= epoch_ && *instead <= farthest;
   if (may_be && ++instead_in_a_row_ % kInsteadAtOnce != 0) co_return *instead;

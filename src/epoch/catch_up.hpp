@@ -118,6 +118,7 @@ class CatchUp {
   Duration ask_ahead_pause_{};
   unsigned misfits_ = 0;  // in a row: states of another model or optimizer
   unsigned instead_in_a_row_ = 0;
+  state::EpochInstead instead_;
   std::vector<PeerId> silent_;  // in the last round that was fetched
   bool leaving_ = false;
 };

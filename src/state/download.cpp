@@ -83,9 +83,13 @@ Task<boost::system::result<std::shared_ptr<const Snapshot>, Refusal>> download_a
   co_return shelf.take_shared();
 }
 
-std::optional<std::uint64_t> epoch_instead(const Refusal& refusal, std::uint64_t asked, std::uint64_t last) {
+std::optional<std::uint64_t> EpochInstead::after(const Refusal& refusal, std::uint64_t asked, std::uint64_t last) {
   const std::uint64_t theirs = refusal.number;
-  if (refusal.code == Errc::stale && theirs >= asked) return theirs < last ? theirs + 1 : theirs;
+  const bool of_a_blink = std::exchange(theirs_, std::nullopt) == asked;
+  if (refusal.code == Errc::stale && theirs >= asked) {
+    theirs_ = theirs;
+    return of_a_blink && theirs < last ? theirs + 1 : theirs;
+  }
   if (refusal.code == Errc::late && theirs > 0 && theirs < asked) return theirs;
   return std::nullopt;
 }

@@ -25,7 +25,7 @@ struct WantedState {
 };
 
 /// A whole snapshot of that epoch: every byte is of a chunk named by the index that most donors show.
-/// Errors: see Fetch::run; what to ask for after one tells epoch_instead(). Throws `Failure(machine)` when the
+/// Errors: see Fetch::run; what to ask for after one tells EpochInstead. Throws `Failure(machine)` when the
 /// folder cannot be written. Cancelling it leaves the finished chunks in the folder.
 Task<boost::system::result<Snapshot, Refusal>> download(Context context, WantedState wanted, std::vector<PeerId> donors,
                                                         OnProgress on_progress, FetchOptions options = {});
@@ -38,10 +38,17 @@ Task<boost::system::result<std::shared_ptr<const Snapshot>, Refusal>> download_a
                                                                                          OnProgress on_progress,
                                                                                          FetchOptions options = {});
 
-/// Which epoch to ask for when the state of `asked` is refused: the one after that of the donors when they are past it,
-/// since an epoch of a blink is over before our question arrives; theirs when they stay there, for `last` ends the run,
-/// or nobody goes on. None: that does not tell, look at the swarm.
-std::optional<std::uint64_t> epoch_instead(const Refusal& refusal, std::uint64_t asked, std::uint64_t last);
+/// Which epoch to ask for when the state of another one is refused.
+class EpochInstead {
+ public:
+  /// That of the donors, wherever they are. Where that was asked for, and is over before the question arrives, the one
+  /// after theirs, for which they wait; but not beyond `last`, which ends the run. None: the refusal does not tell,
+  /// look at the swarm.
+  std::optional<std::uint64_t> after(const Refusal& refusal, std::uint64_t asked, std::uint64_t last);
+
+ private:
+  std::optional<std::uint64_t> theirs_;  ///< as they said last, when they were past what was asked for
+};
 
 struct WantedResult {
   std::uint64_t epoch = 0;

@@ -367,8 +367,9 @@ TEST_CASE("sim: who asks for an epoch that is over gets the state of those who g
       const TimePoint start = swarm.clock().now();
       Got got = co_await swarm.join(100, wanted(swarm, 7));
       std::uint64_t asked = 7;
+      EpochInstead epochs;
       while (!got) {
-        const auto instead = epoch_instead(got.error(), asked, last);
+        const auto instead = epochs.after(got.error(), asked, last);
         REQUIRE(instead.has_value());
         asked = *instead;
         got = co_await swarm.join(100, wanted(swarm, asked));
@@ -385,12 +386,22 @@ TEST_CASE("sim: who asks for an epoch that is over gets the state of those who g
   }
 }
 
-TEST_CASE("a refusal that does not tell where donors are names no epoch to ask for") {
-  CHECK(epoch_instead(Refusal(Errc::stale, "", 9), 7, 1000) == 10);
-  CHECK(epoch_instead(Refusal(Errc::late, "", 9), 10, 1000) == 9);
-  CHECK_FALSE(epoch_instead(Refusal(Errc::stale, "", 5), 7, 1000).has_value());
-  CHECK_FALSE(epoch_instead(Refusal(Errc::late), 7, 1000).has_value());
-  CHECK_FALSE(epoch_instead(Refusal(Errc::gone, "", 9), 7, 1000).has_value());
+TEST_CASE("a refusal names the donors' epoch, and the one after it when epochs are over before they are asked for") {
+  const auto after = [](Errc why, std::uint64_t theirs, std::uint64_t asked) {
+    return EpochInstead().after(Refusal(why, "", theirs), asked, 1000);
+  };
+  CHECK(after(Errc::stale, 9, 7) == 9);
+  CHECK(after(Errc::stale, 7, 7) == 7);
+  CHECK(after(Errc::late, 9, 10) == 9);
+  CHECK_FALSE(after(Errc::stale, 5, 7).has_value());
+  CHECK_FALSE(after(Errc::late, 0, 7).has_value());
+  CHECK_FALSE(after(Errc::gone, 9, 7).has_value());
+  EpochInstead epochs;
+  CHECK(epochs.after(Refusal(Errc::stale, "", 9), 7, 12) == 9);
+  CHECK(epochs.after(Refusal(Errc::stale, "", 11), 9, 12) == 12);
+  CHECK(epochs.after(Refusal(Errc::late, "", 11), 12, 12) == 11);
+  CHECK(epochs.after(Refusal(Errc::stale, "", 12), 11, 12) == 12);  // of one that was too early nothing follows
+  CHECK(epochs.after(Refusal(Errc::stale, "", 12), 12, 12) == 12);
 }
 
 TEST_CASE("sim: six joiners share donors that serve four at a time") {

@@ -31,11 +31,10 @@ matchmaking::Plan plan_units(const std::vector<matchmaking::Applicant>& roster, 
   return plan;
 }
 
-matchmaking::MatchmakerOptions matchmaker_options(std::size_t peers) {
+matchmaking::MatchmakerOptions matchmaker_options() {
   matchmaking::MatchmakerOptions options;
   options.key = "bench/group";
   options.values = kValues;
-  options.group_size_max = peers;
   options.plan = plan_units;
   options.weight_max = [](const PeerId&) { return std::uint64_t(1); };
   return options;
@@ -48,7 +47,7 @@ Seeker::Seeker(const Needs& needs, std::uint64_t seed)
       server_(needs.net, needs.clock, Random(seed), needs.log, needs.loop, server_options(needs)),
       directory_(needs.net, needs.clock, Random(seed + 1), needs.log, needs.loop, needs.loop, needs.identity, server_,
                  contacts_, {}),
-      matchmaker_({needs.net, needs.clock, directory_, needs.log}, matchmaker_options(needs.peers)) {
+      matchmaker_({needs.net, needs.clock, directory_, needs.log}, matchmaker_options()) {
   needs_.net.allow_conversation(matchmaking::row());
 }
 
@@ -67,6 +66,7 @@ Task<Result<matchmaking::Group>> Seeker::find_group(std::uint64_t round) {
   wanted.key = fmt::format("bench/group {}", round);  // nobody stands together from the round before
   wanted.epoch = round;
   wanted.target_samples = needs_.peers;
+  wanted.group_size_max = needs_.peers;
   wanted.electorate = needs_.peers;
   wanted.deadline = needs_.clock.now() + kSearchTime;
   matchmaker_.samples(round, 1);

@@ -150,7 +150,6 @@ void Moshpit::make_matchmakers() {
     const auto round = static_cast<std::uint32_t>(matchmakers_.size() + 1);
     auto options = options_.matchmaking;
     options.key = key_of(options_.bundle, round, *pass_, self);
-    options.group_size_max = matchmaking::kGroupSizeMax;  // of an awkward number groups grow, and all are foreseen
     options.coarse_codec_map.reset();  // by their own lines groups would choose differently, and end with other bytes
     if (round > 1) {
       options.weight_max = [](const PeerId&) { return kWeightSumMax; };  // Wanted::weight_max is less

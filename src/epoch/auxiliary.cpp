@@ -73,6 +73,7 @@ Task<Result<matchmaking::Group>> Auxiliary::find_group() {
   wanted.epoch = epoch_;
   wanted.target_samples = options_.target_batch;
   wanted.weight_min = weight_min(options_);
+  wanted.group_size_max = seats_.group_size_max(epoch_);
   wanted.electorate = context_.tracker.taking_part().size();
   wanted.deadline = context_.clock.now() + kGroupTime;
   const ClaimedLine line = claimed_line(options_, context_.tracker, context_.net);

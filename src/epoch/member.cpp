@@ -51,6 +51,21 @@ std::pair<Digest, Digest> hashes_of(const state::Snapshot& snapshot) {
   return {of("parameters"), of(data::kLedgerSection)};
 }
 
+/// Why nobody leads, as the user reads it; empty: not for want of somebody who can be dialled.
+std::string too_few_dialled(const progress::Tracker& tracker, const matchmaking::Seating* grid) {
+  if (tracker.nobody_can_be_dialled()) {
+    return "nobody who trains here can be dialled, and nobody averages for the others: one machine has to let others "
+           "in (collab-peer doctor says how), or run collab-peer --role aux where they can dial it";
+  }
+  if (grid == nullptr) return {};
+  const std::size_t dialled = grid->seats.size() - grid->clients.size();
+  if (matchmaking::dialled_per_cell(grid->radices, dialled) > 0) return {};
+  return fmt::format(
+      "only {} of {} who train here can be dialled, too few to lead a group each: more machines have to let others in "
+      "(collab-peer doctor says how)",
+      dialled, grid->seats.size());
+}
+
 }  // namespace
 
 /// Lets the trainer go on, whichever way the epoch ends.
@@ -308,6 +323,7 @@ void Member::look_at_seats() {
   look.batch_full_in = full ? Duration() : from_seconds(std::min(context_.tracker.eta_s(), kEtaMax));
   for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
   look.recent = tracker.recent();
+  look.clients = tracker.clients();
   look.averaging = moshpit_->averaging();
   look.my_turn = in_step_ && tracker.turn_in_epoch(epoch_) <= turns_passed(look.stuck);
   seats_.look_at(look);
@@ -317,11 +333,10 @@ void Member::look_at_seats() {
 void Member::tell_no_leader(TimePoint now) {
   if (matchmaker_.is_led()) led_at_ = now;
   const bool waits = full_since_ && now - std::max(*full_since_, led_at_) >= kTellNoLeader;
-  if (!waits || !context_.tracker.nobody_can_be_dialled()) return;
-  if (std::exchange(told_no_leader_, true)) return;
-  tell(Kind::waiting,
-       "nobody who trains here can be dialled, and nobody averages for the others: one machine has to let others in "
-       "(collab-peer doctor says how), or run collab-peer --role aux where they can dial it");
+  if (!waits) return;
+  std::string why = too_few_dialled(context_.tracker, grid());
+  if (why.empty() || std::exchange(told_no_leader_, true)) return;
+  tell(Kind::waiting, std::move(why));
 }
 
 /// Who is behind, where all who have the state only dial and nobody hands it on, would look for them for ever.
@@ -457,8 +472,8 @@ Task<> Member::take_part(TaskGroup& tasks) {
   options.epoch = epoch_;
   const Release release(*this);
   const matchmaking::Seating* seating = grid();
-  options.peers_max = 2 * options_.group_size_max;
-  const bool too_many = seating == nullptr && context_.tracker.current_peers() >= options.peers_max;
+  options.group_size_max = seats_.group_size_max(epoch_);
+  const bool too_many = seating == nullptr && context_.tracker.current_peers() >= 2 * options.group_size_max;
   if (too_many || (seating != nullptr && !seating->has(context_.identity.id()))) {
     auto waiting = wait_for_a_seat();
     co_await std::move(waiting);

@@ -85,7 +85,6 @@ matchmaking::MatchmakerOptions matchmaker_options(const MemberOptions& options, 
   out.values = options.codecs.length();
   out.role = options.role;
   out.incarnation = options.incarnation;
-  out.group_size_max = options.group_size_max;
   out.plan = planner(options, rates, [&tracker, target = options.target_batch](Duration round) {
     return holds_up(round, tracker.samples_per_s(), target);
   });

@@ -91,7 +91,8 @@ Task<boost::system::error_code> assumptions_broken(EpochContext node, EpochOptio
     const auto diverged = node.tracker.diverged_at();
     if (diverged && diverged != options.diverged) co_return matchmaking::NoGroup::late;
     if (!grid_stands(node, options)) co_return matchmaking::NoGroup::late;
-    if (!options.pass && node.tracker.current_peers() >= options.peers_max) co_return matchmaking::NoGroup::late;
+    if (!options.pass && node.tracker.current_peers() >= 2 * options.group_size_max)
+      co_return matchmaking::NoGroup::late;
     if (options.role_stands && !options.role_stands()) co_return matchmaking::NoGroup::late;
     if (is_alone(node, options) != alone) co_return matchmaking::NoGroup::alone;
     // aloneness also comes by time, not only with a record
@@ -130,6 +131,7 @@ Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options,
   wanted.epoch = options.epoch;
   wanted.target_samples = options.target_batch;
   wanted.weight_min = options.weight_min;
+  wanted.group_size_max = options.group_size_max;
   wanted.electorate = node.tracker.recent_peers();
   wanted.alone = alone;
   wanted.deadline = deadline;

@@ -38,8 +38,9 @@ struct EpochOptions {
   /// Over the grid in force, on which this peer has a place; empty: one group of everybody. Samples, weights and
   /// deadline are filled in here.
   std::optional<averaging::Pass> pass;
-  /// From so many on, no group holds more than half of them: nobody looks for one, but waits for a grid.
-  std::size_t peers_max = 2 * matchmaking::kGroupSizeMax;
+  /// Of the one group. From twice so many peers on, none holds more than half of them: nobody looks for it, but waits
+  /// for a grid.
+  std::size_t group_size_max = matchmaking::kGroupSizeMax;
   std::uint64_t target_batch = 0;
   std::uint64_t weight_min = 0;                  ///< samples below which a round does not commit
   std::size_t values = 0;                        ///< length of the flat gradient

@@ -15,6 +15,7 @@ constexpr std::uint64_t kEpochsNotice = 2;
 constexpr std::size_t kSeatsOff = 2;     // times as many as we count, or so much fewer: somebody else's swarm
 constexpr std::size_t kAbsurdTold = 64;  // writers that are named in the log
 constexpr std::size_t kUnseated = 8;     // one of so many has no seat: worth another list within the epoch
+constexpr std::size_t kDialledMore = 4;  // a quarter more can be dialled: worth another list
 constexpr unsigned kMisfitsMin = 2;      // who comes or goes is seen by all within a moment; before, views differ
 
 std::string radices_text(const Seating& seating) {
@@ -23,11 +24,26 @@ std::string radices_text(const Seating& seating) {
   return seating.one_group() ? "one group" : text;
 }
 
+/// Who can be dialled no more may leave a cell without anybody who can; a few more who can are only a gain.
+bool dialled_alike(const Seating& wanted, const Seating& now) {
+  const auto can_still = [&](matchmaking::Seat seat) {
+    return std::binary_search(now.clients.begin(), now.clients.end(), seat);
+  };
+  if (!std::all_of(wanted.clients.begin(), wanted.clients.end(), can_still)) return false;
+  const std::size_t more = now.clients.size() - wanted.clients.size();
+  return kDialledMore * more <= now.seats.size() - now.clients.size();
+}
+
+bool fits(const Seating& wanted, const Seating& now) {
+  return now.radices == wanted.radices && now.seats == wanted.seats && dialled_alike(wanted, now);
+}
+
 }  // namespace
 
 SeatingKeeper::SeatingKeeper(Needs needs, SeatingOptions options)
     : needs_(std::move(needs)),
       options_(std::move(options)),
+      unwritten_{0, 0, {static_cast<std::uint32_t>(options_.group_size_max)}, {}},
       watch_(needs_.directory.watch(std::string(matchmaking::kSeatingKey))),
       changed_(needs_.loop) {}
 
@@ -76,7 +92,8 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
 /// Whether it seats more than twice as many as this peer counts, or not half of them: then its writer sees another
 /// swarm, or lies. Said once of each writer. Records are read again and again, so one that only came early is no loss.
 bool SeatingKeeper::is_absurd(const PeerId& writer, const Seating& seating) {
-  const std::size_t seats = seating.one_group() ? std::min(peers_, 2 * options_.group_size_max) : seating.seats.size();
+  const std::size_t seats =
+      seating.one_group() ? std::min<std::size_t>(peers_, 2 * seating.radices.front()) : seating.seats.size();
   if (peers_ == 0 || (seats <= kSeatsOff * peers_ && peers_ <= kSeatsOff * seats)) return false;
   passed_over_ = true;
   if (absurd_.size() < kAbsurdTold && absurd_.insert(writer).second)
@@ -125,24 +142,35 @@ const Seating* SeatingKeeper::last() const {
   return in_force(std::numeric_limits<std::uint64_t>::max());
 }
 
-/// `now`: what it is to take the place of; null: one group of everybody.
-Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const Seating* now) const {
+std::size_t SeatingKeeper::group_size_max(std::uint64_t epoch) const {
+  const Seating* seating = in_force(epoch);
+  return seating != nullptr && seating->one_group() ? seating->radices.front() : options_.group_size_max;
+}
+
+/// `now`: what it is to take the place of.
+Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const std::vector<PeerId>& clients,
+                                  const Seating& now) const {
   Seating wanted;
-  if (!options_.forced.empty()) {
-    wanted.radices = options_.forced;
-  } else {
-    wanted.radices = matchmaking::follow_radices(now == nullptr ? std::vector<std::uint32_t>() : now->radices,
-                                                 present.size(), options_.group_size_max);
-  }
-  if (wanted.one_group()) {
-    wanted.radices = {static_cast<std::uint32_t>(options_.group_size_max)};
-    return wanted;
-  }
   for (const PeerId& peer : present) wanted.seats.push_back(matchmaking::seat_of(peer));
   std::sort(wanted.seats.begin(), wanted.seats.end());
   // a seat is the begin of a key: with much work somebody can make one that has another's
   wanted.seats.erase(std::unique(wanted.seats.begin(), wanted.seats.end()), wanted.seats.end());
   if (wanted.seats.size() > matchmaking::kSeatsMax) wanted.seats.resize(matchmaking::kSeatsMax);
+  for (const PeerId& peer : clients) {
+    const matchmaking::Seat seat = matchmaking::seat_of(peer);
+    const bool again = !wanted.clients.empty() && wanted.clients.back() == seat;
+    if (!again && std::binary_search(wanted.seats.begin(), wanted.seats.end(), seat)) wanted.clients.push_back(seat);
+  }
+  const std::size_t dialled = wanted.seats.size() - wanted.clients.size();
+  wanted.radices = options_.forced;
+  if (wanted.radices.empty()) {
+    wanted.radices = matchmaking::follow_radices(now.radices, wanted.seats.size(), dialled, options_.group_size_max);
+  }
+  if (!wanted.one_group()) return wanted;
+  const bool grown = present.size() > options_.group_size_max;
+  wanted.radices = {static_cast<std::uint32_t>(grown ? matchmaking::kGroupSizeMax : options_.group_size_max)};
+  wanted.seats.clear();
+  wanted.clients.clear();
   return wanted;
 }
 
@@ -152,11 +180,6 @@ bool SeatingKeeper::leaves_many_out(const Seating& seating, const Now& now) cons
   const auto out = [&](const PeerId& peer) { return !seating.has(peer); };
   const auto unseated = static_cast<std::size_t>(std::count_if(now.present.begin(), now.present.end(), out));
   return unseated > 0 && kUnseated * unseated >= now.present.size();
-}
-
-bool SeatingKeeper::fits(const Seating& wanted, const Seating* now) {
-  if (now == nullptr) return wanted.one_group();
-  return now->radices == wanted.radices && now->seats == wanted.seats;
 }
 
 void SeatingKeeper::look_at(const Now& now) {
@@ -179,14 +202,15 @@ void SeatingKeeper::look_at(const Now& now) {
   const Seating* planned = last();
   // half of all peers do not fit into one group, or have no seat, since the swarm was still gathering
   const bool one_group = present == nullptr || present->one_group();
-  const std::size_t seats = one_group ? options_.group_size_max : present->seats.size();
+  const std::size_t seats = one_group ? group_size_max(epoch_) : present->seats.size();
   const bool gathering = present != nullptr && leaves_many_out(*present, now);
   const bool stuck = now.stuck || gathering || now.present.size() >= kSeatsOff * seats;
   // one that nobody goes by yet may be of a swarm that was still gathering
   const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
-  const Seating* replaced = stuck ? present : planned;
+  const Seating* written = stuck ? present : planned;
+  const Seating& replaced = written == nullptr ? unwritten_ : *written;
   if (now.averaging && !stuck) return;
-  Seating wanted = wanted_for(stuck ? now.present : now.recent, replaced);
+  Seating wanted = wanted_for(stuck ? now.present : now.recent, now.clients, replaced);
   const bool again = stuck && now.hopeless && !wanted.one_group();
   misfits_ = (fits(wanted, replaced) && !again) || (too_late && !stuck) ? 0 : misfits_ + 1;
   if (misfits_ < kMisfitsMin || !now.my_turn) return;

@@ -53,6 +53,7 @@ class SeatingKeeper {
     Duration last_epoch{};        ///< how long the one before took; zero: unknown
     std::vector<PeerId> present;  ///< who takes part: this peer too, unless it leaves
     std::vector<PeerId> recent;   ///< with those who fell silent a moment ago
+    std::vector<PeerId> clients;  ///< who of them only dials, sorted by id
     bool my_turn = false;         ///< of all who are present, one has it in each epoch, and more of a stuck one
     bool hopeless = false;        ///< stuck, and no pass over this grid will ever be complete
     Duration batch_full_in{};     ///< as far as is known; zero: it is full
@@ -72,6 +73,8 @@ class SeatingKeeper {
 
   /// Null: one group of everybody. Valid until the next call of something here.
   const matchmaking::Seating* in_force(std::uint64_t epoch) const;
+  /// Of that one group: as the options say, or more where a grid would have cells that nobody can dial.
+  std::size_t group_size_max(std::uint64_t epoch) const;
   /// Notified when another seating became known.
   Signal& changed() noexcept { return changed_; }
 
@@ -94,10 +97,10 @@ class SeatingKeeper {
   void outgrow(const Now& now);
   const matchmaking::Seating* last() const;
   bool leaves_many_out(const matchmaking::Seating& seating, const Now& now) const;
-  static bool fits(const matchmaking::Seating& wanted, const matchmaking::Seating* now);
   std::uint64_t notice(Duration last_epoch) const;
   bool is_absurd(const PeerId& writer, const matchmaking::Seating& seating);
-  matchmaking::Seating wanted_for(const std::vector<PeerId>& present, const matchmaking::Seating* now) const;
+  matchmaking::Seating wanted_for(const std::vector<PeerId>& present, const std::vector<PeerId>& clients,
+                                  const matchmaking::Seating& now) const;
   unsigned slot_for(std::uint64_t from) const;
   void write(matchmaking::Seating seating);
   void withdraw(unsigned slot);
@@ -105,6 +108,7 @@ class SeatingKeeper {
 
   Needs needs_;
   SeatingOptions options_;
+  matchmaking::Seating unwritten_;  // as long as nobody ever wrote
   std::unique_ptr<directory::Watch> watch_;
   std::map<Place, Known> known_;  // the one in force and those to come
   unsigned misfits_ = 0;          // in a row

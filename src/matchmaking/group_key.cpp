@@ -8,6 +8,7 @@
 #include <cassert>
 #include <charconv>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace collab::matchmaking {
@@ -41,34 +42,88 @@ std::uint64_t number(const Digest& digest) {
   return value;
 }
 
-/// Rank in the list sorted by H(grid id, seat), written in the radices of dimensions 2 to d.
-std::vector<Digits> first_digits(const Grid& grid, std::span<const PeerId> peers) {
-  std::vector<std::pair<Digest, std::size_t>> places;
+/// Rank in the list sorted by H(grid id, seat), those who can be dialled before the others, written in the radices of
+/// dimensions 2 to d. The last one changes fastest: so the first of the list are spread evenly over the last digits
+/// alone, over the last two, and so on, which are what later keys keep of these.
+std::vector<Digits> first_digits(const Grid& grid, std::span<const PeerId> peers, const std::vector<bool>& clients) {
+  std::vector<std::tuple<bool, Digest, std::size_t>> places;
   for (std::size_t i = 0; i < peers.size(); ++i)
-    places.emplace_back(Hasher("collab grid place").add(grid.id).add(seat_of(peers[i])).finish(), i);
+    places.emplace_back(clients[i], Hasher("collab grid place").add(grid.id).add(seat_of(peers[i])).finish(), i);
   std::sort(places.begin(), places.end());
-  std::vector<Digits> digits(peers.size());
+  std::vector<Digits> digits(peers.size(), Digits(grid.radices.size() - 1));
   for (std::size_t place = 0; place < places.size(); ++place) {
     std::uint64_t rest = place;
-    for (std::size_t k = 1; k < grid.radices.size(); ++k) {
-      digits[places[place].second].push_back(static_cast<std::uint32_t>(rest % grid.radices[k]));
+    for (std::size_t k = grid.radices.size(); k-- > 1;) {
+      digits[std::get<std::size_t>(places[place])][k - 1] = static_cast<std::uint32_t>(rest % grid.radices[k]);
       rest /= grid.radices[k];
     }
   }
   return digits;
 }
 
-/// The slot in the dimension of `round` of the peer at `position` of a cell. Surplus peers begin at a slot of the
-/// cell's own, or the first columns would get them all.
-std::uint32_t slot_at(const Grid& grid, const Digits& digits, std::uint32_t round, std::uint64_t epoch,
-                      std::uint64_t position) {
-  const std::uint32_t radix = grid.radices[round - 1];
-  if (position < radix) return static_cast<std::uint32_t>(position);
-  Hasher hasher("collab grid surplus");
-  hasher.add(grid.id).add(epoch).add(std::uint64_t(round));
-  for (const std::uint32_t digit : digits) hasher.add(std::uint64_t(digit));
-  return static_cast<std::uint32_t>((position + number(hasher.finish()) % radix) % radix);
-}
+/// The slots of one round, cell by cell in the order of their digits.
+class Slots {
+ public:
+  Slots(const Grid& grid, std::uint32_t round, std::uint64_t epoch)
+      : grid_(grid), round_(round), epoch_(epoch), radix_(grid.radices[round - 1]) {}
+
+  /// Of a cell with so many `members`, by their place in it; the first `dialled` of them can be dialled. Cells with too
+  /// few members leave the same slots empty, the last ones.
+  std::vector<std::uint32_t> of(const Digits& cell, std::size_t members, std::size_t dialled) {
+    std::vector<std::uint32_t> slots;
+    std::vector<bool> taken(std::min<std::size_t>(members, radix_));
+    const auto sent = sent_from(cell);
+    std::uint32_t next = 0;
+    while (slots.size() < taken.size()) {
+      while (taken[next]) ++next;
+      slots.push_back(slots.size() < dialled ? fewest(sent, taken, next) : next);
+      taken[slots.back()] = true;
+    }
+    // surplus peers begin at a slot of the cell's own, or the first columns would get them all
+    const std::uint64_t first = members > radix_ ? surplus(cell) : 0;
+    while (slots.size() < members) slots.push_back(static_cast<std::uint32_t>((slots.size() + first) % radix_));
+    for (std::size_t i = 0; i < std::min(members, dialled); ++i)
+      for (Counts* counts : sent) ++(*counts)[slots[i]];
+    return slots;
+  }
+
+ private:
+  using Counts = std::vector<std::uint32_t>;  ///< of those who can be dialled, by the slot that they went to
+
+  /// From all cells that have the same digits as this one but for the oldest, but for the two oldest, and so on: the
+  /// digits that keys of the next round, of the one after it, … still have.
+  std::vector<Counts*> sent_from(const Digits& cell) {
+    std::vector<Counts*> all;
+    for (std::size_t oldest = 1; oldest <= cell.size(); ++oldest) {
+      const Digits kept(cell.begin() + static_cast<std::ptrdiff_t>(oldest), cell.end());
+      all.push_back(&sent_.try_emplace(kept, radix_).first->second);
+    }
+    return all;
+  }
+  std::uint32_t fewest(const std::vector<Counts*>& sent, const std::vector<bool>& taken, std::uint32_t first) const {
+    const auto fewer = [&](std::uint32_t a, std::uint32_t b) {
+      for (const Counts* counts : sent)
+        if ((*counts)[a] != (*counts)[b]) return (*counts)[a] < (*counts)[b];
+      return false;
+    };
+    std::uint32_t best = first;
+    for (std::uint32_t slot = first + 1; slot < taken.size(); ++slot)
+      if (!taken[slot] && fewer(slot, best)) best = slot;
+    return best;
+  }
+  std::uint64_t surplus(const Digits& cell) const {
+    Hasher hasher("collab grid surplus");
+    hasher.add(grid_.id).add(epoch_).add(std::uint64_t(round_));
+    for (const std::uint32_t digit : cell) hasher.add(std::uint64_t(digit));
+    return number(hasher.finish()) % radix_;
+  }
+
+  const Grid& grid_;
+  std::uint32_t round_;
+  std::uint64_t epoch_;
+  std::uint32_t radix_;
+  std::map<Digits, Counts> sent_;  // by the digits that are kept
+};
 
 void move_on(Digits& digits, std::uint32_t& dropped, std::uint32_t slot) {
   if (digits.empty()) return;
@@ -105,6 +160,11 @@ Result<> check_radices(std::span<const std::uint32_t> radices) {
   return {};
 }
 
+std::uint64_t dialled_per_cell(std::span<const std::uint32_t> radices, std::uint64_t dialled) {
+  if (radices.size() < 2) return dialled;
+  return dialled * *std::min_element(radices.begin(), radices.end()) / product(radices);  // a round has so many cells
+}
+
 Result<std::vector<std::uint32_t>> parse_grid(std::string_view text) {
   std::vector<std::uint32_t> radices;
   if (text == "auto") return radices;
@@ -128,17 +188,27 @@ Seat seat_of(const PeerId& peer) noexcept {
   return seat;
 }
 
-Schedule::Schedule(const Grid& grid, std::vector<PeerId> peers, std::uint64_t epoch) : peers_(std::move(peers)) {
+Schedule::Schedule(const Grid& grid, std::vector<PeerId> peers, std::uint64_t epoch, const std::vector<Seat>& clients)
+    : peers_(std::move(peers)) {
   std::sort(peers_.begin(), peers_.end());
+  std::vector<bool> only_dials;
+  for (const PeerId& peer : peers_)
+    only_dials.push_back(std::binary_search(clients.begin(), clients.end(), seat_of(peer)));
   std::vector<Place> now(peers_.size());
-  const auto first = first_digits(grid, peers_);
+  const auto first = first_digits(grid, peers_, only_dials);
   for (std::size_t i = 0; i < peers_.size(); ++i) now[i].digits = first[i];
   for (std::uint32_t round = 1; round <= grid.rounds(); ++round) {
     places_.push_back(now);
-    std::map<Digits, std::uint64_t> seated;
-    for (Place& place : now) {  // by id within each cell
-      const std::uint64_t position = seated[place.digits]++;
-      move_on(place.digits, place.dropped, slot_at(grid, place.digits, round, epoch, position));
+    std::map<Digits, std::vector<std::size_t>> cells;  // each by id
+    for (std::size_t i = 0; i < now.size(); ++i) cells[now[i].digits].push_back(i);
+    Slots slots(grid, round, epoch);
+    for (auto& [digits, members] : cells) {
+      const auto clients_from =
+          std::stable_partition(members.begin(), members.end(), [&](auto i) { return !only_dials[i]; });
+      const auto dialled = static_cast<std::size_t>(clients_from - members.begin());
+      const auto taken = slots.of(digits, members.size(), dialled);
+      for (std::size_t i = 0; i < members.size(); ++i)
+        move_on(now[members[i]].digits, now[members[i]].dropped, taken[i]);
     }
   }
 }

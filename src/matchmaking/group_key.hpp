@@ -8,6 +8,9 @@
 //
 // The slot is the place among all who belong to the cell, not among those who came: whoever is missing leaves its own
 // place empty and shifts nobody. So the whole pass can be foreseen, and its groups need not find each other.
+//
+// Two who only dial do not reach each other, so every cell needs somebody who can be dialled, to lead it and to own
+// segments. Who can be dialled is dealt out first, and as evenly as possible, over the cells of each round.
 
 #include "matchmaking/group.hpp"
 
@@ -34,6 +37,9 @@ std::vector<std::uint32_t> radices_for(std::uint64_t peers, std::size_t group_si
 /// Errors: `bad_request` for no radix, more than kDimensionsMax, one under 2 or above kGroupSizeMax.
 Result<> check_radices(std::span<const std::uint32_t> radices);
 
+/// Of those who can be dialled, `dialled` in number, every cell of every round has at least so many.
+std::uint64_t dialled_per_cell(std::span<const std::uint32_t> radices, std::uint64_t dialled);
+
 /// "4x3" as radices, "auto" as none of them. Errors: `bad_request` for anything else.
 Result<std::vector<std::uint32_t>> parse_grid(std::string_view text);
 
@@ -48,8 +54,8 @@ using Digits = std::vector<std::uint32_t>;
 /// seats, so that it can be asked about a peer whose whole id was not known when it was made.
 class Schedule {
  public:
-  /// No peer twice; their order does not matter.
-  Schedule(const Grid& grid, std::vector<PeerId> peers, std::uint64_t epoch);
+  /// No peer twice; their order does not matter. `clients`: the seats of those who only dial, ascending.
+  Schedule(const Grid& grid, std::vector<PeerId> peers, std::uint64_t epoch, const std::vector<Seat>& clients = {});
 
   std::uint32_t rounds() const noexcept { return static_cast<std::uint32_t>(places_.size()); }
   bool contains(const PeerId& peer) const { return index_of(peer).has_value(); }

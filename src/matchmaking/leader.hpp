@@ -49,7 +49,7 @@ class Leader {
   bool has_quorum() const { return 2 * senders(refusing()) > terms_.wanted.electorate; }
   /// Of which of the terms' digits nobody here speaks for the group of the round before. None unless terms ask for it.
   std::set<std::uint32_t> unvoiced() const;
-  bool full() const { return members_.size() + 1 >= terms_.options.group_size_max; }
+  bool full() const { return members_.size() + 1 >= terms_.wanted.group_size_max; }
   /// Own and told samples of who would not refuse; of nobody more than is believed of it.
   std::uint64_t samples(std::uint64_t own) const;
 

@@ -51,7 +51,6 @@ Matchmaker::Matchmaker(Context context, MatchmakerOptions options)
       role_(options_.role),
       declarations_(std::make_shared<Declarations>(context.directory.watch(options_.key))) {
   assert(options_.plan && options_.weight_max && options_.key.size() <= wire::kKeyBytesMax);
-  assert(options_.group_size_max >= 2 && options_.group_size_max <= kGroupSizeMax);
 }
 
 Matchmaker::~Matchmaker() = default;

@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <cassert>
+#include <tuple>
 #include <utility>
 
 namespace collab::matchmaking {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 8 + 4 + 1 + 4 * kDimensionsMax + 4 + 2 + 32;
-constexpr std::size_t kSeatsPerPiece = (directory::kValueBytesMax - kHeaderBytes) / sizeof(Seat);
+constexpr std::size_t kBits = 8;
+constexpr std::size_t kSeatsPerPiece =  // a bit for each says who only dials
+    (directory::kValueBytesMax - kHeaderBytes) * kBits / (sizeof(Seat) * kBits + 1) / kBits * kBits;
+constexpr std::uint64_t kDialledEach = 2;  // in a cell: one may go
 constexpr std::size_t kPiecesMax = (kSeatsMax + kSeatsPerPiece - 1) / kSeatsPerPiece;
 constexpr unsigned kSlots = 2;
 
@@ -21,6 +25,7 @@ Digest id_of(const Seating& seating) {
   hasher.add(seating.from).add(std::uint64_t(seating.revision));
   for (const std::uint32_t radix : seating.radices) hasher.add(std::uint64_t(radix));
   for (const Seat seat : seating.seats) hasher.add(seat);
+  for (const Seat seat : seating.clients) hasher.add(seat);
   return hasher.finish();
 }
 
@@ -48,7 +53,16 @@ Result<Piece> decode_piece(std::span<const std::byte> bytes) {
   const std::size_t before = piece.index * kSeatsPerPiece;
   if (before > piece.seats) return Errc::bad_request;
   const std::size_t here = std::min<std::size_t>(kSeatsPerPiece, piece.seats - before);
-  for (std::size_t i = 0; i < here; ++i) piece.seating.seats.push_back(reader.take<std::uint64_t>());
+  auto& seats = piece.seating.seats;
+  for (std::size_t i = 0; i < here; ++i) seats.push_back(reader.take<std::uint64_t>());
+  for (std::size_t i = 0; i < here; i += kBits) {
+    const auto bits = reader.take<std::uint8_t>();
+    for (std::size_t bit = 0; bit < kBits; ++bit) {
+      if ((bits >> bit & 1U) == 0) continue;
+      if (i + bit >= here) return Errc::bad_request;
+      piece.seating.clients.push_back(seats[i + bit]);
+    }
+  }
   if (const auto whole = reader.finish(); !whole) return whole.error();
   return piece;
 }
@@ -58,10 +72,18 @@ std::size_t pieces_for(std::size_t seats) {
 }
 
 bool well_formed(const Seating& seating) {
-  if (seating.one_group()) return seating.radices.size() == 1 && seating.seats.empty();
   if (!check_radices(seating.radices)) return false;
+  if (seating.one_group()) return seating.seats.empty();
   const auto rises = [](Seat a, Seat b) { return a >= b; };
   return std::adjacent_find(seating.seats.begin(), seating.seats.end(), rises) == seating.seats.end();
+}
+
+/// Of some seats, a bit each for who is in `clients`.
+Bytes bits_of(std::span<const Seat> seats, const std::vector<Seat>& clients) {
+  Bytes bits((seats.size() + kBits - 1) / kBits);
+  for (std::size_t i = 0; i < seats.size(); ++i)
+    if (std::binary_search(clients.begin(), clients.end(), seats[i])) bits[i / kBits] |= std::byte(1U << i % kBits);
+  return bits;
 }
 
 /// The whole id where it is known, else the seat and zeros.
@@ -71,6 +93,15 @@ PeerId whole_id(Seat seat, const std::map<Seat, PeerId>& known) {
   PeerId id;
   for (std::size_t i = 0; i < sizeof(Seat); ++i) id.key[i] = static_cast<unsigned char>(seat >> (8 * (7 - i)));
   return id;
+}
+
+/// Whether every cell is filled, and none holds too many.
+bool still_fit(const std::vector<std::uint32_t>& present, std::uint64_t peers, std::size_t group_size_max) {
+  if (present.size() < 2 || peers <= group_size_max) return false;
+  std::uint64_t cells = 1;
+  for (const std::uint32_t radix : present) cells *= radix;
+  const std::uint64_t largest = (peers * *std::max_element(present.begin(), present.end()) + cells - 1) / cells;
+  return cells <= peers && 4 * peers <= 5 * cells && largest + (cells < peers ? 1 : 0) <= group_size_max;
 }
 
 }  // namespace
@@ -88,7 +119,7 @@ Schedule Seating::schedule(std::uint64_t epoch, const std::vector<PeerId>& known
   for (const PeerId& peer : known) by_seat.emplace(seat_of(peer), peer);
   std::vector<PeerId> peers;
   for (const Seat seat : seats) peers.push_back(whole_id(seat, by_seat));
-  return {grid(), std::move(peers), epoch};
+  return {grid(), std::move(peers), epoch, clients};
 }
 
 std::vector<Bytes> encode(const Seating& seating) {
@@ -102,7 +133,9 @@ std::vector<Bytes> encode(const Seating& seating) {
     writer.add(static_cast<std::uint32_t>(seating.seats.size())).add(static_cast<std::uint16_t>(index));
     writer.add_raw(std::as_bytes(std::span(id)));
     const std::size_t end = std::min(seating.seats.size(), (index + 1) * kSeatsPerPiece);
-    for (std::size_t i = index * kSeatsPerPiece; i < end; ++i) writer.add(seating.seats[i]);
+    const auto here = std::span(seating.seats).subspan(index * kSeatsPerPiece, end - index * kSeatsPerPiece);
+    for (const Seat seat : here) writer.add(seat);
+    writer.add_raw(bits_of(here, seating.clients));
     pieces.push_back(writer.finish());
   }
   return pieces;
@@ -117,7 +150,6 @@ Result<Seating> decode_seating(const std::vector<Bytes>& pieces) {
     auto piece = decode_piece(pieces[index]);
     if (!piece) return piece.error();
     if (piece->index != index || pieces.size() != pieces_for(piece->seats)) return Errc::bad_request;
-    auto& seats = piece->seating.seats;
     if (index == 0) {
       whole = std::move(piece->seating);
       id = piece->id;
@@ -126,7 +158,9 @@ Result<Seating> decode_seating(const std::vector<Bytes>& pieces) {
       const bool same = piece->seating.from == whole.from && piece->seating.revision == whole.revision &&
                         piece->seating.radices == whole.radices;
       if (!same || piece->id != id || piece->seats != seats_told) return Errc::bad_request;
+      const auto& [seats, clients] = std::tie(piece->seating.seats, piece->seating.clients);
       whole.seats.insert(whole.seats.end(), seats.begin(), seats.end());
+      whole.clients.insert(whole.clients.end(), clients.begin(), clients.end());
     }
   }
   if (!well_formed(whole) || id_of(whole) != id) return Errc::bad_request;
@@ -170,13 +204,18 @@ bool goes_before(const PeerId& writer, const PeerId& other, std::uint64_t from) 
 }
 
 std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& present, std::uint64_t peers,
-                                          std::size_t group_size_max) {
-  if (present.size() < 2 || peers <= group_size_max) return radices_for(peers, group_size_max);
-  std::uint64_t cells = 1;
-  for (const std::uint32_t radix : present) cells *= radix;
-  const std::uint64_t largest = (peers * *std::max_element(present.begin(), present.end()) + cells - 1) / cells;
-  const bool fits = cells <= peers && 4 * peers <= 5 * cells && largest + (cells < peers ? 1 : 0) <= group_size_max;
-  return fits ? present : radices_for(peers, group_size_max);
+                                          std::uint64_t dialled, std::size_t group_size_max) {
+  if (still_fit(present, peers, group_size_max) && dialled_per_cell(present, dialled) > 0) return present;
+  const auto usual = radices_for(peers, group_size_max);
+  if (usual.size() < 2) return usual;
+  for (std::uint64_t each = kDialledEach; each > 0; --each) {
+    for (std::size_t size_max = group_size_max; size_max <= kGroupSizeMax; ++size_max) {
+      const auto radices = radices_for(peers, size_max);
+      if (radices.size() < 2) return {static_cast<std::uint32_t>(kGroupSizeMax)};  // whoever there is who can lead it
+      if (dialled_per_cell(radices, dialled) >= each) return radices;
+    }
+  }
+  return usual;
 }
 
 }  // namespace collab::matchmaking

@@ -19,8 +19,9 @@ inline constexpr std::size_t kSeatsMax = 4096;           ///< more do not fit wh
 struct Seating {
   std::uint64_t from = 0;              ///< its first epoch
   std::uint32_t revision = 0;          ///< of several for one epoch the highest counts: passes on the others failed
-  std::vector<std::uint32_t> radices;  ///< one: everybody is in one group, whoever sits where
+  std::vector<std::uint32_t> radices;  ///< one: everybody is in one group of so many at most, whoever sits where
   std::vector<Seat> seats;             ///< ascending, no two alike; none with one radix
+  std::vector<Seat> clients = {};      ///< those of them who only dial, ascending
 
   bool one_group() const noexcept { return radices.size() < 2; }
   bool has(const PeerId& peer) const;
@@ -30,7 +31,7 @@ struct Seating {
   bool operator==(const Seating&) const = default;
 };
 
-/// `radices` as check_radices wants them, or one, and at most kSeatsMax seats. In pieces that each fit a record's
+/// `radices` as check_radices wants them, and at most kSeatsMax seats. In pieces that each fit a record's
 /// value.
 std::vector<Bytes> encode(const Seating& seating);
 /// From pieces in their order, of anyone's making. Errors: `bad_request`.
@@ -44,9 +45,12 @@ std::map<PeerId, std::vector<Seating>> read_seatings(const std::vector<directory
 /// Of two for the same epoch and revision: whose writer has the smaller place in that epoch. Pure, so all choose alike.
 bool goes_before(const PeerId& writer, const PeerId& other, std::uint64_t from);
 
-/// The radices for `peers` peers when `present` ones are in use: those for as long as every cell is filled, at most a
-/// quarter of the peers are surplus, and groups keep `group_size_max`.
+/// The radices for `peers` peers, of whom `dialled` can be dialled, when `present` ones are in use: those for as long
+/// as every cell is filled and has somebody who can be dialled, at most a quarter of the peers are surplus, and groups
+/// keep `group_size_max`. Else those of radices_for; where they would leave a cell with fewer than two who can be
+/// dialled, groups grow, up to kGroupSizeMax and to one group of everybody, for the sake of two in each, or at least
+/// one. Where no grid has that, those of radices_for.
 std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& present, std::uint64_t peers,
-                                          std::size_t group_size_max);
+                                          std::uint64_t dialled, std::size_t group_size_max);
 
 }  // namespace collab::matchmaking

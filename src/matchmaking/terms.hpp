@@ -66,11 +66,10 @@ struct MatchmakerOptions {
   std::string key;  ///< run/bundle/grid/digits, at most wire::kKeyBytesMax; a search may go on under another
   Digest schema{};
   Digest codec_map{};
-  std::optional<Digest> coarse_codec_map;      ///< that a leader may plan with instead
-  std::size_t values = 0;                      ///< length of the flat vector
-  Role role = Role::node;                      ///< a client never leads
-  std::uint64_t incarnation = 0;               ///< grows with every start of this peer
-  std::size_t group_size_max = kGroupSizeMax;  ///< 2..64
+  std::optional<Digest> coarse_codec_map;  ///< that a leader may plan with instead
+  std::size_t values = 0;                  ///< length of the flat vector
+  Role role = Role::node;                  ///< a client never leads
+  std::uint64_t incarnation = 0;           ///< grows with every start of this peer
   Patience patience;
   Planner plan;
   WeightMax weight_max;        ///< by the time it hands over; who has more brings so many
@@ -98,8 +97,9 @@ struct Wanted {
   std::uint32_t dropped = 0;         ///< the grid digit it dropped then
   bool voiced = false;               ///< no group without a voice for every digit: its result would be of no use
   std::vector<Expected> expected;  ///< who follows from the grid: nobody else has a place in the group; empty: anybody
-  std::size_t electorate = 1;      ///< a group has more than half of so many senders; 1 on a grid of several groups
-  bool alone = false;              ///< the directory answers and shows nobody else: a group of one is the swarm
+  std::size_t group_size_max = kGroupSizeMax;  ///< 2..64
+  std::size_t electorate = 1;  ///< a group has more than half of so many senders; 1 on a grid of several groups
+  bool alone = false;          ///< the directory answers and shows nobody else: a group of one is the swarm
   TimePoint deadline{};
 };
 

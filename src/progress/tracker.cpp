@@ -445,6 +445,14 @@ std::vector<Standing> Tracker::taking_part() const {
   return standings;
 }
 
+std::vector<PeerId> Tracker::clients() const {
+  std::vector<PeerId> peers;
+  for (const auto& [peer, record] : known_)
+    if (record.client) peers.push_back(peer);
+  if (own_.client) peers.insert(std::upper_bound(peers.begin(), peers.end(), needs_.self), needs_.self);
+  return peers;
+}
+
 bool Tracker::nobody_can_be_dialled() const {
   const auto standings = taking_part();
   const auto only_dials = [](const Standing& standing) { return standing.record.client; };

@@ -102,6 +102,8 @@ class Tracker {
   std::vector<PeerId> recent() const;
   /// Fresh records of those who take part, this peer's own among them when it does.
   std::vector<Standing> taking_part() const;
+  /// Who only dials, by the last record of each, however old; sorted.
+  std::vector<PeerId> clients() const;
   /// Two or more take part, and all of them only dial: unless somebody averages for them, no group comes about.
   bool nobody_can_be_dialled() const;
   /// The directory has long known of this peer, and when it was asked because nobody else was heard of, it answered and

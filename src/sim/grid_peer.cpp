@@ -57,8 +57,7 @@ class GridPeer::NoDirectory final : public directory::Directory {
   asio::any_io_executor executor_;
 };
 
-GridPeer::GridPeer(const Needs& needs, Identity identity, std::uint64_t seed, Contribution own,
-                   std::size_t group_size_max)
+GridPeer::GridPeer(const Needs& needs, Identity identity, std::uint64_t seed, Contribution own)
     : clock_(needs.clock),
       identity_(std::move(identity)),
       access_(Access::Options()),
@@ -82,7 +81,6 @@ GridPeer::GridPeer(const Needs& needs, Identity identity, std::uint64_t seed, Co
   moshpit.bundle = "grid/values";
   moshpit.matchmaking.codec_map = averaging::codec_map_digest(needs.codecs);
   moshpit.matchmaking.values = needs.codecs.length();
-  moshpit.matchmaking.group_size_max = group_size_max;
   const std::size_t values = needs.codecs.length();
   moshpit.matchmaking.plan = [values](const auto& roster, std::uint32_t /*round*/) {
     return plan_segments(roster, values);

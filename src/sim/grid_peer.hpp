@@ -30,7 +30,7 @@ class GridPeer {
     Work work;
   };
 
-  GridPeer(const Needs& needs, Identity identity, std::uint64_t seed, Contribution own, std::size_t group_size_max);
+  GridPeer(const Needs& needs, Identity identity, std::uint64_t seed, Contribution own);
   ~GridPeer();
   GridPeer(const GridPeer&) = delete;
   GridPeer& operator=(const GridPeer&) = delete;

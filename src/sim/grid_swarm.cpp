@@ -48,7 +48,7 @@ GridSwarm::GridSwarm(GridOptions options)
     at.host = hosts_.back()->address();
     const GridPeer::Needs needs{world_.executor(), hosts_.back()->clock(), *hosts_.back(), codecs_, at};
     peers_.push_back(std::make_unique<GridPeer>(needs, identity_of(root, number, scheme), options_.seed + number,
-                                                draw(root, number, options_), options_.group_size_max));
+                                                draw(root, number, options_)));
     if (number < options_.lines.size() && !options_.equal_split)
       peers_.back()->measured(static_cast<std::uint64_t>(line.up_bytes_per_s),
                               static_cast<std::uint64_t>(line.down_bytes_per_s));

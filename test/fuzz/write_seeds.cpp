@@ -155,6 +155,7 @@ void write_matchmaking() {
   seating.from = 12;
   seating.radices = {3, 4};
   for (std::uint64_t i = 0; i < 13; ++i) seating.seats.push_back(i * 0x1234'5678'9abcU);
+  seating.clients = {seating.seats[0], seating.seats[8]};
   write("seating", "grid", behind(0, joined({matchmaking::encode(seating).front()})));
   matchmaking::Seating large = seating;
   for (std::uint64_t i = 13; i < 300; ++i) large.seats.push_back(i * 0x1234'5678'9abcU);
@@ -168,7 +169,7 @@ void write_matchmaking() {
   write_one("seating", "one-group", behind(0, joined({matchmaking::encode(alone).front()})));
   FieldWriter made;
   made.add(std::uint8_t(1)).add(std::uint64_t(4)).add(std::uint8_t(2)).add(std::uint8_t(1)).add(std::uint8_t(2));
-  for (std::uint64_t i = 0; i < 20; ++i) made.add(i << 40U);
+  for (std::uint64_t i = 0; i < 20; ++i) made.add((i << 40U) + i % 3);
   write("seating", "made", made.finish());
 }
 

@@ -29,7 +29,7 @@ GridPeer::Contribution contribution(unsigned number) {
 /// Many peers of one process, one loop, one thread; each with a port of its own.
 class Crowd {
  public:
-  Crowd(unsigned count, std::vector<std::uint32_t> radices, std::size_t group_size_max)
+  Crowd(unsigned count, std::vector<std::uint32_t> radices)
       : clock_(loop_.get_executor()),
         network_(loop_.get_executor(), clock_),
         codecs_(grid_codecs(kValues, CodecId::float32)) {
@@ -40,8 +40,7 @@ class Crowd {
     for (unsigned number = 0; number < count; ++number) {
       Identity::Seed seed{};
       seed[0] = static_cast<unsigned char>(number + 1);
-      peers_.push_back(
-          std::make_unique<GridPeer>(needs, Identity::generate(seed), number, contribution(number), group_size_max));
+      peers_.push_back(std::make_unique<GridPeer>(needs, Identity::generate(seed), number, contribution(number)));
       ids.push_back(peers_.back()->id());
     }
     pass_.grid.radices = std::move(radices);
@@ -92,7 +91,7 @@ class Crowd {
 }  // namespace
 
 TEST_CASE("moshpit on TCP: 16 peers, groups of 4: after two rounds the exact weighted mean, the same bytes on all") {
-  Crowd crowd(16, {4, 4}, 4);
+  Crowd crowd(16, {4, 4});
   const GridResult result = crowd.run();
   CHECK(result.complete == 16);
   CHECK(result.equal_bytes);

@@ -344,6 +344,20 @@ TEST_CASE("sim: peers behind boxes train before anybody has found out who can be
   }
 }
 
+TEST_CASE("sim: on a grid, too, peers behind boxes train, also where a group each would have nobody to dial") {
+  for (const std::uint64_t seed : test::seeds(3)) {
+    CAPTURE(seed);
+    SwarmOptions options = behind_boxes(seed, 16, 1600, 45s);
+    options.crypto = Crypto::fake;
+    options.group_size_max = 6;  // two or three of them can be dialled: one group of all
+    CHECK(run_and_hold(options).epochs >= 5);
+  }
+  SwarmOptions options = behind_boxes(1, 30, 4500, 30s);
+  options.crypto = Crypto::fake;
+  options.group_size_max = 12;  // enough for a grid
+  CHECK(run_and_hold(options).epochs >= 3);
+}
+
 TEST_CASE("sim: on a long way, too, nobody dials a peer behind a box that has not been judged yet") {
   for (const std::uint64_t seed : test::seeds(8)) {
     CAPTURE(seed);

@@ -52,8 +52,8 @@ class Peers {
   /// Everybody sees everybody; the turn goes round.
   void epoch(std::uint64_t number, Duration lasted = 1s, bool stuck = false, Duration batch_full_in = 0s) {
     for (std::size_t i = 0; i < ids.size(); ++i)
-      keepers[i]->look_at(
-          {number, stuck, lasted, ids, joined(ids, silent), number % ids.size() == i, false, batch_full_in, averaging});
+      keepers[i]->look_at({number, stuck, lasted, ids, joined(ids, silent), clients, number % ids.size() == i, false,
+                           batch_full_in, averaging});
     settle();
   }
   void settle() {
@@ -71,7 +71,8 @@ class Peers {
   }
 
   std::vector<PeerId> ids;
-  std::vector<PeerId> silent;  ///< for a moment
+  std::vector<PeerId> silent;   ///< for a moment
+  std::vector<PeerId> clients;  ///< sorted
   bool averaging = false;
   std::vector<std::unique_ptr<SeatingKeeper>> keepers;
 
@@ -138,6 +139,42 @@ TEST_CASE("seating keeper: who is silent for a moment, or during a round, keeps 
   CHECK(seats(8) == 8);
 }
 
+TEST_CASE("seating keeper: where too few can be dialled everybody is in one group, larger than groups usually are") {
+  Peers peers(9);
+  peers.clients = {peers.ids.begin(), peers.ids.end() - 2};
+  std::sort(peers.clients.begin(), peers.clients.end());
+  for (std::uint64_t epoch = 0; epoch < 5; ++epoch) peers.epoch(epoch);
+  for (std::size_t i = 0; i < 9; ++i) {
+    CHECK(peers.in_force(i, 9) == Radices{64});
+    CHECK(peers.keepers[i]->group_size_max(9) == 64);
+  }
+  peers.clients.clear();
+  for (std::uint64_t epoch = 5; epoch < 9; ++epoch) peers.epoch(epoch);
+  CHECK(peers.in_force(0, 12) == Radices{3, 3});
+  CHECK(peers.keepers[0]->group_size_max(12) == 4);  // should all of them have to gather again
+}
+
+TEST_CASE("seating keeper: who can be dialled no more has the list written anew, and one more who can does not") {
+  Peers peers(16);
+  std::sort(peers.ids.begin(), peers.ids.end());
+  peers.clients = {peers.ids.begin(), peers.ids.begin() + 6};
+  for (std::uint64_t epoch = 0; epoch < 5; ++epoch) peers.epoch(epoch);
+  const auto* seating = peers.keepers[0]->in_force(9);
+  REQUIRE(seating != nullptr);
+  CHECK(seating->radices == Radices{4, 4});
+  CHECK(seating->clients.size() == 6);
+  const auto from = seating->from;
+  peers.clients.pop_back();
+  for (std::uint64_t epoch = 5; epoch < 9; ++epoch) peers.epoch(epoch);
+  CHECK(peers.keepers[0]->in_force(99)->from == from);
+  peers.clients = {peers.ids.begin(), peers.ids.begin() + 2};
+  for (std::uint64_t epoch = 9; epoch < 12; ++epoch) peers.epoch(epoch);
+  CHECK(peers.keepers[0]->in_force(99)->clients.size() == 2);  // of many more, though
+  peers.clients = {peers.ids.begin() + 1, peers.ids.begin() + 3};
+  for (std::uint64_t epoch = 12; epoch < 15; ++epoch) peers.epoch(epoch);
+  CHECK(peers.keepers[0]->in_force(99)->clients.back() == matchmaking::seat_of(peers.ids[2]));
+}
+
 TEST_CASE("seating keeper: short epochs get notice by time, and a forced grid stays") {
   SeatingOptions forced;
   forced.forced = {4, 4};
@@ -197,7 +234,7 @@ TEST_CASE("seating keeper: who has made a key with another's seat takes that sea
   std::vector<PeerId> seen = peers.ids;
   seen.push_back(twin);
   for (std::uint64_t epoch = 1; epoch < 4; ++epoch) {
-    for (std::size_t i = 0; i < 12; ++i) peers.keepers[i]->look_at({epoch, false, 1s, seen, seen, epoch % 12 == i});
+    for (std::size_t i = 0; i < 12; ++i) peers.keepers[i]->look_at({epoch, false, 1s, seen, seen, {}, epoch % 12 == i});
     peers.settle();
   }
   REQUIRE(peers.keepers[0]->in_force(5) != nullptr);
@@ -209,7 +246,7 @@ TEST_CASE("seating keeper: when the last ones leave nobody is seated, and nothin
   for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);
   const auto before = *peers.keepers[0]->in_force(5);
   for (int look = 0; look < 3; ++look) {
-    peers.keepers[0]->look_at({5, look > 0, 1s, {}, {}, true});
+    peers.keepers[0]->look_at({5, look > 0, 1s, {}, {}, {}, true});
     peers.settle();
   }
   CHECK(*peers.keepers[0]->in_force(5) == before);
@@ -274,7 +311,8 @@ TEST_CASE("seating keeper: of two lists for one epoch all keep the one that seat
     peers.write(static_cast<unsigned char>(writer), seating);
   };
   const auto look = [&] {  // it is nobody's turn to write
-    for (const auto& keeper : peers.keepers) keeper->look_at({0, false, 1s, peers.ids, peers.ids, false, false, 60s});
+    for (const auto& keeper : peers.keepers)
+      keeper->look_at({0, false, 1s, peers.ids, peers.ids, {}, false, false, 60s});
     peers.settle();
   };
   look();  // all count eight
@@ -311,7 +349,7 @@ TEST_CASE(
   const auto before = *peers.keepers[0]->in_force(5);
   for (const bool hopeless : {false, true}) {
     for (int look = 0; look < 3; ++look) {
-      peers.keepers[0]->look_at({5, true, 1s, peers.ids, peers.ids, true, hopeless});
+      peers.keepers[0]->look_at({5, true, 1s, peers.ids, peers.ids, {}, true, hopeless});
       peers.settle();
     }
     const auto& now = *peers.keepers[1]->in_force(5);
@@ -344,13 +382,13 @@ TEST_CASE("seating keeper: who comes reads the seating of the first epoch, also 
   Peers peers(12);
   for (int look = 0; look < 2; ++look)
     for (std::size_t i = 0; i < peers.ids.size(); ++i) {
-      peers.keepers[i]->look_at({0, false, 1s, peers.ids, peers.ids, i == 0});
+      peers.keepers[i]->look_at({0, false, 1s, peers.ids, peers.ids, {}, i == 0});
       peers.settle();
     }
   REQUIRE(peers.in_force(1, 0) == matchmaking::radices_for(12, 4));
   peers.lose(3);
   for (int look = 0; look < 2; ++look) {
-    peers.keepers[0]->look_at({0, false, 1s, peers.ids, peers.ids, true});
+    peers.keepers[0]->look_at({0, false, 1s, peers.ids, peers.ids, {}, true});
     peers.settle();
   }
   REQUIRE(peers.keepers[1]->in_force(9)->seats.size() == 9);
@@ -367,7 +405,7 @@ TEST_CASE("seating keeper: of two writers for one epoch all follow the same one"
   for (std::size_t i = 0; i < 2; ++i) {
     std::vector<PeerId> seen = peers.ids;
     if (i == 1) seen.pop_back();  // it knows of one peer less
-    peers.keepers[i]->look_at({2, false, 1s, seen, seen, true});
+    peers.keepers[i]->look_at({2, false, 1s, seen, seen, {}, true});
   }
   peers.epoch(3);
   REQUIRE(peers.keepers[0]->in_force(4) != nullptr);

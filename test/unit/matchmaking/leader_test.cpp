@@ -77,7 +77,7 @@ TEST_CASE("leader: members that tell more samples than there can be neither begi
 
 TEST_CASE("leader: it waits for who is expected until it is full or out of time") {
   Terms terms = terms_of(1, 2);
-  terms.options.group_size_max = 3;
+  terms.wanted.group_size_max = 3;
   Leader leader(terms);
   CHECK(!leader.on_join(peer(2), join_of(2, kTarget), kStart));
   CHECK(!leader.begin(0, true, kStart));

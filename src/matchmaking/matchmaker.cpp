@@ -95,7 +95,8 @@ bool Matchmaker::is_led() const {
 bool Matchmaker::is_presumed(std::uint64_t epoch) const {
   Wanted wanted;
   wanted.epoch = epoch;
-  return follows_directly(wanted) && !last_->members.empty() && next_attempt(epoch) == 0;
+  const bool stands = follows_directly(wanted) && !last_->members.empty();
+  return stands && last_->role == options_.role && next_attempt(epoch) == 0;
 }
 
 bool Matchmaker::follows_directly(const Wanted& wanted) const {

@@ -373,6 +373,28 @@ TEST_CASE("sim: a group of one also for a peer that only dialled, when its group
   CHECK(swarm.found[0].group->roster[0].role == Role::node);
 }
 
+TEST_CASE("sim: who has searched alone, with another role than its groupmates know, is not presumed any more") {
+  MatchmakingSwarm swarm(2, 1);
+  for (const unsigned number : swarm.everybody()) {
+    auto options = swarm.options();
+    options.role = number == 0 ? Role::client : Role::node;
+    swarm.add(number, options);
+  }
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.find_all(swarm.everybody(), 0);
+    swarm.commit_all(swarm.everybody());
+    Matchmaker& client = *swarm.matchmakers.at(0);
+    CHECK(client.is_presumed(1));
+    client.role(Role::node);
+    CHECK(client.is_presumed(1));  // they stand together as they were
+    Wanted wanted = swarm.wanted(1, 1s);
+    wanted.alone = true;
+    co_await swarm.find(0, wanted);
+    CHECK_FALSE(client.is_presumed(1));
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("sim: of two sides of a partition only the one with more than half of the peers begins") {
   for (const std::uint64_t seed : test::seeds(40)) {
     CAPTURE(seed);

@@ -186,6 +186,7 @@ Task<> Injector::end(const Fault& fault, Peer& peer) {
     if (fault.kind == FaultKind::leave) co_await peer.leave();
     network.kill(peer.host());
     co_await peer.kill();
+    if (fault.kind == FaultKind::kill) invariants_.died(peer.number());  // who leaves hands on what it has
     invariants_.killed(peer.number(), fault.blank);
     if (fault.torn) peer.disk().tear();
   }

@@ -64,6 +64,9 @@ class Invariants {
   void has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger);
   void committed(std::size_t peer, const epoch::EpochReport& report);
   void decided(std::size_t peer);
+  /// Without a word. A result that nobody else had is as though it had never been: the others make that epoch anew, and
+  /// what its disk may bring back of it is a history of its own.
+  void died(std::size_t peer);
   /// The process is gone, `blank`: and its disk.
   void killed(std::size_t peer, bool blank);
   /// Banned from now on, or no more. A banned peer may take a last step that is its own: it may be the one by whom a
@@ -123,6 +126,7 @@ class Invariants {
     std::map<std::uint64_t, Committed> epochs;
     std::map<std::uint64_t, Digest> ledgers;  // by epoch that begins with it
     data::Ledger newest;
+    data::Ledger before;  // the newest
     std::uint64_t newest_epoch = 0;
   };
   struct PeerBooks {
@@ -135,6 +139,10 @@ class Invariants {
   };
 
   History& history_of(std::size_t peer) { return histories_[books_[peer].history]; }
+  std::size_t fork(std::size_t history);
+  bool has(std::size_t history, std::uint64_t epoch, const Digest& parameters) const;
+  /// The history, if there is one, in which `epoch` began with these.
+  std::optional<std::size_t> history_with(std::uint64_t epoch, const Digest& parameters) const;
   /// As far as anybody in the history of most peers has come.
   std::uint64_t newest_epoch() const;
   /// The history of most peers.

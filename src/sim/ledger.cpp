@@ -49,6 +49,14 @@ void Ledger::committed(std::size_t history, std::size_t peer, std::uint64_t epoc
   epochs[epoch].add(round);
 }
 
+void Ledger::undo(std::size_t history, std::uint64_t epoch) {
+  auto& [all, epochs] = histories_.at(history);
+  const auto found = epochs.find(epoch);
+  if (found == epochs.end()) return;
+  all.subtract(found->second);
+  epochs.erase(found);
+}
+
 void Ledger::forget(std::uint64_t before_epoch) {
   for (auto& [all, epochs] : histories_) epochs.erase(epochs.begin(), epochs.lower_bound(before_epoch));
 }

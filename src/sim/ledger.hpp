@@ -23,6 +23,8 @@ class Ledger {
   /// Of two who have a sample, each may count in other segments: then every value has it once at most.
   void committed(std::size_t history, std::size_t peer, std::uint64_t epoch,
                  const std::vector<std::vector<SampleRun>>& segments);
+  /// It was not committed after all: who held it is dead.
+  void undo(std::size_t history, std::uint64_t epoch);
   /// The peer's trainer forgot samples; its member has to say so.
   void dropped(std::size_t peer, std::uint64_t samples) { books_[peer].dropped += samples; }
   void told_lost(std::size_t peer, std::uint64_t samples) { books_[peer].told += samples; }

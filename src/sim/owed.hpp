@@ -40,6 +40,8 @@ class Owed {
   /// One more history, like this one until now.
   void fork(std::size_t history) { rounds_.push_back(rounds_.at(history)); }
 
+  void undo(std::size_t history, std::uint64_t epoch) { rounds_.at(history).erase(epoch); }
+
   void sends(const PartsSent& parts);
   /// A step was taken, of what is `averaged`.
   void stepped(std::size_t peer, std::uint64_t epoch, std::span<const float> averaged);

@@ -110,7 +110,7 @@ Task<net::Answer> DialBackServer::on_dial_back(PeerId from, Frame request, TimeP
   const auto* ask = message ? std::get_if<wire::DialBack>(&message->header) : nullptr;
   if (ask == nullptr || ask->host.size() > wire::kHostBytesMax) co_return Refusal(Errc::bad_request, "no DialBack");
   if (options_.may_judge && !options_.may_judge())
-    co_return Refusal(Errc::busy, "this node's own way out leads to few ports", 600'000);
+    co_return Refusal(Errc::denied, "this node's own way out leads to few ports");
   wire::DialledBack done;
   const auto seen = host_of_(from);
   if (!seen || (!ask->host.empty() && ask->host != *seen) || !may_knock_at(ask->port)) {

@@ -14,7 +14,8 @@ namespace collab::nat {
 namespace {
 
 constexpr std::size_t kEnough = 3;
-constexpr std::size_t kUnansweredMax = 3;  // checks: a line that is down for seconds costs two, a judge's rush one
+constexpr std::size_t kUnansweredMax = 3;  // checks: a line that is down for seconds costs two
+constexpr std::size_t kBusyMax = 12;       // checks, five seconds apart: then who is asked too often has time again
 
 /// Bare TCP first. Strangers name the hosts, so there may be any number: the first ones stay, one for WebSockets too.
 std::vector<net::Address> best_of(std::vector<net::Address> all, std::size_t addresses_max) {
@@ -60,7 +61,8 @@ struct Reachability::Answers {
   std::set<PeerId> got_through;
   std::set<PeerId> failed;
   std::set<net::Address> addresses;
-  bool told = false;                        ///< something, by somebody: not all lines have broken, or are busy
+  bool told = false;                        ///< something, by somebody: not all lines have broken
+  bool busy = false;                        ///< somebody was asked too often by others
   std::size_t open = 0;                     ///< questions without an answer,
   std::map<PeerId, std::size_t> bare_open;  ///< and those of them to one server that are about bare TCP
   std::set<PeerId> web_asked;               ///< who was asked about WebSockets
@@ -131,7 +133,8 @@ Task<> Reachability::run() {
 }
 
 Duration Reachability::pause() {
-  if (judgement_.state == State::unknown) return judged() ? options_.again_unknown : options_.nobody;
+  const bool rush = busy_ > 1;  // by then others are connected, who may have time
+  if (judgement_.state == State::unknown) return judged() || rush ? options_.again_unknown : options_.nobody;
   if (judgement_.weak) return options_.again_weak;
   const auto fifth = static_cast<std::uint64_t>(options_.again.count()) / 5;
   return options_.again - Duration(fifth) + Duration(random_.below(2 * fifth + 1));
@@ -169,13 +172,13 @@ Task<> Reachability::check() {
       first_over_ = first_over_ || !answers.got_through.empty();  // however long another one takes
     } while (answers.open > 0 && !answers.all_got_through());
     checking_ = false;
+    if (!answers.told) ++(answers.busy ? busy_ : unanswered_);
     conclude(answers);  // one port is enough to be dialled: the other may be behind a silent firewall
     while (answers.web_left > 0) co_await progress_.wait();
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
   conclude(answers);
-  if (!answers.told) ++unanswered_;
 }
 
 void Reachability::ask_all(TaskGroup& tasks, std::uint16_t port, Answers& answers) {
@@ -215,7 +218,7 @@ void Reachability::conclude(const Answers& answers) {
   verdicts.mapped = !answers.addresses.empty() && std::none_of(answers.addresses.begin(), answers.addresses.end(), own);
   const Judgement before = judgement_;
   judgement_ = judge(before, verdicts);
-  first_over_ = first_over_ || answers.told || unanswered_ + 1 >= kUnansweredMax;
+  first_over_ = first_over_ || answers.told || unanswered_ >= kUnansweredMax || busy_ >= kBusyMax;
   const std::vector<net::Address> old = addresses_;
   if (!can_be_dialled(judgement_.state)) {
     addresses_.clear();
@@ -239,9 +242,9 @@ Task<> Reachability::ask(PeerId server, std::uint16_t port, net::Leg leg, Answer
   question.wss = leg == net::Leg::wss;
   const Frame request = frame::encode(wire::Header(question));
   const auto answer = co_await endpoint_.call(server, "nat.dial_back", request, clock_.now() + options_.timeout);
-  constexpr std::array kOthersMayKnow = {Errc::gone, Errc::late, Errc::busy};  // it, or its line, has no time for us
-  const auto no_word = [&answer](Errc why) { return !answer && answer.error().code == why; };
-  answers.told = answers.told || std::none_of(kOthersMayKnow.begin(), kOthersMayKnow.end(), no_word);
+  const auto failed_by = [&answer](Errc why) { return !answer && answer.error().code == why; };
+  answers.busy = answers.busy || failed_by(Errc::busy);
+  answers.told = answers.told || !(failed_by(Errc::gone) || failed_by(Errc::late) || failed_by(Errc::busy));
   if (!answer) {
     log_.debug("nat.no_verdict", {{"server", server.short_text()}, {"why", answer.error().reason}});
     co_return;

@@ -131,7 +131,8 @@ class Reachability {
   Signal doubted_;
   bool doubt_ = false;
   bool checking_ = false;
-  std::size_t unanswered_ = 0;  ///< checks that nobody said a word to: a line was down, or all were asked too often
+  std::size_t unanswered_ = 0;  ///< checks that nobody said a word to: a line was down
+  std::size_t busy_ = 0;        ///< and those in which somebody was asked too often
   bool first_over_ = false;     ///< the first check, whatever was said; or there was nobody to ask, or to answer
   bool relayed_ = false;
   Signal progress_;  ///< of a check

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kEpochsKept = 4;     // a groupmate that lags reports within these
 constexpr std::uint64_t kHistoryKept = 256;  // who comes back with older parameters is not known by them
 constexpr std::uint64_t kPassesOpen = 2;
+constexpr Duration kUntold = std::chrono::seconds(1);  // by then a result is with those who signed it
 constexpr std::uint64_t kEpochsToHeal = 3;
 
 bool equal(std::span<const float> a, std::span<const float> b) {
@@ -49,27 +50,12 @@ void Invariants::add(std::string invariant, std::vector<std::size_t> peers, std:
 }
 
 void Invariants::split(const std::vector<std::size_t>& side) {
-  const std::size_t theirs = fork(common());
-  for (const std::size_t peer : side) books_[peer].history = theirs;
-}
-
-std::size_t Invariants::fork(std::size_t history) {
-  ledger_.fork(history);
-  owed_.fork(history);
-  const History copy = histories_[history];
+  const std::size_t before = common();
+  ledger_.fork(before);
+  owed_.fork(before);
+  const History copy = histories_[before];
   histories_.push_back(copy);
-  return histories_.size() - 1;
-}
-
-bool Invariants::has(std::size_t history, std::uint64_t epoch, const Digest& parameters) const {
-  const auto known = histories_[history].parameters.find(epoch);
-  return known != histories_[history].parameters.end() && known->second == parameters;
-}
-
-std::optional<std::size_t> Invariants::history_with(std::uint64_t epoch, const Digest& parameters) const {
-  for (std::size_t i = 0; i < histories_.size(); ++i)
-    if (has(i, epoch, parameters)) return i;
-  return std::nullopt;
+  for (const std::size_t peer : side) books_[peer].history = histories_.size() - 1;
 }
 
 std::size_t Invariants::common() const {
@@ -189,14 +175,12 @@ void Invariants::dropped(std::size_t peer, std::span<const SampleRun> samples) {
 void Invariants::stepped(const StepTaken& step) {
   check_untouched(step.peer, step.before, "was about to step");
   books_[step.peer].parameters = step.after;
+  books_[step.peer].stepped_at = clock_.now();
   owed_.stepped(step.peer, step.epoch, step.averaged);
   books_[step.peer].averaged = hash_bytes("collab sim averaged", std::as_bytes(step.averaged));
   if (spoilt_.contains(step.peer)) spoilt_parameters_.insert(step.after);
   if (is_expelled(step.peer) || spoilt_.contains(step.peer)) return;
-  if (!history_of(step.peer).parameters.contains(step.epoch + 1)) {  // it may follow those of another history
-    const auto theirs = history_with(step.epoch + 1, step.after);
-    if (theirs) books_[step.peer].history = *theirs;
-  }
+  spoilt_parameters_.erase(step.after);  // it had not died with the first one: so nobody may make it anew
   const auto [known, is_first] = history_of(step.peer).parameters.emplace(step.epoch + 1, step.after);
   if (!is_first && known->second != step.after) {
     add("agree", {step.peer}, fmt::format("its step of epoch {} ends with other parameters", step.epoch));
@@ -210,15 +194,15 @@ void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& p
   if (spoilt_parameters_.contains(parameters))
     return (void)spoilt_.emplace(peer, newest_epoch());  // until the vote says so
   spoilt_.erase(peer);
-  const History& mine = history_of(peer);
-  const bool goes_back = !mine.parameters.empty() && mine.parameters.rbegin()->first > epoch;
-  if (goes_back && has(common(), epoch, parameters)) {
-    books_[peer].history = common();
-  } else if (has(books_[peer].history, epoch, parameters)) {
-    return;
-  } else if (const auto other = history_with(epoch, parameters)) {
-    books_[peer].history = *other;
-  } else if (mine.parameters.contains(epoch)) {
+  const auto holds = [&](const History& history) {
+    const auto known = history.parameters.find(epoch);
+    return known != history.parameters.end() && known->second == parameters;
+  };
+  if (holds(history_of(peer))) return;
+  const auto other = std::find_if(histories_.begin(), histories_.end(), holds);
+  if (other != histories_.end()) {
+    books_[peer].history = static_cast<std::size_t>(other - histories_.begin());
+  } else if (history_of(peer).parameters.contains(epoch)) {
     add("agree", {peer}, fmt::format("it fetched other parameters for epoch {}", epoch));
   }
 }
@@ -407,7 +391,7 @@ void Invariants::check_weight(std::size_t peer, const Committed& committed, cons
 }
 
 void Invariants::has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger) {
-  if (is_expelled(peer) || ledger_spoilt_.contains(peer)) return;
+  if (is_expelled(peer) || ledger_spoilt_.contains(peer) || spoilt_.contains(peer)) return;
   const Bytes bytes = ledger.canonical();
   const Digest digest = hash_bytes("collab sim ledger", std::span<const std::byte>(bytes));
   History& history = history_of(peer);
@@ -447,24 +431,20 @@ void Invariants::decided(std::size_t peer) {
 }
 
 void Invariants::died(std::size_t peer) {
-  const std::size_t shared = books_[peer].history;
-  if (histories_[shared].parameters.empty()) return;
-  const auto [newest, parameters] = *histories_[shared].parameters.rbegin();
-  std::size_t others = 0;
-  std::size_t holders = 0;
-  for (const auto& [number, books] : books_) {
-    if (books.history != shared) continue;
-    others += number == peer ? 0 : 1;
-    holders += books.parameters == parameters ? 1 : 0;
-  }
-  if (books_[peer].parameters != parameters || holders > 1 || others == 0) return;
-  books_[peer].history = fork(shared);
-  History& history = histories_[shared];
+  const PeerBooks& books = books_[peer];
+  History& history = history_of(peer);
+  if (history.parameters.empty() || clock_.now() > books.stepped_at + kUntold) return;
+  const auto [newest, parameters] = *history.parameters.rbegin();
+  const auto committed = history.epochs.find(newest - 1);
+  if (committed != history.epochs.end() && committed->second.group == alone(peer)) return;
+  const auto holds = [&](const auto& entry) { return entry.second.parameters == parameters; };
+  if (books.parameters != parameters || std::count_if(books_.begin(), books_.end(), holds) > 1) return;
+  spoilt_parameters_.insert(parameters);
   history.parameters.erase(newest);
   history.epochs.erase(newest - 1);
   history.ledgers.erase(newest);
-  ledger_.undo(shared, newest - 1);
-  owed_.undo(shared, newest - 1);
+  ledger_.undo(books.history, newest - 1);
+  owed_.undo(books.history, newest - 1);
   if (history.newest_epoch < newest) return;
   history.newest_epoch = newest - 1;
   history.newest = history.before;

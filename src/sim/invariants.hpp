@@ -64,8 +64,8 @@ class Invariants {
   void has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger);
   void committed(std::size_t peer, const epoch::EpochReport& report);
   void decided(std::size_t peer);
-  /// Without a word. A result that nobody else had is as though it had never been: the others make that epoch anew, and
-  /// what its disk may bring back of it is a history of its own.
+  /// It is killed without a word. A result that it alone had, for a moment, is as though it had never been: the others
+  /// make that epoch anew, and what its disk brings back of it is a state that differs, as a spoilt one.
   void died(std::size_t peer);
   /// The process is gone, `blank`: and its disk.
   void killed(std::size_t peer, bool blank);
@@ -132,17 +132,14 @@ class Invariants {
   struct PeerBooks {
     std::size_t history = 0;
     std::optional<Digest> parameters;  // as of the last step or restore
-    std::string group;                 // of the round it is in; empty when it has its samples back
-    Digest averaged{};                 // hash of what its last step took
+    TimePoint stepped_at{};
+    std::string group;  // of the round it is in; empty when it has its samples back
+    Digest averaged{};  // hash of what its last step took
     bool exaggerates = false;
     bool exaggerated = false;  // since its last hand-over
   };
 
   History& history_of(std::size_t peer) { return histories_[books_[peer].history]; }
-  std::size_t fork(std::size_t history);
-  bool has(std::size_t history, std::uint64_t epoch, const Digest& parameters) const;
-  /// The history, if there is one, in which `epoch` began with these.
-  std::optional<std::size_t> history_with(std::uint64_t epoch, const Digest& parameters) const;
   /// As far as anybody in the history of most peers has come.
   std::uint64_t newest_epoch() const;
   /// The history of most peers.

@@ -53,9 +53,9 @@ Task<> Auxiliary::stop() {
 }
 
 bool Auxiliary::rests() const {
-  if (context_.is_needed && !context_.is_needed()) return true;
   const matchmaking::Seating* seating = seats_.in_force(epoch_);
-  return context_.tracker.taking_part().empty() || (seating != nullptr && !seating->one_group());
+  if (context_.tracker.taking_part().empty() || (seating != nullptr && !seating->one_group())) return true;
+  return context_.is_needed && !context_.is_needed();
 }
 
 /// The others are at another epoch, or a grid came into force.

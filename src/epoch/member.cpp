@@ -53,11 +53,11 @@ std::pair<Digest, Digest> hashes_of(const state::Snapshot& snapshot) {
 
 /// Why nobody leads, as the user reads it; empty: not for want of somebody who can be dialled.
 std::string too_few_dialled(const progress::Tracker& tracker, const matchmaking::Seating* grid) {
-  if (tracker.nobody_can_be_dialled()) {
+  if (grid == nullptr) {
+    if (!tracker.nobody_can_be_dialled()) return {};
     return "nobody who trains here can be dialled, and nobody averages for the others: one machine has to let others "
            "in (collab-peer doctor says how), or run collab-peer --role aux where they can dial it";
   }
-  if (grid == nullptr) return {};
   const std::size_t dialled = grid->seats.size() - grid->clients.size();
   if (matchmaking::dialled_per_cell(grid->radices, dialled) > 0) return {};
   return fmt::format(
@@ -325,11 +325,12 @@ void Member::look_at_seats() {
   look.recent = tracker.recent();
   look.clients = tracker.clients();
   look.averaging = moshpit_->averaging();
+  look.swarm_epoch = tracker.global_epoch().value_or(0);
   look.my_turn = in_step_ && tracker.turn_in_epoch(epoch_) <= turns_passed(look.stuck);
   seats_.look_at(look);
 }
 
-/// Two behind home routers, whose coordinator does not average either, would else wait for ever and not know for what.
+/// Those whom nobody can dial would else wait for ever and not know for what.
 void Member::tell_no_leader(TimePoint now) {
   if (matchmaker_.is_led()) led_at_ = now;
   const bool waits = full_since_ && now - std::max(*full_since_, led_at_) >= kTellNoLeader;

@@ -115,7 +115,7 @@ averaging::AllReduceOptions all_reduce_options(const MemberOptions& options) {
 LegacyOptions legacy_options(const MemberOptions& options) {
   LegacyOptions out;
   out.samples_max = (matchmaking::kTargetsPerPeer - 1) * options.target_batch;  // then it computes no further either
-  out.ranges_max = averaging::work_ranges_max(options.group_size_max) / 2;      // and goes on, in ranges of its own
+  out.ranges_max = averaging::work_ranges_max(matchmaking::kGroupSizeMax) / 2;  // and goes on, in ranges of its own
   return out;
 }
 

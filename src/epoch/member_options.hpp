@@ -29,7 +29,7 @@ struct MemberOptions {
   double commit_fraction = 0.5;      ///< of it; a round with fewer fails
   CodecMap codecs;
   Digest schema{};
-  std::size_t group_size_max = 64;  ///< with more peers groups are on a grid
+  std::size_t group_size_max = 64;  ///< with more peers groups are on a grid, if enough of them can be dialled
   std::vector<std::uint32_t> grid;  ///< its radices; empty: they follow the number of peers
   matchmaking::Role role = matchmaking::Role::node;
   /// Asked before each epoch, for routers map ports, or forget them, while a peer takes part; empty: `role` stays.

@@ -16,7 +16,11 @@ constexpr std::size_t kSeatsOff = 2;     // times as many as we count, or so muc
 constexpr std::size_t kAbsurdTold = 64;  // writers that are named in the log
 constexpr std::size_t kUnseated = 8;     // one of so many has no seat: worth another list within the epoch
 constexpr std::size_t kDialledMore = 4;  // a quarter more can be dialled: worth another list
-constexpr unsigned kMisfitsMin = 2;      // who comes or goes is seen by all within a moment; before, views differ
+constexpr std::uint32_t kRevisionsUnseen = 1U << 20U;  // of what a newcomer reads
+constexpr std::uint32_t kRevisionsAhead = 64;          // of what is known: more are of somebody who wants the last word
+constexpr std::uint64_t kEpochsAhead = 8;              // and so many times the notice that this peer would give
+constexpr unsigned kGivenUpMax = 3;  // grids of one epoch; then all of them meet in one group, if it holds them
+constexpr unsigned kMisfitsMin = 2;  // who comes or goes is seen by all within a moment; before, views differ
 
 std::string radices_text(const Seating& seating) {
   std::string text;
@@ -70,7 +74,7 @@ void SeatingKeeper::read(const std::vector<directory::Record>& records) {
 }
 
 void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
-  if (seating.from > epoch_ + options_.epochs_ahead_max || is_absurd(writer, seating)) return;
+  if (!is_due(seating) || is_absurd(writer, seating)) return;
   const Place place(seating.from, seating.revision);
   const auto found = known_.find(place);
   if (found != known_.end()) {
@@ -89,6 +93,23 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
   changed_.notify();
 }
 
+bool SeatingKeeper::is_far(const Seating& seating) const {
+  return seating.from > std::max(epoch_, swarm_epoch_) + kEpochsAhead * notice_;
+}
+
+/// Whether an honest writer would write it now. Who has not looked yet does not know the epoch.
+bool SeatingKeeper::is_due(const Seating& seating) {
+  const bool usual_size = seating.radices.front() == options_.group_size_max;
+  if (seating.one_group() && !usual_size && seating.radices.front() != matchmaking::kGroupSizeMax) return false;
+  if (peers_ == 0) return seating.from <= epoch_ + options_.epochs_ahead_max && seating.revision <= kRevisionsUnseen;
+  const auto after = known_.upper_bound({seating.from, std::numeric_limits<std::uint32_t>::max()});
+  const bool known = after != known_.begin() && std::prev(after)->first.first == seating.from;
+  const std::uint32_t revision = known ? std::prev(after)->first.second : 0;
+  const bool due = !is_far(seating) && seating.revision <= revision + kRevisionsAhead;
+  passed_over_ = passed_over_ || !due;
+  return due;
+}
+
 /// Whether it seats more than twice as many as this peer counts, or not half of them: then its writer sees another
 /// swarm, or lies. Said once of each writer. Records are read again and again, so one that only came early is no loss.
 bool SeatingKeeper::is_absurd(const PeerId& writer, const Seating& seating) {
@@ -105,7 +126,8 @@ bool SeatingKeeper::is_absurd(const PeerId& writer, const Seating& seating) {
 void SeatingKeeper::judge_early() {
   if (peers_ == 0) return;
   const auto early = [this](const auto& entry) {
-    return !entry.second.judged && is_absurd(entry.second.writer, entry.second.seating);
+    const Known& known = entry.second;
+    return !known.judged && (is_far(known.seating) || is_absurd(known.writer, known.seating));
   };
   std::erase_if(known_, early);
   for (auto& [place, known] : known_) known.judged = true;
@@ -166,8 +188,10 @@ Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const std:
   if (wanted.radices.empty()) {
     wanted.radices = matchmaking::follow_radices(now.radices, wanted.seats.size(), dialled, options_.group_size_max);
   }
+  const bool in_vain = options_.forced.empty() && given_up_ >= kGivenUpMax;
+  if (in_vain && wanted.seats.size() <= matchmaking::kGroupSizeMax) wanted.radices = {matchmaking::kGroupSizeMax};
   if (!wanted.one_group()) return wanted;
-  const bool grown = present.size() > options_.group_size_max;
+  const bool grown = wanted.radices.front() > options_.group_size_max;
   wanted.radices = {static_cast<std::uint32_t>(grown ? matchmaking::kGroupSizeMax : options_.group_size_max)};
   wanted.seats.clear();
   wanted.clients.clear();
@@ -189,6 +213,8 @@ void SeatingKeeper::look_at(const Now& now) {
   }
   stuck_ = stuck_ || now.stuck;
   peers_ = now.present.size();
+  swarm_epoch_ = now.swarm_epoch;
+  notice_ = notice(now.last_epoch);
   judge_early();
   outgrow(now);
   if (std::exchange(passed_over_, false)) read(watch_->records());  // by now we may count as many
@@ -197,7 +223,7 @@ void SeatingKeeper::look_at(const Now& now) {
     misfits_ = 0;
     return;
   }
-  const std::uint64_t soonest = epoch_ + notice(now.last_epoch);
+  const std::uint64_t soonest = epoch_ + notice_;
   const Seating* present = in_force(epoch_);
   const Seating* planned = last();
   // half of all peers do not fit into one group, or have no seat, since the swarm was still gathering
@@ -209,8 +235,9 @@ void SeatingKeeper::look_at(const Now& now) {
   const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
   const Seating* written = stuck ? present : planned;
   const Seating& replaced = written == nullptr ? unwritten_ : *written;
-  if (now.averaging && !stuck) return;
-  Seating wanted = wanted_for(stuck ? now.present : now.recent, now.clients, replaced);
+  const std::vector<PeerId>& seated = stuck ? now.present : now.recent;
+  if (seated.empty() || (now.averaging && !stuck)) return;
+  Seating wanted = wanted_for(seated, now.clients, replaced);
   const bool again = stuck && now.hopeless && !wanted.one_group();
   misfits_ = (fits(wanted, replaced) && !again) || (too_late && !stuck) ? 0 : misfits_ + 1;
   if (misfits_ < kMisfitsMin || !now.my_turn) return;

@@ -58,6 +58,7 @@ class SeatingKeeper {
     bool hopeless = false;        ///< stuck, and no pass over this grid will ever be complete
     Duration batch_full_in{};     ///< as far as is known; zero: it is full
     bool averaging = false;       ///< this peer is in a round: on slow lines it hears of the others late, or not at all
+    std::uint64_t swarm_epoch{};  ///< of the others, whom this peer may be behind; zero: unknown
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
   /// turn: for an epoch to come, or for the present one when that is stuck, when one group cannot hold most of the
@@ -98,6 +99,8 @@ class SeatingKeeper {
   const matchmaking::Seating* last() const;
   bool leaves_many_out(const matchmaking::Seating& seating, const Now& now) const;
   std::uint64_t notice(Duration last_epoch) const;
+  bool is_far(const matchmaking::Seating& seating) const;
+  bool is_due(const matchmaking::Seating& seating);
   bool is_absurd(const PeerId& writer, const matchmaking::Seating& seating);
   matchmaking::Seating wanted_for(const std::vector<PeerId>& present, const std::vector<PeerId>& clients,
                                   const matchmaking::Seating& now) const;
@@ -113,7 +116,9 @@ class SeatingKeeper {
   std::map<Place, Known> known_;  // the one in force and those to come
   unsigned misfits_ = 0;          // in a row
   std::uint64_t epoch_ = 0;
-  bool stuck_ = false;  ///< on the seating in force, at some look
+  std::uint64_t swarm_epoch_ = 0;
+  std::uint64_t notice_ = 0;  ///< in epochs, as of the last look
+  bool stuck_ = false;        ///< on the seating in force, at some look
   unsigned given_up_ = 0;
   std::size_t peers_ = 0;     ///< as of the last look
   bool passed_over_ = false;  ///< some seating did not fit them

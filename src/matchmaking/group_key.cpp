@@ -82,7 +82,7 @@ class Slots {
     // surplus peers begin at a slot of the cell's own, or the first columns would get them all
     const std::uint64_t first = members > radix_ ? surplus(cell) : 0;
     while (slots.size() < members) slots.push_back(static_cast<std::uint32_t>((slots.size() + first) % radix_));
-    for (std::size_t i = 0; i < std::min(members, dialled); ++i)
+    for (std::size_t i = 0; i < dialled; ++i)
       for (Counts* counts : sent) ++(*counts)[slots[i]];
     return slots;
   }
@@ -150,6 +150,7 @@ std::vector<std::uint32_t> radices_for(std::uint64_t peers, std::size_t group_si
     if (largest <= group_size_max) return radices;
   }
   // small groups and an awkward number: groups grow a little rather than values stay unmixed
+  if (radices.empty()) radices = {static_cast<std::uint32_t>(peers)};
   return radices;
 }
 
@@ -162,7 +163,8 @@ Result<> check_radices(std::span<const std::uint32_t> radices) {
 
 std::uint64_t dialled_per_cell(std::span<const std::uint32_t> radices, std::uint64_t dialled) {
   if (radices.size() < 2) return dialled;
-  return dialled * *std::min_element(radices.begin(), radices.end()) / product(radices);  // a round has so many cells
+  const std::uint64_t least = *std::min_element(radices.begin(), radices.end());
+  return std::min(least, dialled * least / product(radices));  // the round of that dimension has the most cells
 }
 
 Result<std::vector<std::uint32_t>> parse_grid(std::string_view text) {

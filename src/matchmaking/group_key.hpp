@@ -37,7 +37,8 @@ std::vector<std::uint32_t> radices_for(std::uint64_t peers, std::size_t group_si
 /// Errors: `bad_request` for no radix, more than kDimensionsMax, one under 2 or above kGroupSizeMax.
 Result<> check_radices(std::span<const std::uint32_t> radices);
 
-/// Of those who can be dialled, `dialled` in number, every cell of every round has at least so many.
+/// Of those who can be dialled, `dialled` in number, every cell of every round has at least so many: of surplus peers
+/// none is counted.
 std::uint64_t dialled_per_cell(std::span<const std::uint32_t> radices, std::uint64_t dialled);
 
 /// "4x3" as radices, "auto" as none of them. Errors: `bad_request` for anything else.

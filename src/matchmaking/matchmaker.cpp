@@ -104,6 +104,7 @@ bool Matchmaker::follows_directly(const Wanted& wanted) const {
 }
 
 Terms Matchmaker::terms_for(const Wanted& wanted) const {
+  assert(wanted.group_size_max >= 2 && wanted.group_size_max <= kGroupSizeMax);
   Terms terms;
   terms.self = context_.net.self();
   terms.options = options_;

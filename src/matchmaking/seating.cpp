@@ -6,16 +6,17 @@
 
 #include <algorithm>
 #include <cassert>
-#include <tuple>
+#include <functional>
 #include <utility>
 
 namespace collab::matchmaking {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 8 + 4 + 1 + 4 * kDimensionsMax + 4 + 2 + 32;
-constexpr std::size_t kBits = 8;
+constexpr std::size_t kBitsPerByte = 8;
 constexpr std::size_t kSeatsPerPiece =  // a bit for each says who only dials
-    (directory::kValueBytesMax - kHeaderBytes) * kBits / (sizeof(Seat) * kBits + 1) / kBits * kBits;
+    (directory::kValueBytesMax - kHeaderBytes) * kBitsPerByte / (sizeof(Seat) * kBitsPerByte + 1) / kBitsPerByte *
+    kBitsPerByte;
 constexpr std::uint64_t kDialledEach = 2;  // in a cell: one may go
 constexpr std::size_t kPiecesMax = (kSeatsMax + kSeatsPerPiece - 1) / kSeatsPerPiece;
 constexpr unsigned kSlots = 2;
@@ -55,9 +56,9 @@ Result<Piece> decode_piece(std::span<const std::byte> bytes) {
   const std::size_t here = std::min<std::size_t>(kSeatsPerPiece, piece.seats - before);
   auto& seats = piece.seating.seats;
   for (std::size_t i = 0; i < here; ++i) seats.push_back(reader.take<std::uint64_t>());
-  for (std::size_t i = 0; i < here; i += kBits) {
+  for (std::size_t i = 0; i < here; i += kBitsPerByte) {
     const auto bits = reader.take<std::uint8_t>();
-    for (std::size_t bit = 0; bit < kBits; ++bit) {
+    for (std::size_t bit = 0; bit < kBitsPerByte; ++bit) {
       if ((bits >> bit & 1U) == 0) continue;
       if (i + bit >= here) return Errc::bad_request;
       piece.seating.clients.push_back(seats[i + bit]);
@@ -73,16 +74,20 @@ std::size_t pieces_for(std::size_t seats) {
 
 bool well_formed(const Seating& seating) {
   if (!check_radices(seating.radices)) return false;
-  if (seating.one_group()) return seating.seats.empty();
-  const auto rises = [](Seat a, Seat b) { return a >= b; };
-  return std::adjacent_find(seating.seats.begin(), seating.seats.end(), rises) == seating.seats.end();
+  if (seating.one_group()) return seating.seats.empty() && seating.clients.empty();
+  const auto rises = [](const std::vector<Seat>& seats) {
+    return std::adjacent_find(seats.begin(), seats.end(), std::greater_equal<>()) == seats.end();
+  };
+  if (!rises(seating.seats) || !rises(seating.clients)) return false;
+  return std::includes(seating.seats.begin(), seating.seats.end(), seating.clients.begin(), seating.clients.end());
 }
 
 /// Of some seats, a bit each for who is in `clients`.
 Bytes bits_of(std::span<const Seat> seats, const std::vector<Seat>& clients) {
-  Bytes bits((seats.size() + kBits - 1) / kBits);
+  Bytes bits((seats.size() + kBitsPerByte - 1) / kBitsPerByte);
   for (std::size_t i = 0; i < seats.size(); ++i)
-    if (std::binary_search(clients.begin(), clients.end(), seats[i])) bits[i / kBits] |= std::byte(1U << i % kBits);
+    if (std::binary_search(clients.begin(), clients.end(), seats[i]))
+      bits[i / kBitsPerByte] |= std::byte(1U << i % kBitsPerByte);
   return bits;
 }
 
@@ -95,13 +100,22 @@ PeerId whole_id(Seat seat, const std::map<Seat, PeerId>& known) {
   return id;
 }
 
-/// Whether every cell is filled, and none holds too many.
-bool still_fit(const std::vector<std::uint32_t>& present, std::uint64_t peers, std::size_t group_size_max) {
-  if (present.size() < 2 || peers <= group_size_max) return false;
+std::uint64_t product(const std::vector<std::uint32_t>& radices) {
   std::uint64_t cells = 1;
-  for (const std::uint32_t radix : present) cells *= radix;
-  const std::uint64_t largest = (peers * *std::max_element(present.begin(), present.end()) + cells - 1) / cells;
-  return cells <= peers && 4 * peers <= 5 * cells && largest + (cells < peers ? 1 : 0) <= group_size_max;
+  for (const std::uint32_t radix : radices) cells *= radix;
+  return cells;
+}
+
+std::uint64_t largest_group(const std::vector<std::uint32_t>& radices, std::uint64_t peers) {
+  const std::uint64_t cells = product(radices);
+  const std::uint64_t largest = (peers * *std::max_element(radices.begin(), radices.end()) + cells - 1) / cells;
+  return largest + (cells < peers ? 1 : 0);
+}
+
+/// Whether every cell is filled, and few are surplus.
+bool still_filled(const std::vector<std::uint32_t>& radices, std::uint64_t peers) {
+  const std::uint64_t cells = product(radices);
+  return cells <= peers && 4 * peers <= 5 * cells && largest_group(radices, peers) <= kGroupSizeMax;
 }
 
 }  // namespace
@@ -158,9 +172,9 @@ Result<Seating> decode_seating(const std::vector<Bytes>& pieces) {
       const bool same = piece->seating.from == whole.from && piece->seating.revision == whole.revision &&
                         piece->seating.radices == whole.radices;
       if (!same || piece->id != id || piece->seats != seats_told) return Errc::bad_request;
-      const auto& [seats, clients] = std::tie(piece->seating.seats, piece->seating.clients);
-      whole.seats.insert(whole.seats.end(), seats.begin(), seats.end());
-      whole.clients.insert(whole.clients.end(), clients.begin(), clients.end());
+      const Seating& more = piece->seating;
+      whole.seats.insert(whole.seats.end(), more.seats.begin(), more.seats.end());
+      whole.clients.insert(whole.clients.end(), more.clients.begin(), more.clients.end());
     }
   }
   if (!well_formed(whole) || id_of(whole) != id) return Errc::bad_request;
@@ -205,17 +219,22 @@ bool goes_before(const PeerId& writer, const PeerId& other, std::uint64_t from) 
 
 std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& present, std::uint64_t peers,
                                           std::uint64_t dialled, std::size_t group_size_max) {
-  if (still_fit(present, peers, group_size_max) && dialled_per_cell(present, dialled) > 0) return present;
   const auto usual = radices_for(peers, group_size_max);
   if (usual.size() < 2) return usual;
+  if (present.size() >= 2 && still_filled(present, peers) && dialled_per_cell(present, dialled) > 0) {
+    // larger groups than usual stay until the usual ones are safe, or each peer that changes would change them all
+    const bool grown = largest_group(present, peers) > group_size_max;
+    if (!grown || dialled_per_cell(usual, dialled) < kDialledEach) return present;
+  }
+  const std::vector<std::uint32_t> one_group = {static_cast<std::uint32_t>(kGroupSizeMax)};
   for (std::uint64_t each = kDialledEach; each > 0; --each) {
     for (std::size_t size_max = group_size_max; size_max <= kGroupSizeMax; ++size_max) {
-      const auto radices = radices_for(peers, size_max);
-      if (radices.size() < 2) return {static_cast<std::uint32_t>(kGroupSizeMax)};  // whoever there is who can lead it
+      auto radices = radices_for(peers, size_max);
+      if (radices.size() < 2) return one_group;  // whoever there is who can lead it
       if (dialled_per_cell(radices, dialled) >= each) return radices;
     }
   }
-  return usual;
+  return peers < 2 * kGroupSizeMax ? one_group : usual;  // more than half of them are a quorum
 }
 
 }  // namespace collab::matchmaking

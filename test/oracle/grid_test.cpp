@@ -59,6 +59,7 @@ TEST_CASE("grid: text is radices, or as peers come, or refused") {
 TEST_CASE("grid: as few dimensions as the group size allows, every cell filled") {
   CHECK(radices_for(1, 64) == std::vector<std::uint32_t>{1});
   CHECK(radices_for(64, 64) == std::vector<std::uint32_t>{64});
+  CHECK(radices_for(3, 2) == std::vector<std::uint32_t>{3});  // too few for a grid
   CHECK(radices_for(64, 8) == std::vector<std::uint32_t>{8, 8});
   CHECK(radices_for(70, 16) == std::vector<std::uint32_t>{8, 8});
   CHECK(radices_for(150, 20) == std::vector<std::uint32_t>{12, 12});

@@ -175,6 +175,38 @@ TEST_CASE("seating keeper: who can be dialled no more has the list written anew,
   CHECK(peers.keepers[0]->in_force(99)->clients.back() == matchmaking::seat_of(peers.ids[2]));
 }
 
+TEST_CASE(
+    "seating keeper: of a group of another size, of the last word, or of an epoch far ahead no writer is believed") {
+  Peers peers(3);
+  for (std::uint64_t epoch = 0; epoch < 5; ++epoch) peers.epoch(epoch);
+  peers.write(99, {5, 0, {2}, {}});
+  peers.write(99, {5, 0xffff'ffff, {4}, {}});
+  peers.write(99, {500'000, 0, {4}, {}});
+  for (std::uint64_t epoch = 5; epoch < 8; ++epoch) peers.epoch(epoch);
+  for (const auto& keeper : peers.keepers) CHECK(keeper->in_force(1'000'000) == nullptr);
+  peers.write(99, {9, 0, {64}, {}});  // too few can be dialled, says who writes
+  for (const auto& keeper : peers.keepers) CHECK(keeper->group_size_max(9) == 64);
+}
+
+TEST_CASE("seating keeper: when grid after grid of an epoch is in vain, all meet in one group") {
+  Peers peers(9);
+  peers.epoch(0);
+  peers.epoch(1);
+  REQUIRE(peers.in_force(0, 9) == Radices{3, 3});
+  for (std::uint64_t epoch = 2; epoch < 4; ++epoch) peers.epoch(epoch);
+  unsigned looks = 0;
+  const auto look_hopeless = [&] {
+    for (std::size_t i = 0; i < 9; ++i)
+      peers.keepers[i]->look_at({4, true, 1s, peers.ids, peers.ids, {}, looks % 9 == i, true});
+    peers.settle();
+    ++looks;
+  };
+  while (looks < 60 && peers.in_force(0, 4) != Radices{64}) look_hopeless();
+  for (std::size_t i = 0; i < 9; ++i) CHECK(peers.in_force(i, 4) == Radices{64});
+  for (std::uint64_t epoch = 5; epoch < 9; ++epoch) peers.epoch(epoch);
+  CHECK(peers.in_force(0, 12) == Radices{3, 3});
+}
+
 TEST_CASE("seating keeper: short epochs get notice by time, and a forced grid stays") {
   SeatingOptions forced;
   forced.forced = {4, 4};

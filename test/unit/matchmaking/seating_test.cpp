@@ -51,7 +51,7 @@ std::vector<directory::Record> records_of(const PeerId& owner, const Seating& se
 }
 
 TEST_CASE("seating: pieces of any number of peers fit a record and make the same seating again") {
-  for (const std::size_t count : {4, 12, 117, 118, 119, 600, 4096}) {
+  for (const std::size_t count : {4, 12, 111, 112, 113, 600, 3360}) {
     CAPTURE(count);
     const Seating seating = seating_of(peers(count), {2, 2});
     const auto pieces = encode(seating);
@@ -185,6 +185,11 @@ TEST_CASE("seating: groups grow where a grid would have cells that nobody can di
   CHECK(follow_radices({}, 1000, 31, 12) == radices_for(1000, 12));  // nothing helps
   CHECK(follow_radices({4, 4}, 16, 4, 6) == Radices{4, 4});          // as long as each has one
   CHECK(follow_radices({4, 4}, 16, 3, 6) == Radices{64});
+  CHECK(follow_radices({8, 7}, 60, 15, 4) == Radices{8, 7});  // one more or less who can be dialled moves nobody
+  CHECK(follow_radices({64}, 60, 15, 4) == Radices{64});
+  CHECK(follow_radices({8, 7}, 60, 60, 4) == radices_for(60, 4));
+  CHECK(follow_radices({}, 65, 3, 64) == Radices{64});  // better most than nobody
+  CHECK(follow_radices({}, 128, 3, 64) == radices_for(128, 64));
 }
 
 TEST_CASE("seating: radices stay while they fit and follow the number of peers when not") {

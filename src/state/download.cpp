@@ -85,10 +85,11 @@ Task<boost::system::result<std::shared_ptr<const Snapshot>, Refusal>> download_a
 
 std::optional<std::uint64_t> EpochInstead::after(const Refusal& refusal, std::uint64_t asked, std::uint64_t last) {
   const std::uint64_t theirs = refusal.number;
-  const bool of_a_blink = std::exchange(theirs_, std::nullopt) == asked;
+  const bool was_theirs = std::exchange(theirs_, std::nullopt) == asked;
   if (refusal.code == Errc::stale && theirs >= asked) {
     theirs_ = theirs;
-    return of_a_blink && theirs < last ? theirs + 1 : theirs;
+    of_a_blink_ = of_a_blink_ || was_theirs;
+    return of_a_blink_ && theirs < last ? theirs + 1 : theirs;
   }
   if (refusal.code == Errc::late && theirs > 0 && theirs < asked) return theirs;
   return std::nullopt;

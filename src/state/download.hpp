@@ -41,13 +41,14 @@ Task<boost::system::result<std::shared_ptr<const Snapshot>, Refusal>> download_a
 /// Which epoch to ask for when the state of another one is refused.
 class EpochInstead {
  public:
-  /// That of the donors, wherever they are. Where that was asked for, and is over before the question arrives, the one
-  /// after theirs, for which they wait; but not beyond `last`, which ends the run. None: the refusal does not tell,
-  /// look at the swarm.
+  /// That of the donors, wherever they are. Once that was over before the question arrived, epochs are of a blink: then
+  /// the one after theirs, for which they wait; but not beyond `last`, which ends the run. None: the refusal does not
+  /// tell, look at the swarm.
   std::optional<std::uint64_t> after(const Refusal& refusal, std::uint64_t asked, std::uint64_t last);
 
  private:
   std::optional<std::uint64_t> theirs_;  ///< as they said last, when they were past what was asked for
+  bool of_a_blink_ = false;
 };
 
 struct WantedResult {

@@ -397,11 +397,11 @@ TEST_CASE("a refusal names the donors' epoch, and the one after it when epochs a
   CHECK_FALSE(after(Errc::late, 0, 7).has_value());
   CHECK_FALSE(after(Errc::gone, 9, 7).has_value());
   EpochInstead epochs;
-  CHECK(epochs.after(Refusal(Errc::stale, "", 9), 7, 12) == 9);
-  CHECK(epochs.after(Refusal(Errc::stale, "", 11), 9, 12) == 12);
-  CHECK(epochs.after(Refusal(Errc::late, "", 11), 12, 12) == 11);
-  CHECK(epochs.after(Refusal(Errc::stale, "", 12), 11, 12) == 12);  // of one that was too early nothing follows
-  CHECK(epochs.after(Refusal(Errc::stale, "", 12), 12, 12) == 12);
+  CHECK(epochs.after(Refusal(Errc::late, "", 6), 7, 20) == 6);
+  CHECK(epochs.after(Refusal(Errc::stale, "", 9), 6, 20) == 9);  // of one that was too early nothing follows
+  CHECK(epochs.after(Refusal(Errc::stale, "", 11), 9, 20) == 12);
+  CHECK(epochs.after(Refusal(Errc::stale, "", 14), 12, 20) == 15);
+  CHECK(epochs.after(Refusal(Errc::stale, "", 20), 15, 20) == 20);
 }
 
 TEST_CASE("sim: six joiners share donors that serve four at a time") {

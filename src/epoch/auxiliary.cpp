@@ -86,6 +86,7 @@ Task<Result<matchmaking::Group>> Auxiliary::find_group() {
 Task<> Auxiliary::take_part(TaskGroup& tasks) {
   epoch_ = std::max(epoch_, context_.tracker.global_epoch().value_or(0));
   if (rests()) {
+    matchmaker_.rest();
     co_await context_.tracker.changed().wait_until(context_.clock, context_.clock.now() + kLookAtRest);
     co_return;
   }

@@ -239,6 +239,11 @@ void Matchmaker::sit_out() {
   sits_out_ = true;
 }
 
+void Matchmaker::rest() {
+  if (!std::exchange(declared_at_, std::nullopt)) return;
+  context_.directory.withdraw(options_.key, std::string(kDeclarationSubkey));
+}
+
 Task<> Matchmaker::leave() {
   context_.directory.withdraw(options_.key, std::string(kDeclarationSubkey));
   stopped_ = true;

@@ -73,6 +73,10 @@ class Matchmaker {
   /// presume that it begins the next one with them. Once free it searches as anybody.
   void sit_out();
 
+  /// Between searches: none follows soon, so nobody is to ask this peer to lead, and wait for an answer. The next
+  /// search declares it again.
+  void rest();
+
   /// Tells leader, followers and standing group that this peer leaves the run, withdraws its record, stops. Takes at
   /// most a second. A search that waits ends with NoGroup::left.
   Task<> leave();

@@ -88,7 +88,7 @@ std::optional<std::uint64_t> EpochInstead::after(const Refusal& refusal, std::ui
   const bool was_theirs = std::exchange(theirs_, std::nullopt) == asked;
   if (refusal.code == Errc::stale && theirs >= asked) {
     theirs_ = theirs;
-    of_a_blink_ = of_a_blink_ || was_theirs;
+    of_a_blink_ = of_a_blink_ || was_theirs || theirs > asked + 1;
     return of_a_blink_ && theirs < last ? theirs + 1 : theirs;
   }
   if (refusal.code == Errc::late && theirs > 0 && theirs < asked) return theirs;

@@ -41,9 +41,9 @@ Task<boost::system::result<std::shared_ptr<const Snapshot>, Refusal>> download_a
 /// Which epoch to ask for when the state of another one is refused.
 class EpochInstead {
  public:
-  /// That of the donors, wherever they are. Once that was over before the question arrived, epochs are of a blink: then
-  /// the one after theirs, for which they wait; but not beyond `last`, which ends the run. None: the refusal does not
-  /// tell, look at the swarm.
+  /// That of the donors, wherever they are. Epochs are of a blink when theirs was over before the question arrived, or
+  /// two ended while one was asked for: then the one after theirs, for which they wait; but not beyond `last`, which
+  /// ends the run. None: the refusal does not tell, look at the swarm.
   std::optional<std::uint64_t> after(const Refusal& refusal, std::uint64_t asked, std::uint64_t last);
 
  private:

@@ -395,6 +395,38 @@ TEST_CASE("sim: who has searched alone, with another role than its groupmates kn
   swarm.world.run(scenario());
 }
 
+TEST_CASE("sim: an auxiliary that rests is declared no more, until it searches again: nobody asks it to lead") {
+  MatchmakingSwarm swarm(3, 1);
+  for (const unsigned number : swarm.everybody()) {
+    auto options = swarm.options();
+    options.role = number == 0 ? Role::client : number == 1 ? Role::node : Role::auxiliary;
+    swarm.add(number, options);
+  }
+  const auto scenario = [&]() -> Task<> {
+    const auto find_at = [&swarm](std::uint64_t epoch) -> Task<> {
+      for (const unsigned number : {0U, 1U}) swarm.matchmakers.at(number)->samples(epoch, kTarget);
+      co_await swarm.find_all(swarm.everybody(), epoch, /*full=*/false);
+    };
+    co_await find_at(0);
+    const auto watch = swarm.board.view_of(peer(0)).watch(swarm.options().key);
+    const auto declared = [&watch] {
+      const auto records = watch->records();
+      const auto is_its = [](const directory::Record& record) {
+        return record.owner == peer(2) && !record.value.empty();
+      };
+      return std::any_of(records.begin(), records.end(), is_its);
+    };
+    co_await swarm.world.clock().sleep_until(swarm.world.clock().now() + 500ms);
+    CHECK(declared());
+    swarm.matchmakers.at(2)->rest();
+    co_await swarm.world.clock().sleep_until(swarm.world.clock().now() + 500ms);
+    CHECK_FALSE(declared());
+    co_await find_at(7);
+    CHECK(declared());
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("sim: of two sides of a partition only the one with more than half of the peers begins") {
   for (const std::uint64_t seed : test::seeds(40)) {
     CAPTURE(seed);

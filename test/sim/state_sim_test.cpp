@@ -390,7 +390,8 @@ TEST_CASE("a refusal names the donors' epoch, and the one after it when epochs a
   const auto after = [](Errc why, std::uint64_t theirs, std::uint64_t asked) {
     return EpochInstead().after(Refusal(why, "", theirs), asked, 1000);
   };
-  CHECK(after(Errc::stale, 9, 7) == 9);
+  CHECK(after(Errc::stale, 8, 7) == 8);
+  CHECK(after(Errc::stale, 9, 7) == 10);
   CHECK(after(Errc::stale, 7, 7) == 7);
   CHECK(after(Errc::late, 9, 10) == 9);
   CHECK_FALSE(after(Errc::stale, 5, 7).has_value());
@@ -398,8 +399,9 @@ TEST_CASE("a refusal names the donors' epoch, and the one after it when epochs a
   CHECK_FALSE(after(Errc::gone, 9, 7).has_value());
   EpochInstead epochs;
   CHECK(epochs.after(Refusal(Errc::late, "", 6), 7, 20) == 6);
-  CHECK(epochs.after(Refusal(Errc::stale, "", 9), 6, 20) == 9);  // of one that was too early nothing follows
-  CHECK(epochs.after(Refusal(Errc::stale, "", 11), 9, 20) == 12);
+  CHECK(epochs.after(Refusal(Errc::stale, "", 7), 6, 20) == 7);  // of one that was too early nothing follows
+  CHECK(epochs.after(Refusal(Errc::stale, "", 8), 7, 20) == 9);
+  CHECK(epochs.after(Refusal(Errc::stale, "", 10), 9, 20) == 11);
   CHECK(epochs.after(Refusal(Errc::stale, "", 14), 12, 20) == 15);
   CHECK(epochs.after(Refusal(Errc::stale, "", 20), 15, 20) == 20);
 }

@@ -236,6 +236,8 @@ Task<> Fetch::talk(TaskGroup& tasks, std::size_t donor) {
     co_return;
   }
   auto index = co_await ask_index(donors_[donor].peer);
+  // its line broke: over another one it answers at once, where the rest may take long to be found dead
+  if (!index && index.error().code == Errc::gone && !ended_) index = co_await ask_index(donors_[donor].peer);
   if (!index) {
     leave(donor, index.error());
     co_return;

@@ -489,6 +489,23 @@ TEST_CASE("sim: a donor keeps as many small snapshots as are fetched") {
   });
 }
 
+TEST_CASE("sim: a donor whose line breaks while it is asked is asked once more") {
+  Swarm swarm(14);
+  swarm.add_donor(0, 7);
+  swarm.run([&](TaskGroup& tasks) -> Task<> {
+    const auto come_back = [&swarm]() -> Task<> {
+      const std::string index(wire::kIndexMethod);
+      while (swarm.network().calls_of(peer(0), index) < 2)
+        co_await swarm.clock().sleep_until(swarm.clock().now() + milliseconds(1));
+      swarm.network().revive(peer(0));
+    };
+    swarm.network().kill(peer(0));
+    tasks.spawn("back", come_back());
+    const Got got = co_await swarm.join(100, wanted(swarm, 7));
+    CHECK(is_state_of(got, 7));
+  });
+}
+
 TEST_CASE("sim: a download that was cut off goes on where it was") {
   const test::TempFolder folder;
   Swarm swarm(10);

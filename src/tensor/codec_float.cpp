@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 
 namespace collab {
 namespace {
@@ -67,21 +66,13 @@ class Float32Codec final : public Codec {
   Result<> encode(std::span<const float> values, std::size_t offset, EncodeOptions /*options*/,
                   std::span<std::byte> out) const override {
     assert(out.size() == encoded_bytes({offset, values.size()}));
-    for (std::size_t i = 0; i < values.size(); i += kUnitValues) {
-      const auto unit = values.subspan(i, std::min(kUnitValues, values.size() - i));
-      if (!kernels_.all_finite(unit.data(), unit.size())) return Errc::bad_request;
-      std::memcpy(&out[i * sizeof(float)], unit.data(), unit.size_bytes());  // while the nearest cache holds it
-    }
+    if (!kernels_.copy_finite(std::as_bytes(values).data(), values.size(), out.data())) return Errc::bad_request;
     return {};
   }
 
   Result<> decode(std::span<const std::byte> bytes, std::size_t offset, std::span<float> out) const override {
     if (bytes.size() != encoded_bytes({offset, out.size()})) return Errc::bad_request;
-    for (std::size_t i = 0; i < out.size(); i += kUnitValues) {
-      const auto unit = out.subspan(i, std::min(kUnitValues, out.size() - i));
-      std::memcpy(unit.data(), &bytes[i * sizeof(float)], unit.size_bytes());
-      if (!kernels_.all_finite(unit.data(), unit.size())) return Errc::bad_request;
-    }
+    if (!kernels_.copy_finite(bytes.data(), out.size(), std::as_writable_bytes(out).data())) return Errc::bad_request;
     return {};
   }
 

@@ -44,6 +44,17 @@ bool all_finite_portable(const float* __restrict values, std::size_t size) {
   return std::all_of(values + i, values + size, [](float value) { return (not_finite(value) & kNotFinite) == 0; });
 }
 
+bool copy_finite_portable(const std::byte* __restrict from, std::size_t size, std::byte* __restrict into) {
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    float value = 0;
+    std::memcpy(&value, from + i * sizeof value, sizeof value);
+    std::memcpy(into + i * sizeof value, &value, sizeof value);
+    bad |= not_finite(value);
+  }
+  return (bad & kNotFinite) == 0;
+}
+
 float largest_portable(const float* values, std::size_t size) {
   std::int32_t bits = 0;  // magnitudes of floats are ordered like their bits, NaN above all
   Floats lane{};
@@ -204,6 +215,7 @@ void decode_dynamic8_portable(const std::byte* codes, std::size_t size, float sc
 const CodecKernels& portable_kernels() noexcept {
   static constexpr CodecKernels kernels = {
       .all_finite = all_finite_portable,
+      .copy_finite = copy_finite_portable,
       .largest = largest_portable,
       .encode_float16 = encode_halves<encode_float16_lane>,
       .decode_float16 = decode_halves<decode_float16_lane>,

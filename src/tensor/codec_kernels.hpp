@@ -14,6 +14,8 @@ struct LowRankKernels;
 /// Pointers are to `size` values or codes, may lie anywhere, and do not overlap.
 struct CodecKernels {
   bool (*all_finite)(const float* values, std::size_t size);
+  /// Copies `size` values as they are. False: one is NaN or infinite, and what was written means nothing.
+  bool (*copy_finite)(const std::byte* from, std::size_t size, std::byte* into);
 
   /// Largest |value|; NaN or infinite when one of them is.
   float (*largest)(const float* values, std::size_t size);

@@ -48,6 +48,27 @@ COLLAB_TARGET_AVX2 bool all_finite_avx2(const float* values, std::size_t size) {
   return portable_kernels().all_finite(values + whole, size - whole);
 }
 
+COLLAB_TARGET_AVX2 inline __m256i copy_more(__m256i doubled, const std::byte* from, std::byte* into) {
+  const __m256i codes = load_codes(from);
+  store_codes(into, codes);
+  return more(doubled, _mm256_castsi256_ps(codes));
+}
+
+/// One reading of the memory for both: what is copied comes from far away.
+COLLAB_TARGET_AVX2 bool copy_finite_avx2(const std::byte* from, std::size_t size, std::byte* into) {
+  const std::size_t bytes = size * sizeof(float);
+  const std::size_t whole = bytes & ~std::size_t(127);
+  __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
+  for (std::size_t i = 0; i < whole; i += 128) {
+    a = copy_more(a, from + i, into + i);
+    b = copy_more(b, from + i + 32, into + i + 32);
+    c = copy_more(c, from + i + 64, into + i + 64);
+    d = copy_more(d, from + i + 96, into + i + 96);
+  }
+  const bool rest = portable_kernels().copy_finite(from + whole, (bytes - whole) / sizeof(float), into + whole);
+  return finite(_mm256_max_epu32(_mm256_max_epu32(a, b), _mm256_max_epu32(c, d))) && rest;
+}
+
 COLLAB_TARGET_AVX2 float largest_avx2(const float* values, std::size_t size) {
   const std::size_t whole = size & ~std::size_t(31);
   alignas(32) std::array<std::uint32_t, 8> most;
@@ -211,6 +232,7 @@ COLLAB_TARGET_AVX2 void encode_dynamic8_avx2(const float* values, std::size_t si
 const CodecKernels& avx2_kernels() noexcept {
   static const CodecKernels kernels = {
       .all_finite = all_finite_avx2,
+      .copy_finite = copy_finite_avx2,
       .largest = largest_avx2,
       .encode_float16 = encode_float16_avx2,
       .decode_float16 = decode_float16_avx2,

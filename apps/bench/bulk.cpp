@@ -35,7 +35,7 @@ net::Method question() {
 }
 
 Frame frame_of(std::size_t bytes) {
-  return std::make_shared<const Bytes>(bytes, std::byte{1});
+  return std::make_shared<const Buffer>(Bytes(bytes, std::byte{1}));
 }
 
 /// All bytes of the count until then, this frame's among them.

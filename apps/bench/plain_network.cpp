@@ -6,15 +6,22 @@
 namespace collab::bench {
 namespace {
 
+constexpr std::size_t kPiece = 4096;
+
 class PlainChannel final : public net::ChannelEngine {
  public:
   PlainChannel(const PeerId& own, const std::optional<PeerId>& expected) : expected_(expected) {
     output.append(std::as_bytes(std::span(own.key)));
   }
 
-  void receive(std::span<const std::byte> bytes) override {
-    if (!established) bytes = bytes.subspan(introduce(bytes));
-    if (established && !bytes.empty()) opened.append(bytes);
+  std::size_t receive(std::span<const std::byte> bytes, std::span<std::byte> room) override {
+    if (!established) return introduce(bytes);
+    placed = opened.empty() ? std::min(room.size(), bytes.size()) : 0;
+    std::copy_n(bytes.begin(), placed, room.begin());
+    if (placed > 0) return placed;
+    const auto some = bytes.first(std::min(bytes.size(), kPiece));  // so that what comes next may find its room
+    opened.append(some);
+    return some.size();
   }
   void seal(std::span<const std::byte> head, std::span<const std::byte> body) override {
     if (!head.empty()) output.append(head);

@@ -52,7 +52,7 @@ Result<Bytes> encode(const PeerRecord& peer) {
   for (const net::Address& address : peer.relays) message.relays.push_back(net::to_string(address));
   const Frame frame = frame::encode(wire::PeerHeader(std::move(message)));
   if (frame->size() > kValueBytesMax) return Errc::bad_request;
-  return *frame;
+  return frame->copy();
 }
 
 Result<PeerRecord> decode_peer_record(std::span<const std::byte> value) {

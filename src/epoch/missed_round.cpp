@@ -51,7 +51,7 @@ Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<
   std::vector<Frame> averages;
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto average = reader.take_blob();
-    averages.push_back(std::make_shared<const Bytes>(average.begin(), average.end()));
+    averages.push_back(std::make_shared<const Buffer>(average));
   }
   if (!reader.finish()) return Errc::bad_request;
   return averaging::CommittedRound::verify(*group, commit->proof, averages, codecs, scheme);

@@ -26,7 +26,7 @@ Bytes encode(const Declaration& declaration) {
   written.up = declaration.up_bytes_per_s;
   written.down = declaration.down_bytes_per_s;
   written.role = static_cast<std::uint8_t>(declaration.role);
-  return *frame::encode(Header(written));
+  return frame::encode(Header(written))->copy();
 }
 
 Result<Declaration> decode_declaration(std::span<const std::byte> value) {

@@ -77,7 +77,7 @@ Result<Bytes> encode_round(const RoundView& round) {
   for (std::size_t i = 0; i < round.members.size(); ++i) write(round.members[i], members.data() + i * kMemberBytes);
   const Frame frame = frame::encode(wire::Header(std::move(header)), members);
   if (frame->size() > directory::kValueBytesMax) return Errc::bad_request;
-  return *frame;
+  return frame->copy();
 }
 
 Result<RoundView> decode_round(std::span<const std::byte> value) {
@@ -110,7 +110,7 @@ Result<RoundView> decode_round(std::span<const std::byte> value) {
 }
 
 Bytes encode_evaluation(const wire::EvaluationV1& evaluation) {
-  return *frame::encode(wire::Header(evaluation));
+  return frame::encode(wire::Header(evaluation))->copy();
 }
 
 Result<wire::EvaluationV1> decode_evaluation(std::span<const std::byte> value) {

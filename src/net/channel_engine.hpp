@@ -30,9 +30,11 @@ struct ChannelEngine {
   ChannelEngine& operator=(const ChannelEngine&) = delete;
   virtual ~ChannelEngine() = default;
 
-  /// Takes all of `ciphertext`; adds to `opened` and `output`, sets `established` with `peer`, or `closed`.
-  virtual void receive(std::span<const std::byte> ciphertext) = 0;
-  /// When established: `head`, then `body`, of which one has bytes. Adds to `output`.
+  /// Takes the beginning of `ciphertext`, which has bytes, to the end of a record at most, and returns its size; may
+  /// add to `output`, set `established` with `peer`, or `closed`. Plaintext goes to `room`, of which `placed` says how
+  /// much that was, when nothing waits in `opened` and all of a record fits there; else it is added to `opened`.
+  virtual std::size_t receive(std::span<const std::byte> ciphertext, std::span<std::byte> room) = 0;
+  /// When established: a record of `head`, then `body`, together 1 to kRecordBytes. Adds to `output`.
   virtual void seal(std::span<const std::byte> head, std::span<const std::byte> body) = 0;
   /// Once, when established: says that nothing more will be sent.
   virtual void close() = 0;
@@ -45,6 +47,7 @@ struct ChannelEngine {
   }
 
   ByteQueue opened;
+  std::size_t placed = 0;
   ByteQueue output;
   PeerId peer{};
   bool established = false;

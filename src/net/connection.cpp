@@ -97,7 +97,7 @@ Task<> Connection::read_loop() {
     }
     trimmed_ = *size < options_.read_bytes_min && trimmed_;
     received_bytes_ += *size;
-    if (!take(*size)) co_return;
+    if (!take(buffer.first(*size))) co_return;
     if (!std::exchange(heard_, true)) owner_.on_heard(*this);
     resize_read_buffer(*size);
   }
@@ -106,21 +106,27 @@ Task<> Connection::read_loop() {
 /// False when nothing more is to be read. A record that has not come whole is a sign of life while much of it comes, as
 /// on a slow line. Little comes where somebody on the way has damaged its length: then it swallows what its peer says,
 /// and that would be for minutes, were nobody silent who sends.
-bool Connection::take(std::size_t bytes) {
+bool Connection::take(std::span<const std::byte> ciphertext) {
   SecureChannel& channel = opened_->channel;
-  const std::size_t opened = channel.opened().size();
-  const auto received = channel.receive(std::span<const std::byte>(read_buffer_.get(), bytes));
-  if (bytes >= kSignOfLife || channel.opened().size() > opened) last_received_ = clock_.now();
-  if (!channel.output().empty()) output_.notify();
-  if (!take_opened()) return !over_;
-  if (!received) {
-    if (!closing_) owner_.on_trouble(*this, "tls_record");  // anybody on the way can damage one
-    finish(channel.failure());
-    return false;
-  }
-  if (channel.closed()) {
-    finish("the other side closed the connection");
-    return false;
+  if (ciphertext.size() >= kSignOfLife) last_received_ = clock_.now();
+  while (!ciphertext.empty()) {
+    const std::size_t opened = channel.opened().size();
+    const auto taken = channel.receive_record(ciphertext, streams_.room());
+    if (!channel.output().empty()) output_.notify();
+    if (!taken) {
+      if (!closing_) owner_.on_trouble(*this, "tls_record");  // anybody on the way can damage one
+      finish(channel.failure());
+      return false;
+    }
+    ciphertext = ciphertext.subspan(taken->ciphertext);
+    if (taken->placed > 0) streams_.filled(taken->placed);
+    if (taken->placed > 0 || channel.opened().size() > opened) last_received_ = clock_.now();
+    if (!over_ && !channel.opened().empty()) (void)take_opened();  // a broken rule ends it, after our last words
+    if (over_) return false;
+    if (channel.closed()) {
+      finish("the other side closed the connection");
+      return false;
+    }
   }
   return true;
 }

@@ -182,7 +182,7 @@ class Connection final : private MultiplexerOwner {
 
   Task<> read_loop();
   Task<> write_loop();
-  bool take(std::size_t bytes);
+  bool take(std::span<const std::byte> ciphertext);
   bool take_opened();
   Result<> fill();
   Result<> seal(const Piece& piece);

@@ -93,7 +93,7 @@ void Multiplexer::reset(StreamHandle handle, const Refusal& why) {
     piece.prefix.stream = stream->wire;
     connection_frames_.push_back(std::move(piece));
   }
-  owe(index(stream->traffic), stream->assembly.size());
+  owe(index(stream->traffic), stream->arrived);
   forget(handle);
   owner_.on_output();
 }
@@ -300,7 +300,7 @@ void Multiplexer::narrow_connection(TrafficClass traffic, std::size_t bytes) {
 void Multiplexer::need(StreamHandle handle, Stream& stream) {
   if (stream.held || stream.expected == 0) return;
   const std::size_t arriving = in_frame_ && current_stream_ == handle ? payload_left_ : 0;
-  const std::size_t missing = stream.expected - stream.assembly.size() - arriving;
+  const std::size_t missing = stream.expected - stream.arrived - arriving;
   if (stream.given < missing) {
     const std::size_t more = missing - stream.given;
     stream.given += more;
@@ -334,7 +334,6 @@ Result<std::size_t> Multiplexer::receive(std::span<const std::byte> plaintext) {
       if (bytes == 0 && payload_left_ > 0) break;
       take_payload(rest.first(bytes));
       taken += bytes;
-      if (payload_left_ == 0) finish_frame();
       continue;
     }
     if (rest.size() < kPrefixBytes) break;
@@ -451,23 +450,47 @@ bool Multiplexer::begin_piece(StreamHandle handle, const Prefix& prefix, std::si
     if (message_bytes > kMessageBytesMax || message_bytes < payload || (more && payload == 0))
       return violate("message_size");
     stream->expected = message_bytes;
-    stream->assembly.reserve(std::min(message_bytes, payload < kReserveFirst ? kReserveFirst : message_bytes));
   }
-  const std::size_t after = stream->assembly.size() + payload;
+  const std::size_t after = stream->arrived + payload;
   if (more ? after >= stream->expected : after != stream->expected) return violate("message_size");
+  make_room(*stream, after);
   if (more) need(handle, *stream);
   return true;
 }
 
+/// For so much of the message that is arriving. All of it is believed to come when more than a little has.
+void Multiplexer::make_room(Stream& stream, std::size_t bytes) {
+  if (bytes <= stream.message.size()) return;
+  Buffer wider(bytes <= kReserveFirst ? std::min(stream.expected, kReserveFirst) : stream.expected);
+  std::copy_n(stream.message.begin(), stream.arrived, wider.begin());
+  stream.message = std::move(wider);
+}
+
+std::span<std::byte> Multiplexer::room() {
+  if (!in_frame_ || !violation_.empty() || current_.type >= kOptionalTypes) return {};
+  Stream* stream = find(current_stream_);
+  if (stream == nullptr) return {};
+  return std::span(stream->message).subspan(stream->arrived, payload_left_);
+}
+
+void Multiplexer::filled(std::size_t bytes) {
+  payload_left_ -= bytes;
+  traffic_.received[current_.traffic] += bytes;
+  find(current_stream_)->arrived += bytes;
+  if (payload_left_ == 0) finish_frame();
+}
+
 void Multiplexer::take_payload(std::span<const std::byte> bytes) {
+  if (const auto into = room(); !into.empty()) {
+    std::copy(bytes.begin(), bytes.end(), into.begin());
+    return filled(bytes.size());
+  }
   payload_left_ -= bytes.size();
-  if (current_.type >= kOptionalTypes) return;
-  if (!bytes.empty()) traffic_.received[current_.traffic] += bytes.size();
-  if (Stream* stream = find(current_stream_)) {
-    stream->assembly.insert(stream->assembly.end(), bytes.begin(), bytes.end());
-  } else if (!bytes.empty()) {
+  if (current_.type < kOptionalTypes && !bytes.empty()) {
+    traffic_.received[current_.traffic] += bytes.size();
     owe(current_.traffic, bytes.size());
   }
+  if (payload_left_ == 0) finish_frame();
 }
 
 void Multiplexer::finish_frame() {
@@ -479,10 +502,8 @@ void Multiplexer::finish_frame() {
   const bool last = (current_.flags & kLast) != 0;
   stream->received_last = last;
   stream->expected = 0;
-  if (!stream->assembly.empty()) {
-    Bytes message = std::exchange(stream->assembly, Bytes());
-    user->on_message(*this, handle, std::make_shared<const Bytes>(std::move(message)));
-  }
+  if (std::exchange(stream->arrived, 0) > 0)
+    user->on_message(*this, handle, std::make_shared<const Buffer>(std::move(stream->message)));
   if (!last) return;
   if (find(handle) != nullptr) user->on_end(*this, handle);
   close_if_done(handle);
@@ -515,7 +536,7 @@ bool Multiplexer::stream_frame(FrameType type, const Prefix& prefix, std::span<c
   const auto reset = decode_head<ResetHead>(head);
   if (!reset || reset->code < 1 || reset->code > static_cast<std::uint8_t>(Errc::gone))
     return violate("malformed_head");
-  owe(index(stream->traffic), stream->assembly.size());
+  owe(index(stream->traffic), stream->arrived);
   forget(handle);
   const Refusal why(static_cast<Errc>(reset->code), printable(reset->text.substr(0, kRefusalTextMax)), reset->number);
   user->on_closed(*this, handle, StreamEnd::refused, why);

@@ -99,6 +99,11 @@ class Multiplexer {
   /// Errors: `bad_request`, a violation; `violation()` names the rule.
   Result<std::size_t> receive(std::span<const std::byte> plaintext);
   std::string_view violation() const noexcept { return violation_; }
+  /// Where the rest of the payload that is arriving will lie; empty: nothing is, or nobody wants it. Until the next
+  /// call.
+  std::span<std::byte> room();
+  /// As `receive`, of plaintext that lies at the beginning of `room()` already, at most all of it.
+  void filled(std::size_t bytes);
 
   /// The connection is over: tells all users, in order.
   void lose();
@@ -130,8 +135,9 @@ class Multiplexer {
     std::int64_t owed = 0;  ///< consumed and not yet given back; negative: given in advance
     std::size_t window = 0;
     bool held = false;
-    Bytes assembly;
-    std::size_t expected = 0;  ///< bytes of the message that is arriving; 0: none is
+    Buffer message;  ///< that is arriving
+    std::size_t arrived = 0;
+    std::size_t expected = 0;  ///< its bytes; 0: none is arriving
   };
   struct Account {  ///< credit of the connection, for one class
     std::size_t credit = 0;
@@ -163,6 +169,7 @@ class Multiplexer {
   bool credit_frame(const Prefix&, std::span<const std::byte> head);
   bool known_or_over(StreamId wire);
   void take_payload(std::span<const std::byte>);
+  void make_room(Stream&, std::size_t bytes);
   void finish_frame();
   void grow(Stream&, std::size_t window);
   void need(StreamHandle, Stream&);

@@ -1,6 +1,7 @@
 #include "net/records.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <optional>
 #include <utility>
 
@@ -57,21 +58,10 @@ RecordCipher& RecordKeys::next(std::span<const std::byte, kRecordHeaderBytes> he
   return *cipher_;
 }
 
-void RecordSealer::seal(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output) {
-  const std::size_t records = (head.size() + body.size() + kRecordBytes - 1) / kRecordBytes;
-  output.prepare(head.size() + body.size() + records * (kRecordHeaderBytes + kRecordTagBytes));
-  while (!head.empty() || !body.empty()) {
-    const auto first = head.first(std::min(head.size(), kRecordBytes));
-    const auto second = body.first(std::min(body.size(), kRecordBytes - first.size()));
-    seal_record(first, second, false, output);
-    head = head.subspan(first.size());
-    body = body.subspan(second.size());
-  }
-}
-
 void RecordSealer::seal_record(std::span<const std::byte> head, std::span<const std::byte> body, bool last,
                                ByteQueue& output) {
   const std::size_t size = head.size() + body.size();
+  assert(last ? size == 0 : size > 0 && size <= kRecordBytes);
   const Header header = header_of(static_cast<std::uint32_t>(size) | (last ? kLastRecord : 0));
   RecordCipher& cipher = next(header);
   const auto space = output.prepare(kRecordHeaderBytes + size + kRecordTagBytes);
@@ -83,22 +73,23 @@ void RecordSealer::seal_record(std::span<const std::byte> head, std::span<const 
   output.commit(kRecordHeaderBytes + size + kRecordTagBytes);
 }
 
-RecordOpener::State RecordOpener::open(std::span<const std::byte> sealed, ByteQueue& opened) {
-  while (state_ == State::open && !sealed.empty()) {
-    const bool in_place = begun_.empty() && sealed.size() >= kRecordHeaderBytes;
-    if (!in_place && !complete(kRecordHeaderBytes, sealed)) break;
-    const auto head = head_of(in_place ? sealed : begun_.bytes());
-    if (!head) {
-      state_ = State::damaged;
-    } else if (in_place && sealed.size() >= head->whole()) {
-      state_ = open_record(sealed.first(head->whole()), opened);
-      sealed = sealed.subspan(head->whole());
-    } else if (complete(head->whole(), sealed)) {
-      state_ = open_record(begun_.bytes(), opened);
-      begun_.consume(begun_.size());
-    }
+RecordOpener::Taken RecordOpener::open(std::span<const std::byte> sealed, std::span<std::byte> room,
+                                       ByteQueue& opened) {
+  const std::size_t all = sealed.size();
+  if (state_ != State::open) return {all};
+  const bool in_place = begun_.empty() && sealed.size() >= kRecordHeaderBytes;
+  if (!in_place && !complete(kRecordHeaderBytes, sealed)) return {all};
+  const auto head = head_of(in_place ? sealed : begun_.bytes());
+  if (!head) {
+    state_ = State::damaged;
+    return {all};
   }
-  return state_;
+  if (in_place && sealed.size() >= head->whole())
+    return {head->whole(), open_record(sealed.first(head->whole()), room, opened)};
+  if (!complete(head->whole(), sealed)) return {all};
+  const std::size_t placed = open_record(begun_.bytes(), room, opened);
+  begun_.consume(begun_.size());
+  return {all - sealed.size(), placed};
 }
 
 bool RecordOpener::complete(std::size_t bytes, std::span<const std::byte>& sealed) {
@@ -109,16 +100,22 @@ bool RecordOpener::complete(std::size_t bytes, std::span<const std::byte>& seale
   return more.size() == lacking;
 }
 
-/// Nothing of a record is shown before its tag has proved all of it.
-RecordOpener::State RecordOpener::open_record(std::span<const std::byte> record, ByteQueue& opened) {
+/// Nothing of a record is shown before its tag has proved all of it. How much of it is in `room`.
+std::size_t RecordOpener::open_record(std::span<const std::byte> record, std::span<std::byte> room, ByteQueue& opened) {
   const auto ciphertext = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - kRecordTagBytes);
+  const bool fits = ciphertext.size() <= room.size();
   RecordCipher& cipher = next(record.first<kRecordHeaderBytes>());
-  cipher.turn(ciphertext, opened.prepare(ciphertext.size()).data());
+  cipher.turn(ciphertext, fits ? room.data() : opened.prepare(ciphertext.size()).data());
   RecordCipher::Tag tag;
   std::ranges::copy(record.last<kRecordTagBytes>(), tag.begin());
-  if (!cipher.finish_opening(tag)) return State::damaged;
+  if (!cipher.finish_opening(tag)) {
+    state_ = State::damaged;
+    return 0;
+  }
+  if (ciphertext.empty()) state_ = State::ended;
+  if (fits) return ciphertext.size();
   opened.commit(ciphertext.size());
-  return ciphertext.empty() ? State::ended : State::open;
+  return 0;
 }
 
 }  // namespace collab::net

@@ -42,8 +42,10 @@ class RecordSealer : private RecordKeys {
  public:
   RecordSealer(const EVP_CIPHER* cipher, Derive derive, std::uint64_t records_per_key)
       : RecordKeys(make_record_cipher(cipher, RecordCipher::Direction::seals), std::move(derive), records_per_key) {}
-  /// `head`, then `body`, in as few records as hold them.
-  void seal(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output);
+  /// A record of `head`, then `body`, together 1 to kRecordBytes.
+  void seal(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output) {
+    seal_record(head, body, false, output);
+  }
   void seal_last(ByteQueue& output) { seal_record({}, {}, true, output); }
 
  private:
@@ -56,14 +58,20 @@ class RecordOpener : private RecordKeys {
 
   RecordOpener(const EVP_CIPHER* cipher, Derive derive, std::uint64_t records_per_key)
       : RecordKeys(make_record_cipher(cipher, RecordCipher::Direction::opens), std::move(derive), records_per_key) {}
-  /// Takes all of `sealed`, in pieces of any size. What is not `open` stays so, and whatever comes then is ignored.
-  State open(std::span<const std::byte> sealed, ByteQueue& opened);
+  struct Taken {
+    std::size_t sealed = 0;  ///< bytes of it, at least one
+    std::size_t placed = 0;  ///< bytes of plaintext, in `room`
+  };
+  /// Takes the beginning of `sealed`, which has bytes, to the end of a record at most, in pieces of any size. What is
+  /// not `open` stays so, and whatever comes then is ignored. Opens into `room` what fits there, else into `opened`.
+  Taken open(std::span<const std::byte> sealed, std::span<std::byte> room, ByteQueue& opened);
+  State state() const noexcept { return state_; }
   void trim() { begun_.trim(); }
 
  private:
   /// Moves bytes of `sealed` behind a record that has begun, until that has `bytes`; whether it has.
   bool complete(std::size_t bytes, std::span<const std::byte>& sealed);
-  State open_record(std::span<const std::byte> record, ByteQueue& opened);
+  std::size_t open_record(std::span<const std::byte> record, std::span<std::byte> room, ByteQueue& opened);
 
   State state_ = State::open;
   ByteQueue begun_;  ///< the beginning of a record that has not come whole

@@ -3,11 +3,14 @@
 #include "net/tls_context_state.hpp"
 #include "net/tls_engine.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
 namespace collab::net {
 namespace {
+
+constexpr std::size_t kLongBody = kRecordBytes / 2;
 
 Errc errc_of(TlsFault fault) {
   switch (fault) {
@@ -36,8 +39,22 @@ SecureChannel& SecureChannel::operator=(SecureChannel&&) noexcept = default;
 SecureChannel::~SecureChannel() = default;
 
 Result<> SecureChannel::receive(std::span<const std::byte> ciphertext) {
-  if (engine_->fault == TlsFault::none && !engine_->closed) engine_->receive(ciphertext);
+  while (!ciphertext.empty()) {
+    const auto taken = receive_record(ciphertext, {});
+    if (!taken) return taken.error();
+    ciphertext = ciphertext.subspan(taken->ciphertext);
+  }
   return status_of(*engine_);
+}
+
+Result<SecureChannel::Taken> SecureChannel::receive_record(std::span<const std::byte> ciphertext,
+                                                           std::span<std::byte> room) {
+  Taken taken{ciphertext.size()};
+  engine_->placed = 0;
+  if (engine_->fault == TlsFault::none && !engine_->closed) taken.ciphertext = engine_->receive(ciphertext, room);
+  if (const auto status = status_of(*engine_); !status) return status.error();
+  taken.placed = engine_->placed;
+  return taken;
 }
 
 std::span<const std::byte> SecureChannel::opened() const noexcept {
@@ -50,7 +67,17 @@ void SecureChannel::consume(std::size_t bytes) noexcept {
 
 Result<> SecureChannel::seal(std::span<const std::byte> head, std::span<const std::byte> body) {
   assert(established() && !engine_->closing);
-  if (engine_->fault == TlsFault::none && !(head.empty() && body.empty())) engine_->seal(head, body);
+  if (engine_->fault != TlsFault::none) return status_of(*engine_);
+  const std::size_t records = 2 + (head.size() + body.size()) / kRecordBytes;
+  engine_->output.prepare(head.size() + body.size() + records * (kRecordHeaderBytes + kRecordTagBytes));
+  while (!head.empty() || !body.empty()) {
+    const auto first = head.first(std::min(head.size(), kRecordBytes));
+    const bool apart = !first.empty() && body.size() >= kLongBody;
+    const auto second = body.first(apart ? 0 : std::min(body.size(), kRecordBytes - first.size()));
+    engine_->seal(first, second);
+    head = head.subspan(first.size());
+    body = body.subspan(second.size());
+  }
   return status_of(*engine_);
 }
 

@@ -42,12 +42,21 @@ class SecureChannel {
   /// alert). Bytes after the other side's `close` are ignored.
   Result<> receive(std::span<const std::byte> ciphertext);
 
+  struct Taken {
+    std::size_t ciphertext = 0;  ///< bytes of it; the rest is for the next call
+    std::size_t placed = 0;      ///< bytes of plaintext in `room`, proved, instead of in `opened()`
+  };
+  /// The same up to the end of a record. A record that fits into `room` is opened there, if nothing waits in
+  /// `opened()`; what else of `room` is written says nothing.
+  Result<Taken> receive_record(std::span<const std::byte> ciphertext, std::span<std::byte> room);
+
   /// Plaintext in order, not yet consumed. Invalidated by `receive`, `consume` and `trim`.
   std::span<const std::byte> opened() const noexcept;
   /// `bytes` <= opened().size().
   void consume(std::size_t bytes) noexcept;
 
-  /// Encrypts `head`, then `body`, into `output()` in records of 64 kB: give large pieces, each call ends a record.
+  /// Encrypts `head`, then `body`, into `output()` in records of 64 kB: give large pieces, each call ends a record. A
+  /// long body has records of its own, so that its reader can have it where it wants it.
   /// Only when `established()` and before `close()`. Errors: that of the failure.
   Result<> seal(std::span<const std::byte> head, std::span<const std::byte> body = {});
 

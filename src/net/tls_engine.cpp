@@ -68,7 +68,7 @@ enum Direction : std::uint8_t { kToAcceptor, kToDialler };
 struct TlsEngine final : ChannelEngine {
   TlsEngine(const TlsContext& context, SSL_CTX* rules, Side side, const std::optional<PeerId>& expected);
 
-  void receive(std::span<const std::byte> ciphertext) override;
+  std::size_t receive(std::span<const std::byte> ciphertext, std::span<std::byte> room) override;
   void seal(std::span<const std::byte> head, std::span<const std::byte> body) override;
   void close() override;
   std::array<std::byte, 32> exporter(std::string_view label) const override;
@@ -78,7 +78,7 @@ struct TlsEngine final : ChannelEngine {
   void handshake();
   void begin_sealing();
   void begin_opening();
-  void open_records();
+  void open_record(std::span<std::byte> room);
   void on_error(int returned);
   void export_secret(std::string_view label, std::span<const std::byte> context, std::span<std::byte> into) const;
   std::array<std::byte, 32> begin_word(Direction to) const;
@@ -207,8 +207,12 @@ void TlsEngine::begin_opening() {
   SSL_free_buffers(tls.get());
 }
 
-void TlsEngine::open_records() {
-  switch (opener->open(incoming, opened)) {
+void TlsEngine::open_record(std::span<std::byte> room) {
+  if (incoming.empty()) return;
+  const auto taken = opener->open(incoming, opened.empty() ? room : std::span<std::byte>(), opened);
+  incoming = incoming.subspan(taken.sealed);
+  placed = taken.placed;
+  switch (opener->state()) {
     case RecordOpener::State::open: return;
     case RecordOpener::State::ended: closed = true; return;
     case RecordOpener::State::damaged: return fail(TlsFault::record, "damaged or forged bytes");
@@ -232,13 +236,14 @@ void TlsEngine::on_error(int returned) {
   fail(found, describe(found, reason));
 }
 
-void TlsEngine::receive(std::span<const std::byte> ciphertext) {
+std::size_t TlsEngine::receive(std::span<const std::byte> ciphertext, std::span<std::byte> room) {
   incoming = ciphertext;
   look_at_first_byte();
   if (fault == TlsFault::none && !established) handshake();
   if (fault == TlsFault::none && established && !opener) begin_opening();
-  if (fault == TlsFault::none && opener) open_records();
-  incoming = {};
+  if (fault == TlsFault::none && opener) open_record(room);
+  const std::size_t left = std::exchange(incoming, {}).size();
+  return ciphertext.size() - left;
 }
 
 void TlsEngine::seal(std::span<const std::byte> head, std::span<const std::byte> body) {

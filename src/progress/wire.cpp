@@ -17,7 +17,7 @@ constexpr double kLossMax = std::numeric_limits<float>::max();  // losses are fl
 }  // namespace
 
 Bytes encode(const Record& record) {
-  return *frame::encode(wire::Header(record));
+  return frame::encode(wire::Header(record))->copy();
 }
 
 Result<Record> decode(std::span<const std::byte> value) {
@@ -38,7 +38,7 @@ Result<Record> decode(std::span<const std::byte> value) {
 }
 
 Bytes encode(const KeeperRecord& record) {
-  return *frame::encode(wire::KeeperHeader(record));
+  return frame::encode(wire::KeeperHeader(record))->copy();
 }
 
 Result<KeeperRecord> decode_keeper(std::span<const std::byte> value) {

@@ -62,26 +62,16 @@ class FakeChannel final : public net::ChannelEngine {
     if (side == net::Side::dialled) introduce(kDiallerFirst);
   }
 
-  void receive(std::span<const std::byte> ciphertext) override {
-    if (!waiting_.empty()) {
-      waiting_.append(ciphertext);
-      const std::size_t taken = take_records(waiting_.bytes());
-      waiting_.consume(taken);
-      waiting_.rest();
-    } else {
-      waiting_.append(ciphertext.subspan(take_records(ciphertext)));
-    }
+  std::size_t receive(std::span<const std::byte> ciphertext, std::span<std::byte> room) override {
+    if (begun_) return take_own(ciphertext, opened.empty() ? room : std::span<std::byte>());
+    const std::size_t before = waiting_.size();
+    waiting_.append(ciphertext);
+    const std::size_t taken = take_flights(waiting_.bytes());
+    waiting_.consume(begun_ ? waiting_.size() : taken);
+    return begun_ ? taken - before : ciphertext.size();
   }
 
-  void seal(std::span<const std::byte> head, std::span<const std::byte> body) override {
-    while (!head.empty() || !body.empty()) {
-      const auto first = head.first(std::min(head.size(), net::kRecordBytes));
-      const auto second = body.first(std::min(body.size(), net::kRecordBytes - first.size()));
-      write_own(first, second, false);
-      head = head.subspan(first.size());
-      body = body.subspan(second.size());
-    }
-  }
+  void seal(std::span<const std::byte> head, std::span<const std::byte> body) override { write_own(head, body, false); }
 
   void close() override { write_own({}, {}, true); }
 
@@ -144,18 +134,12 @@ class FakeChannel final : public net::ChannelEngine {
     fail(found, std::move(reason));
   }
 
-  /// How many bytes were whole records.
-  std::size_t take_records(std::span<const std::byte> bytes) {
+  /// How many bytes were whole records of TLS.
+  std::size_t take_flights(std::span<const std::byte> bytes) {
     std::size_t taken = 0;
-    while (fault == TlsFault::none && !closed) {
+    while (fault == TlsFault::none && !begun_) {
       const auto rest = bytes.subspan(taken);
       if (rest.empty()) break;
-      if (begun_) {
-        const std::size_t size = take_own(rest);
-        if (size == 0) break;
-        taken += size;
-        continue;
-      }
       const auto type = std::to_integer<std::uint8_t>(rest.front());
       if (type < kAlert || type > kData || (!established && type == kData)) {
         refuse(established ? TlsFault::record : TlsFault::not_tls, "the other side speaks something else than TLS");
@@ -174,29 +158,54 @@ class FakeChannel final : public net::ChannelEngine {
     return taken;
   }
 
-  /// The size of the record that `bytes` begin with; 0: it is not whole, or not right.
-  std::size_t take_own(std::span<const std::byte> bytes) {
+  /// The size of the record that `bytes` begin with, as far as they tell; 0: it is not right.
+  std::size_t whole(std::span<const std::byte> bytes) {
     std::uint32_t word = 0;
-    if (bytes.size() < sizeof word) return 0;
+    if (bytes.size() < sizeof word) return sizeof word;
     std::memcpy(&word, bytes.data(), sizeof word);
-    const bool last = (word & kLast) != 0;
     const std::size_t size = word & ~kLast;
-    if (size > net::kRecordBytes || last != (size == 0)) {
-      fail(TlsFault::record, "damaged or forged bytes");
-      return 0;
+    const bool last = (word & kLast) != 0;
+    if (size <= net::kRecordBytes && last == (size == 0)) return sizeof word + size + net::kRecordTagBytes;
+    fail(TlsFault::record, "damaged or forged bytes");
+    return 0;
+  }
+
+  std::size_t take_own(std::span<const std::byte> bytes, std::span<std::byte> room) {
+    if (waiting_.empty()) {
+      const std::size_t size = whole(bytes);
+      if (fault != TlsFault::none) return bytes.size();
+      if (bytes.size() >= size) {
+        open_record(bytes.first(size), room);
+        return size;
+      }
     }
-    const std::size_t all = sizeof word + size + net::kRecordTagBytes;
-    if (bytes.size() < all) return 0;
-    const auto whole = bytes.first(sizeof word + size);
+    std::size_t taken = 0;
+    for (std::size_t size = whole(waiting_.bytes()); waiting_.size() < size; size = whole(waiting_.bytes())) {
+      const auto more = bytes.subspan(taken, std::min(bytes.size() - taken, size - waiting_.size()));
+      if (more.empty()) return taken;
+      waiting_.append(more);
+      taken += more.size();
+    }
+    if (fault == TlsFault::none) open_record(waiting_.bytes(), room);
+    waiting_.consume(waiting_.size());
+    waiting_.rest();
+    return fault == TlsFault::none ? taken : bytes.size();
+  }
+
+  void open_record(std::span<const std::byte> record, std::span<std::byte> room) {
+    const auto whole = record.first(record.size() - net::kRecordTagBytes);
     const std::uint64_t proof = sum(key_ + received_++, whole);
     const std::array<std::uint64_t, 2> twice = {proof, ~proof};
-    if (std::memcmp(bytes.data() + whole.size(), twice.data(), sizeof twice) != 0) {
-      fail(TlsFault::record, "damaged or forged bytes");
-      return 0;
+    if (std::memcmp(record.data() + whole.size(), twice.data(), sizeof twice) != 0)
+      return fail(TlsFault::record, "damaged or forged bytes");
+    const auto text = whole.subspan(net::kRecordHeaderBytes);
+    closed = text.empty();
+    if (text.size() <= room.size()) {
+      placed = text.size();
+      std::copy(text.begin(), text.end(), room.begin());
+    } else {
+      opened.append(text);
     }
-    opened.append(whole.subspan(sizeof word));
-    closed = last;
-    return all;
   }
 
   void take(RecordType type, std::span<const std::byte> record) {

@@ -168,9 +168,9 @@ void LyingEndpoint::handle(net::Method method, net::Handler handler) {
   const auto lying = [this, handler](PeerId from, Frame request, TimePoint deadline) -> Task<net::Answer> {
     net::Answer answer = co_await handler(from, std::move(request), deadline);
     if (!answer || lie_ != Lie::result) co_return answer;
-    Bytes bytes = **answer;
+    Bytes bytes = (*answer)->copy();
     bytes.back() ^= std::byte(1);
-    co_return std::make_shared<const Bytes>(std::move(bytes));
+    co_return std::make_shared<const Buffer>(bytes);
   };
   honest_.handle(std::move(method), lying);
 }

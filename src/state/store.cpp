@@ -279,8 +279,8 @@ Frame Store::send_in_place(const PeerId& peer, Kind kind, Frame frame) {
   std::shared_ptr<const void> sending = place.sending.lock();
   if (!sending) sending = std::make_shared<char>();
   place.sending = sending;
-  const Bytes* bytes = frame.get();
-  return Frame(bytes, [frame = std::move(frame), sending = std::move(sending)](const Bytes*) {});
+  const Buffer* bytes = frame.get();
+  return Frame(bytes, [frame = std::move(frame), sending = std::move(sending)](const Buffer*) {});
 }
 
 Refusal Store::not_reached(const Key& key) const {

@@ -150,13 +150,15 @@ Result<> CodecMap::encode(std::span<const float> values, std::size_t offset, Enc
                           std::span<std::byte> out) const {
   const Range range{offset, values.size()};
   assert(out.size() == encoded_bytes(range));
+  auto rest = out;
   Result<> result;
   for_each_piece(range, [&](const Codec& codec, Range piece) {
     const std::size_t bytes = codec.encoded_bytes(piece);
     const auto in = values.subspan(piece.begin - offset, piece.size);
-    if (result) result = codec.encode(in, piece.begin, options, out.first(bytes));
-    out = out.subspan(bytes);
+    if (result) result = codec.encode(in, piece.begin, options, rest.first(bytes));
+    rest = rest.subspan(bytes);
   });
+  if (!result) std::ranges::fill(out, std::byte(0));  // what lay there is nobody's business
   return result;
 }
 

@@ -132,7 +132,7 @@ class CodecMap {
   /// Bytes of the payload of `range`: a run of whole units inside the vector.
   std::size_t encoded_bytes(Range range) const;
 
-  /// `values` begin at `offset`; `out` has exactly encoded_bytes. Pure: see `Codec`.
+  /// `values` begin at `offset`; `out` has exactly encoded_bytes, and all of it is written. Pure: see `Codec`.
   /// Errors: `bad_request` when a value is NaN or infinite; `out` is then partly written.
   Result<> encode(std::span<const float> values, std::size_t offset, EncodeOptions options,
                   std::span<std::byte> out) const;

@@ -107,7 +107,7 @@ COLLAB_FUZZ_TARGET(averaging_wire) {
     rest = rest.subspan(4 + bytes);
     Frame frame;
     if (what % 2 == 0) {
-      frame = std::make_shared<const Bytes>(body.begin(), body.end());
+      frame = std::make_shared<const Buffer>(body);
     } else {
       const unsigned detail = body.empty() ? 0 : std::to_integer<unsigned>(body[0]);
       std::vector<std::byte> payload(body.begin(), body.end());

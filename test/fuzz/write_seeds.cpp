@@ -40,7 +40,8 @@ void write_one(const std::string& target, const std::string& name, std::span<con
   out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
-void write(const std::string& target, const std::string& name, Bytes bytes) {
+void write(const std::string& target, const std::string& name, std::span<const std::byte> whole) {
+  Bytes bytes(whole.begin(), whole.end());
   write_one(target, name, bytes);
   write_one(target, name + "-cut", std::span(bytes).first(bytes.size() / 2));
   bytes[bytes.size() * 2 / 3] ^= std::byte(0x10);

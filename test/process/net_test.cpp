@@ -12,11 +12,11 @@ using test::RealNode;
 Frame text_frame(const std::string& text) {
   Bytes bytes;
   for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
-  return std::make_shared<const Bytes>(std::move(bytes));
+  return std::make_shared<const Buffer>(bytes);
 }
 
 Frame big_frame(std::size_t bytes, unsigned char value) {
-  return std::make_shared<const Bytes>(bytes, std::byte(value));
+  return std::make_shared<const Buffer>(Bytes(bytes, std::byte(value)));
 }
 
 void add_echo(RealNode& node) {

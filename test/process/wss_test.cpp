@@ -37,7 +37,7 @@ EndpointOptions listens_by(Leg leg, Duration handshake_time = 10s) {
 }
 
 Frame frame_of(std::size_t bytes, unsigned char value) {
-  return std::make_shared<const Bytes>(bytes, std::byte(value));
+  return std::make_shared<const Buffer>(Bytes(bytes, std::byte(value)));
 }
 
 void add_echo(RealNode& node) {

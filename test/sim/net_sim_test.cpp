@@ -217,7 +217,7 @@ TEST_CASE("sim net: everybody begins to talk to everybody at once, and nothing i
       for (int i = 0; i < 4 * kMessages; ++i) {
         const auto envelope = co_await with->receive(self.in(kLong));
         if (!envelope) break;
-        right += envelope->frame->front() == std::byte(next[envelope->from]++) ? 1 : 0;
+        right += envelope->frame->begin()[0] == std::byte(next[envelope->from]++) ? 1 : 0;
       }
       co_await tasks.join();
       co_await swarm.pause(seconds(10));

@@ -195,7 +195,7 @@ TEST_CASE("pass on: what makes no sense, or is too much, is refused and asked of
     CHECK(co_await code(peer(kDonor), wire::AskHave()) == Errc::bad_request);
     CHECK(co_await code(peer(kDonor), wire::Pass()) == Errc::bad_request);
     CHECK(co_await code(peer(99), ask_index()) == Errc::gone);
-    Frame nonsense = std::make_shared<const Bytes>(Bytes(40, std::byte(7)));
+    Frame nonsense = std::make_shared<const Buffer>(Bytes(40, std::byte(7)));
     const auto answer =
         co_await town.joiner->call(peer(kRelay), wire::kPassMethod, std::move(nonsense), town.world.clock().now() + 1s);
     CHECK_FALSE(answer);

@@ -641,7 +641,7 @@ TEST_CASE("store: bytes that no correct peer sends are refused") {
     std::vector<std::pair<std::string_view, Frame>> bad;
     bad.emplace_back(wire::kIndexMethod, frame::encode(wire::Message(ask)));
     bad.emplace_back(wire::kIndexMethod, frame::encode(wire::Message(wire::Chunk{})));
-    bad.emplace_back(wire::kIndexMethod, std::make_shared<const Bytes>(3));
+    bad.emplace_back(wire::kIndexMethod, std::make_shared<const Buffer>(Bytes(3)));
     bad.emplace_back(wire::kChunkMethod, frame::encode(wire::Message(wire::AskIndex{})));
     for (const auto& [method, request] : bad) {
       auto call = context.net.call(peer(0), method, request, swarm.in(seconds(5)));

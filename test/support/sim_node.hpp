@@ -22,7 +22,7 @@ inline Identity identity_of(unsigned char number) {
 }
 
 inline Frame filled_frame(std::size_t bytes, unsigned char value = 7) {
-  return std::make_shared<const Bytes>(bytes, std::byte(value));
+  return std::make_shared<const Buffer>(Bytes(bytes, std::byte(value)));
 }
 
 /// A host's clock with a calendar that a test may set.

@@ -3,6 +3,7 @@
 
 #include "net/multiplexer.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -48,7 +49,8 @@ class StreamEndpoint final : public net::MultiplexerOwner, public net::StreamUse
   int ends = 0;
 };
 
-/// Moves at most `pieces_max` frames from one end to the other, cut at `split` bytes. False: a violation.
+/// Moves at most `pieces_max` frames from one end to the other, cut at `split` bytes; every other piece, where there is
+/// room, straight into the message that it belongs to. False: a violation.
 inline bool carry(StreamEndpoint& from, StreamEndpoint& to, std::size_t piece_bytes = 64 * 1024,
                   std::size_t pieces_max = 100'000, std::size_t split = 100'000) {
   Bytes wire;
@@ -62,7 +64,13 @@ inline bool carry(StreamEndpoint& from, StreamEndpoint& to, std::size_t piece_by
   }
   Bytes unread;
   for (std::size_t at = 0; at < wire.size(); at += split) {
-    const auto part = std::span(wire).subspan(at, std::min(split, wire.size() - at));
+    auto part = std::span(wire).subspan(at, std::min(split, wire.size() - at));
+    if (const auto room = to.streams.room(); at / split % 2 == 1 && unread.empty() && !room.empty()) {
+      const std::size_t placed = std::min(room.size(), part.size());
+      std::copy_n(part.begin(), placed, room.begin());
+      to.streams.filled(placed);
+      part = part.subspan(placed);
+    }
     unread.insert(unread.end(), part.begin(), part.end());
     const auto taken = to.streams.receive(unread);
     if (!taken) return false;

@@ -79,7 +79,7 @@ TEST_CASE("first groups: a member hears whether its parts are in, as long as the
   groups.committed(round_of_four(100));
   CHECK(groups.answer(test::peer(1), ask(round_of_four(0).group)).error().code == Errc::stale);
   CHECK(said(groups.answer(test::peer(1), ask(round_of_four(100).group))) == true);
-  const Frame nonsense = std::make_shared<const Bytes>(16, std::byte(1));
+  const Frame nonsense = std::make_shared<const Buffer>(Bytes(16, std::byte(1)));
   CHECK(groups.answer(test::peer(1), nonsense).error().code == Errc::bad_request);
   const Frame no_question = frame::encode(wire::Inquiry(wire::Counted()));
   CHECK(groups.answer(test::peer(1), no_question).error().code == Errc::bad_request);

@@ -160,7 +160,7 @@ TEST_CASE("participant: a stranger and a frame of another round change nothing")
   const Frame foreign = frame::encode(wire::Header(done));
   CHECK(group.peers[0]->on_frame(stranger, foreign).error() == Errc::denied);
   CHECK(group.peers[0]->on_frame(group.identities[1].id(), foreign).error() == Errc::stale);
-  CHECK(group.peers[0]->on_frame(group.identities[1].id(), std::make_shared<const Bytes>(7)).error() ==
+  CHECK(group.peers[0]->on_frame(group.identities[1].id(), std::make_shared<const Buffer>(Bytes(7))).error() ==
         Errc::bad_request);
 }
 
@@ -174,9 +174,9 @@ TEST_CASE("committed round: what was changed on the way proves nothing") {
   REQUIRE(CommittedRound::verify(round->group(), round->proof(), frames, codecs));
 
   auto bent = frames;
-  Bytes bytes = *bent[2];
+  Bytes bytes = bent[2]->copy();
   bytes.back() ^= std::byte(1);
-  bent[2] = std::make_shared<const Bytes>(bytes);
+  bent[2] = std::make_shared<const Buffer>(bytes);
   CHECK(CommittedRound::verify(round->group(), round->proof(), bent, codecs).error() == Errc::bad_request);
   bent.assign(frames.begin(), frames.end() - 1);
   CHECK(CommittedRound::verify(round->group(), round->proof(), bent, codecs).error() == Errc::bad_request);

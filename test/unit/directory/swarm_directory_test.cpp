@@ -508,7 +508,7 @@ TEST_CASE("server: what no honest peer puts is refused with its reason, what is 
 
     for (const std::string method : {"directory.put", "directory.get", "directory.watch", "directory.exchange"}) {
       CAPTURE(method);
-      Frame garbage = std::make_shared<const Bytes>(text_bytes("no frame at all"));
+      Frame garbage = std::make_shared<const Buffer>(text_bytes("no frame at all"));
       const auto refused = co_await evil.endpoint.call(server, method, garbage, deadline);
       CHECK(refused.error().code == Errc::bad_request);
       Frame other = frame::encode(wire::Header(wire::Fetched()));

@@ -24,7 +24,7 @@ net::Method row(const char* name) {
 Frame numbered(std::uint32_t number) {
   Bytes bytes(1000, std::byte(0));
   std::memcpy(bytes.data(), &number, sizeof number);
-  return std::make_shared<const Bytes>(std::move(bytes));
+  return std::make_shared<const Buffer>(bytes);
 }
 
 std::uint32_t number_of(const Frame& frame) {

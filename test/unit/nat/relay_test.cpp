@@ -563,9 +563,9 @@ class EvilRelay {
       if (now != Mischief::none) ++done;
       if (now == Mischief::drops) continue;
       if (now == Mischief::flips) {
-        Bytes bytes = *frame;
+        Bytes bytes = frame->copy();
         bytes.back() ^= std::byte(1);
-        frame = std::make_shared<const Bytes>(std::move(bytes));
+        frame = std::make_shared<const Buffer>(bytes);
       }
       (void)co_await to.send(frame, node.in(5s));
       if (now == Mischief::replays) (void)co_await to.send(frame, node.in(5s));

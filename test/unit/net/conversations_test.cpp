@@ -20,7 +20,7 @@ Digest topic_of(std::size_t number) {
 }
 
 Frame frame_of(std::size_t bytes) {
-  return std::make_shared<const Bytes>(bytes, std::byte(1));
+  return std::make_shared<const Buffer>(Bytes(bytes, std::byte(1)));
 }
 
 /// A node's conversations, and a stranger whose frames a test sends by hand.

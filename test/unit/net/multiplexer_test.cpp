@@ -15,7 +15,7 @@ using test::settle;
 using test::StreamEndpoint;
 
 Frame filled(std::size_t bytes, unsigned char value = 1) {
-  return std::make_shared<const Bytes>(bytes, std::byte(value));
+  return std::make_shared<const Buffer>(Bytes(bytes, std::byte(value)));
 }
 
 StreamHandle open(StreamEndpoint& end, TrafficClass traffic, Frame first, bool last = false) {

@@ -56,7 +56,7 @@ struct Server final : Paths, MultiplexerOwner {
     head.method = method;
     head.id[0] = id;
     head.left_ms = left_ms;
-    const Frame request = std::make_shared<const Bytes>(bytes, std::byte(1));
+    const Frame request = std::make_shared<const Buffer>(Bytes(bytes, std::byte(1)));
     const StreamHandle stream =
         asker.streams.open(TrafficClass::latency, asker, OpenHead(head), bytes > 0 ? request : nullptr, true).value();
     return stream;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/doctest.hpp"
 
@@ -205,6 +206,48 @@ TEST_CASE("secure channel: a head and a body of any sizes arrive as one") {
     CHECK(holds(pair.server, all));
     pair.server.consume(all.size());
   }
+}
+
+TEST_CASE("secure channel: a record is opened where its reader has room for it, if nothing waits before it") {
+  Random random(3);
+  Pair pair;
+  pump(pair.client, pair.server, random);
+  const Bytes all = pattern(300'000, 5);
+  CHECK(pair.client.seal(std::span(all).first(20), std::span(all).subspan(20)));
+  Bytes room(all.size());
+  std::size_t placed = 0;
+  while (!pair.client.output().empty()) {
+    const std::size_t piece = std::min<std::size_t>(1 + random.below(100'000), pair.client.output().size());
+    const auto taken = pair.server.receive_record(pair.client.output().first(piece), std::span(room).subspan(placed));
+    REQUIRE(taken);
+    CHECK(taken->ciphertext > 0);
+    pair.client.sent(taken->ciphertext);
+    placed += taken->placed;
+    CHECK(pair.server.opened().empty());
+  }
+  CHECK(room == all);
+
+  CHECK(pair.client.seal(all));
+  std::vector<std::size_t> in_room;
+  while (!pair.client.output().empty()) {
+    const bool first = in_room.empty();  // for which there is too little room, so it waits
+    const auto taken = pair.server.receive_record(pair.client.output(),
+                                                  std::span(room).first(first ? kRecordBytes - 1 : kRecordBytes));
+    REQUIRE(taken);
+    pair.client.sent(taken->ciphertext);
+    in_room.push_back(taken->placed);
+  }
+  CHECK(in_room == std::vector<std::size_t>(5, 0));
+  CHECK(holds(pair.server, all));
+  pair.server.consume(all.size());
+
+  CHECK(pair.client.seal(all));
+  Bytes forged(pair.client.output().begin(), pair.client.output().end());
+  forged[kRecordBytes + 50] ^= std::byte(1);
+  CHECK(pair.server.receive_record(forged, room)->placed == kRecordBytes);
+  const auto second = std::span(forged).subspan(kRecordHeaderBytes + kRecordBytes + kRecordTagBytes);
+  CHECK_FALSE(pair.server.receive_record(second, room));
+  CHECK(pair.server.fault() == TlsFault::record);
 }
 
 TEST_CASE("secure channel: a record whose header cannot be is refused before its bytes are waited for") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "support/doctest.hpp"
@@ -116,6 +117,26 @@ TEST_CASE("codec_map: a vector encoded whole or in pieces at unit borders gives 
         }
         CHECK(joined == whole);
       }
+    }
+  }
+}
+
+TEST_CASE("codec_map: every byte is written, whatever lay there, and none is left there when values are refused") {
+  auto values = random_values(mixed().values());
+  std::vector<CodecOptions> all = all_options();
+  for (const CodecId id : {CodecId::topk, CodecId::powersgd}) all.push_back(CodecOptions::all(id));
+  for (const CodecOptions& options : all) {
+    const CodecMap map(mixed(), options);
+    for (const CodecMap* one : {&map, &map.parts()}) {
+      const Bytes clean = one->encode(values, 0, {}).value();
+      Bytes used(clean.size(), std::byte(0xA5));
+      REQUIRE(one->encode(values, 0, {}, used));
+      CHECK(used == clean);
+      std::ranges::fill(used, std::byte(0xA5));
+      const float last = std::exchange(values.back(), std::numeric_limits<float>::quiet_NaN());
+      CHECK(one->encode(values, 0, {}, used).error() == Errc::bad_request);
+      CHECK(used == Bytes(clean.size()));
+      values.back() = last;
     }
   }
 }

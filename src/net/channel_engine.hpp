@@ -47,7 +47,7 @@ struct ChannelEngine {
   }
 
   ByteQueue opened;
-  std::size_t placed = 0;
+  std::size_t placed = 0;  ///< by the last `receive`; its caller clears it
   ByteQueue output;
   PeerId peer{};
   bool established = false;

@@ -119,15 +119,19 @@ bool Connection::take(std::span<const std::byte> ciphertext) {
       return false;
     }
     ciphertext = ciphertext.subspan(taken->ciphertext);
-    if (taken->placed > 0) streams_.filled(taken->placed);
     if (taken->placed > 0 || channel.opened().size() > opened) last_received_ = clock_.now();
-    if (!over_ && !channel.opened().empty()) (void)take_opened();  // a broken rule ends it, after our last words
+    if (taken->placed > 0) streams_.filled(taken->placed);
     if (over_) return false;
+    if (!take_opened()) {
+      if (!over_) (void)channel.receive(ciphertext);  // our last words come first, whatever else it says
+      return !over_;
+    }
     if (channel.closed()) {
       finish("the other side closed the connection");
       return false;
     }
   }
+  if (attention_ != Attention::conversing) channel.rest();
   return true;
 }
 
@@ -137,7 +141,6 @@ bool Connection::take_opened() {
   if (over_) return false;
   if (taken) {
     channel.consume(*taken);
-    if (attention_ != Attention::conversing) channel.rest();
     return true;
   }
   channel.consume(channel.opened().size());

@@ -474,6 +474,7 @@ std::span<std::byte> Multiplexer::room() {
 }
 
 void Multiplexer::filled(std::size_t bytes) {
+  assert(bytes > 0 && bytes <= room().size());
   payload_left_ -= bytes;
   traffic_.received[current_.traffic] += bytes;
   find(current_stream_)->arrived += bytes;

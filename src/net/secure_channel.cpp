@@ -42,6 +42,7 @@ Result<> SecureChannel::receive(std::span<const std::byte> ciphertext) {
   while (!ciphertext.empty()) {
     const auto taken = receive_record(ciphertext, {});
     if (!taken) return taken.error();
+    assert(taken->ciphertext > 0);
     ciphertext = ciphertext.subspan(taken->ciphertext);
   }
   return status_of(*engine_);

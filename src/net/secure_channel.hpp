@@ -50,7 +50,7 @@ class SecureChannel {
   /// `opened()`; what else of `room` is written says nothing.
   Result<Taken> receive_record(std::span<const std::byte> ciphertext, std::span<std::byte> room);
 
-  /// Plaintext in order, not yet consumed. Invalidated by `receive`, `consume` and `trim`.
+  /// Plaintext in order, not yet consumed. Invalidated by `receive`, `receive_record`, `consume` and `trim`.
   std::span<const std::byte> opened() const noexcept;
   /// `bytes` <= opened().size().
   void consume(std::size_t bytes) noexcept;

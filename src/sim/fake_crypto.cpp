@@ -68,6 +68,7 @@ class FakeChannel final : public net::ChannelEngine {
     waiting_.append(ciphertext);
     const std::size_t taken = take_flights(waiting_.bytes());
     waiting_.consume(begun_ ? waiting_.size() : taken);
+    waiting_.rest();
     return begun_ ? taken - before : ciphertext.size();
   }
 

@@ -53,8 +53,9 @@ class Codec {
   virtual std::string_view name() const noexcept = 0;
   virtual std::size_t encoded_bytes(Range range) const noexcept = 0;
 
-  /// `values` begin at `offset` of the flat vector; `out` has exactly encoded_bytes of that range.
-  /// Errors: `bad_request` when a value is NaN or infinite; `out` is then partly written.
+  /// `values` begin at `offset` of the flat vector; `out` has exactly encoded_bytes of that range, and holds what it
+  /// held before: all of it is written. Errors: `bad_request` when a value is NaN or infinite; `out` is then partly
+  /// written.
   virtual Result<> encode(std::span<const float> values, std::size_t offset, EncodeOptions options,
                           std::span<std::byte> out) const = 0;
 
@@ -133,7 +134,7 @@ class CodecMap {
   std::size_t encoded_bytes(Range range) const;
 
   /// `values` begin at `offset`; `out` has exactly encoded_bytes, and all of it is written. Pure: see `Codec`.
-  /// Errors: `bad_request` when a value is NaN or infinite; `out` is then partly written.
+  /// Errors: `bad_request` when a value is NaN or infinite; `out` is then zeros.
   Result<> encode(std::span<const float> values, std::size_t offset, EncodeOptions options,
                   std::span<std::byte> out) const;
   /// As above into bytes of its own.

@@ -63,7 +63,13 @@ void read_stream(std::span<const std::byte> bytes, std::size_t cut) {
   Multiplexer streams(1, PeerId(), false, reader, Multiplexer::Options());
   Bytes unread;
   for (std::size_t at = 0; at < bytes.size(); at += cut) {
-    const auto part = bytes.subspan(at, std::min(cut, bytes.size() - at));
+    auto part = bytes.subspan(at, std::min(cut, bytes.size() - at));
+    if (const auto room = streams.room(); at / cut % 2 == 1 && unread.empty() && !room.empty()) {
+      const std::size_t placed = std::min(room.size(), part.size());
+      std::copy_n(part.begin(), placed, room.begin());
+      streams.filled(placed);
+      part = part.subspan(placed);
+    }
     unread.insert(unread.end(), part.begin(), part.end());
     const auto taken = streams.receive(unread);
     if (!taken) {

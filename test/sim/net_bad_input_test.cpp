@@ -306,6 +306,32 @@ TEST_CASE("bad input: each broken rule closes, counts and blocks") {
   }
 }
 
+TEST_CASE("bad input: who breaks a rule is told which, also when it says good-bye in the same breath") {
+  World in;
+  const Violation violation = violations().front();
+  std::string heard;
+  const auto scenario = [&]() -> Task<> {
+    RawPeer peer(50, in.stranger, in.world.clock());
+    auto opened = co_await peer.open(in.victim.address());
+    REQUIRE(opened);
+    net::SecureChannel& channel = (*opened)->channel;
+    CHECK(channel.seal(violation.bytes));
+    CHECK(channel.close());
+    const Bytes both(channel.output().begin(), channel.output().end());
+    (void)co_await (*opened)->stream->write(both);
+    Bytes buffer(64 * 1024);
+    for (bool more = true; more;) {
+      const auto size = co_await with_deadline(in.world.clock(), in.in(seconds(3)), (*opened)->stream->read(buffer));
+      more = size && *size > 0;
+      if (more) CHECK(channel.receive(std::span(buffer).first(*size)));
+    }
+    for (const std::byte byte : channel.opened()) heard += static_cast<char>(byte);
+  };
+  in.run(scenario);
+  CHECK(heard.find(violation.rule) != std::string::npos);
+  CHECK(in.victim.refused(violation.rule) == 1);
+}
+
 TEST_CASE("bad input: a damaged TLS record ends the connection, and the peer may come back at once") {
   World in;
   const auto scenario = [&]() -> Task<> {

@@ -3,6 +3,7 @@
 #include "base/random.hpp"
 #include "support/stream_pair.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "support/doctest.hpp"
@@ -192,6 +193,31 @@ TEST_CASE("streams: a reset frees both ends, and what was on its way does not co
   CHECK(ends.b.streams.open_streams() == 0);
   ends.b.reads = true;
   (void)open(ends.a, TrafficClass::bulk, filled(250'000));
+  REQUIRE(settle(ends.a, ends.b));
+  CHECK(ends.b.received.back().second->size() == 250'000);
+}
+
+TEST_CASE("streams: in the middle of a frame there is room for the rest of it, until its stream is reset") {
+  Ends ends;
+  (void)open(ends.a, TrafficClass::bulk, filled(50'000));
+  Piece piece;
+  REQUIRE(ends.a.streams.next(piece, 64 * 1024));
+  const auto prefix = encode(piece.prefix);
+  Bytes wire(prefix.begin(), prefix.end());
+  wire.insert(wire.end(), piece.head.begin(), piece.head.end());
+  CHECK(ends.b.streams.room().empty());
+  REQUIRE(ends.b.streams.receive(wire).value() == wire.size());
+  REQUIRE(ends.b.streams.room().size() == 50'000);
+  const auto payload = piece.payload();
+  std::copy_n(payload.begin(), 20'000, ends.b.streams.room().begin());
+  ends.b.streams.filled(20'000);
+  CHECK(ends.b.streams.room().size() == 30'000);
+  ends.b.streams.reset(ends.b.opened.back(), Refusal(Errc::stale));
+  CHECK(ends.b.streams.room().empty());
+  CHECK(ends.b.streams.receive(payload.subspan(20'000)).value() == 30'000);
+  CHECK(ends.b.received.empty());
+  REQUIRE(settle(ends.a, ends.b));
+  (void)open(ends.a, TrafficClass::bulk, filled(250'000));  // credit is whole again
   REQUIRE(settle(ends.a, ends.b));
   CHECK(ends.b.received.back().second->size() == 250'000);
 }

@@ -250,6 +250,19 @@ TEST_CASE("secure channel: a record is opened where its reader has room for it, 
   CHECK(pair.server.fault() == TlsFault::record);
 }
 
+TEST_CASE("secure channel: a long body has records of its own, a short one shares that of its head") {
+  Random random(3);
+  Pair pair;
+  pump(pair.client, pair.server, random);
+  const Bytes all = pattern(kRecordBytes, 5);
+  constexpr std::size_t around = kRecordHeaderBytes + kRecordTagBytes;
+  for (const auto& [body, records] : {std::pair(1000U, 1U), std::pair(32'767U, 1U), std::pair(32'768U, 2U)}) {
+    CHECK(pair.client.seal(std::span(all).first(20), std::span(all).first(body)));
+    CHECK(pair.client.output().size() == 20 + body + records * around);
+    pair.client.sent(pair.client.output().size());
+  }
+}
+
 TEST_CASE("secure channel: a record whose header cannot be is refused before its bytes are waited for") {
   for (const std::uint32_t word : {0U, 65'537U, 0x7fffffffU, 0x80000001U, 0xffffffffU}) {
     CAPTURE(word);

@@ -5,6 +5,7 @@
 #include "base/offload.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -13,6 +14,11 @@ namespace collab::state {
 namespace {
 
 constexpr Duration kMeetPeriod = std::chrono::milliseconds(100);
+/// A donor's line broke: over another one, which takes until it may be dialled again, it answers at once, where the
+/// rest may take long to be found dead.
+constexpr std::array<Duration, 5> kAskAgain = {Duration::zero(), std::chrono::milliseconds(250),
+                                               std::chrono::milliseconds(500), std::chrono::seconds(1),
+                                               std::chrono::seconds(2)};
 
 std::uint32_t milliseconds_of(Duration wait) {
   return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
@@ -236,12 +242,20 @@ Task<> Fetch::talk(TaskGroup& tasks, std::size_t donor) {
     co_return;
   }
   auto index = co_await ask_index(donors_[donor].peer);
-  // its line broke: over another one it answers at once, where the rest may take long to be found dead
-  if (!index && index.error().code == Errc::gone && !ended_) index = co_await ask_index(donors_[donor].peer);
+  for (const Duration pause : kAskAgain) {
+    if (index || index.error().code != Errc::gone || ended_) break;
+    if (pause > Duration::zero()) {
+      leave(donor, index.error());  // others stand in for it, or end this
+      co_await context_.clock.sleep_until(context_.clock.now() + pause);
+      if (ended_) co_return;
+    }
+    index = co_await ask_index(donors_[donor].peer);
+  }
   if (!index) {
     leave(donor, index.error());
     co_return;
   }
+  donors_[donor].left.reset();
   if (!acceptable_(*index)) {
     leave(donor, Refusal(Errc::bad_request, "shows another state"));
     co_return;

@@ -506,6 +506,23 @@ TEST_CASE("sim: a donor whose line breaks while it is asked is asked once more")
   });
 }
 
+TEST_CASE("sim: a donor whose line is back after a while is asked again, while another one says nothing") {
+  Swarm swarm(14);
+  for (unsigned i = 0; i < 2; ++i) swarm.add_donor(i, 7);
+  swarm.run([&](TaskGroup& tasks) -> Task<> {
+    const auto come_back = [&swarm]() -> Task<> {
+      co_await swarm.clock().sleep_until(swarm.in(milliseconds(700)));
+      swarm.network().revive(peer(0));
+    };
+    swarm.network().kill(peer(0));
+    swarm.network().freeze(peer(1));
+    tasks.spawn("back", come_back());
+    const TimePoint begun = swarm.clock().now();
+    CHECK(is_state_of(co_await swarm.join(100, wanted(swarm, 7)), 7));
+    CHECK(to_seconds(swarm.clock().now() - begun) < 8);  // of which the bytes take four
+  });
+}
+
 TEST_CASE("sim: a download that was cut off goes on where it was") {
   const test::TempFolder folder;
   Swarm swarm(10);

@@ -3,8 +3,6 @@
 #include "averaging/all_reduce.hpp"
 #include "matchmaking/no_group.hpp"
 
-#include <boost/asio/experimental/awaitable_operators.hpp>
-
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -68,7 +66,6 @@ Task<boost::system::error_code> Auxiliary::epoch_over() {
 }
 
 Task<Result<matchmaking::Group>> Auxiliary::find_group() {
-  using namespace asio::experimental::awaitable_operators;
   matchmaking::Wanted wanted;
   wanted.epoch = epoch_;
   wanted.target_samples = options_.target_batch;
@@ -78,9 +75,7 @@ Task<Result<matchmaking::Group>> Auxiliary::find_group() {
   wanted.deadline = context_.clock.now() + kGroupTime;
   const ClaimedLine line = claimed_line(options_, context_.tracker, context_.net);
   matchmaker_.bandwidth(line.up_bytes_per_s, line.down_bytes_per_s);
-  auto first = co_await (matchmaker_.find_group(std::move(wanted)) || epoch_over());
-  if (first.index() == 0) co_return std::get<0>(std::move(first));
-  co_return std::get<1>(first);
+  co_return co_await matchmaker_.find_group(std::move(wanted), epoch_over());
 }
 
 Task<> Auxiliary::take_part(TaskGroup& tasks) {

@@ -5,6 +5,8 @@
 #include "matchmaking/declarations.hpp"
 #include "matchmaking/search.hpp"
 
+#include <boost/asio/experimental/awaitable_operators.hpp>
+
 #include <algorithm>
 #include <cassert>
 
@@ -193,6 +195,15 @@ Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
   if (outcome && options_.role != role_) sit_out();
   report(wanted, outcome);
   co_return outcome;
+}
+
+Task<Result<Group>> Matchmaker::find_group(Wanted wanted, Task<boost::system::error_code> over) {
+  using namespace asio::experimental::awaitable_operators;
+  Result<Group> group = NoGroup::late;
+  const auto search = [&]() -> Task<> { group = co_await find_group(std::move(wanted)); };
+  const auto first = co_await (search() || std::move(over));
+  if (first.index() == 1 && !group) co_return std::get<1>(first);
+  co_return group;
 }
 
 Task<> Matchmaker::close_retired() {

@@ -253,6 +253,30 @@ TEST_CASE("sim: two who only dial and an auxiliary stand together from the secon
   }
 }
 
+TEST_CASE("sim: who gives a search up in the moment in which its group begins is in that group") {
+  MatchmakingSwarm swarm(3, 5);
+  swarm.add_all();
+  const unsigned leader = swarm.leader_of(1, swarm.everybody());
+  std::vector<unsigned> others = swarm.everybody();
+  std::erase(others, leader);
+  const auto give_up = [&]() -> Task<boost::system::error_code> {
+    co_await swarm.world.clock().sleep_until(swarm.world.clock().now() + 3s);
+    swarm.matchmakers.at(leader)->samples(1, kTarget);  // what was awaited: the others are told to begin
+    co_return NoGroup::late;
+  };
+  const auto lead = [&]() -> Task<> {
+    swarm.found[leader].group = co_await swarm.matchmakers.at(leader)->find_group(swarm.wanted(1), give_up());
+  };
+  const auto scenario = [&]() -> Task<> {
+    TaskGroup tasks(swarm.world.executor(), rethrow);
+    tasks.spawn("find", swarm.find_all(others, 1, /*full=*/false));
+    tasks.spawn("lead", lead());
+    co_await tasks.join();
+  };
+  swarm.world.run(scenario());
+  check_one_group(swarm, swarm.everybody());
+}
+
 TEST_CASE("sim: an auxiliary leads who waits for others; without one nobody leads two who only dial") {
   MatchmakingSwarm swarm(3, 5);
   add_two_clients_and_an_auxiliary(swarm);

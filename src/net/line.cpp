@@ -25,17 +25,20 @@ constexpr double kStepFirst = 0.013;   // beyond that; the next step is longer,
 constexpr double kStepGrowth = 1.5;    // by so much,
 constexpr double kStepMost = 0.1;      // up to this: it has become faster
 constexpr double kStepUnpaced = 0.04;  // after TCP alone had found its way
+constexpr double kLoosen = 1.25;       // after flows that were over before a window was
 
 }  // namespace
 
 std::vector<double> Line::look(TimePoint now, std::span<const Flow> flows) {
   if (flows.empty()) {
+    if (!seen_.empty() && !std::exchange(told_, false)) pace_ *= kLoosen;
     seen_.clear();
     return {};
   }
   if (seen_.empty() && now - looked_ > options_.remembered) step_ = kStepMost;
   looked_ = now;
   const bool all_wait = std::all_of(flows.begin(), flows.end(), [](const Flow& flow) { return flow.waiting; });
+  told_ = told_ || !all_wait;
   if (is_new(flows)) {
     begin_window(now + options_.settle, false, flows);
     for (auto& [id, seen] : seen_) seen.rate = kUnpaced;  // that was by other paces
@@ -98,6 +101,7 @@ Line::Window Line::measure(TimePoint now, std::span<const Flow> flows) {
 }
 
 void Line::learn(const Window& window, bool paced) {
+  told_ = true;
   if (window.bytes_per_s <= 0) return;
   const double before = std::exchange(before_, window.bytes_per_s);
   const double came = paced ? std::min(window.bytes_per_s, pace_) : window.bytes_per_s;

@@ -33,7 +33,8 @@ struct Flow {
 /// these grow a little; when most are not, the line is full, and they fall below what came through, until what has
 /// queued is gone. One packet lost holds up what is confirmed, and it then comes at once: so the window after counts
 /// too. Of flows that alone fall behind the receiver is slow: the others share what these leave. A pace that is too
-/// high is no worse than TCP alone, and one too low is, so none is far below the best of late.
+/// high is no worse than TCP alone, and one too low is, so none is far below the best of late; and what is over before
+/// it could be measured is paced less each time, for the line may have become faster.
 ///
 /// No pace at all: while nothing was measured, on a fast line, and of flows that are too slow to tell anything in a
 /// window. Thread safety: none; belongs to the node's loop.
@@ -93,6 +94,7 @@ class Line {
   std::map<std::uint64_t, Seen> seen_;
   TimePoint began_{};    ///< the window, or when what there is will have settled,
   bool counts_ = false;  ///< and which of both
+  bool told_ = false;    ///< these flows were measured, or waited for others
   TimePoint looked_{};
 };
 

@@ -41,7 +41,8 @@ class ByteStream {
   virtual void receive_at_most(std::size_t /*bytes*/) {}
   /// More than this should not be written at once: what comes later, and is more urgent, would wait for it.
   virtual std::size_t write_at_most() const { return std::numeric_limits<std::size_t>::max(); }
-  /// Bytes that the other side's system has confirmed, since the stream began; 0 where nobody knows.
+  /// Bytes that the other side's system has confirmed, since the stream began, with what is around them on their way; 0
+  /// where nobody knows. Goes up only.
   virtual std::uint64_t delivered() { return 0; }
   /// The other side's address as seen from here: for limits and logs, never for identity.
   virtual Address remote() const = 0;

@@ -66,7 +66,6 @@ class TcpStream final : public ByteStream {
       const auto [error, size] = co_await socket_.async_write_some(asio::buffer(bytes.data(), bytes.size()), as_result);
       if (error) co_return Errc::gone;
       bytes = bytes.subspan(size);
-      taken_ += size;
     }
     co_return Result<>();
   }
@@ -79,9 +78,7 @@ class TcpStream final : public ByteStream {
   void queue_at_most(std::size_t bytes) override { net::queue_at_most(socket_.native_handle(), bytes); }
   void pace(double bytes_per_s) override { net::pace(socket_.native_handle(), bytes_per_s); }
   void receive_at_most(std::size_t bytes) override { net::receive_at_most(socket_.native_handle(), bytes); }
-  std::uint64_t delivered() override {
-    return taken_ - std::min<std::uint64_t>(taken_, unconfirmed(socket_.native_handle()));
-  }
+  std::uint64_t delivered() override { return confirmed(socket_.native_handle()); }
 
   Address remote() const override { return remote_; }
   Address local() const override {
@@ -95,7 +92,6 @@ class TcpStream final : public ByteStream {
   tcp::socket socket_;
   Address remote_;
   std::string_view path_ = "tcp";
-  std::uint64_t taken_ = 0;  ///< over by the system
 };
 
 class TcpListener final : public Listener {

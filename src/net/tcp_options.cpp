@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 namespace collab::net {
@@ -33,9 +31,16 @@ void receive_at_most(int socket, std::size_t bytes) {
   (void)::setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &value, sizeof value);
 }
 
-std::size_t unconfirmed(int socket) {
-  int bytes = 0;  // that wait to be sent, or on their way
-  return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+std::uint64_t confirmed(int socket) {
+  struct {  // as Linux has it; the C library's ends with its first part
+    ::tcp_info first;
+    std::uint64_t pacing_rate;
+    std::uint64_t max_pacing_rate;
+    std::uint64_t bytes_acked;
+  } info{};  // an older system knows less of it
+  static_assert(sizeof info == 128);
+  socklen_t size = sizeof info;
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.bytes_acked : 0;
 }
 
 }  // namespace collab::net

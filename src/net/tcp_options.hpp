@@ -2,6 +2,7 @@
 // What a TCP socket of the operating system is asked for. Where it knows nothing of the kind, nothing happens.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace collab::net {
@@ -13,7 +14,7 @@ bool use_interface(int socket, const std::string& name);
 void queue_at_most(int socket, std::size_t bytes);
 void pace(int socket, double bytes_per_s);
 void receive_at_most(int socket, std::size_t bytes);
-/// Bytes that the system took over and the other side's has not confirmed.
-std::size_t unconfirmed(int socket);
+/// Bytes that the other side's system has confirmed.
+std::uint64_t confirmed(int socket);
 
 }  // namespace collab::net

@@ -142,7 +142,6 @@ class WssStream final : public ByteStream {
       const auto [error, size] = co_await socket_.async_write(asio::buffer(message.data(), message.size()), as_result);
       if (error) co_return Errc::gone;
       bytes = bytes.subspan(size);
-      taken_ += size;
     }
     co_return Result<>();
   }
@@ -155,7 +154,7 @@ class WssStream final : public ByteStream {
   void queue_at_most(std::size_t bytes) override { net::queue_at_most(native(), bytes); }
   void pace(double bytes_per_s) override { net::pace(native(), bytes_per_s); }
   void receive_at_most(std::size_t bytes) override { net::receive_at_most(native(), bytes); }
-  std::uint64_t delivered() override { return taken_ - std::min<std::uint64_t>(taken_, unconfirmed(native())); }
+  std::uint64_t delivered() override { return confirmed(native()); }
   Address remote() const override { return remote_; }
   std::string_view path() const override { return path_; }
 
@@ -190,7 +189,6 @@ class WssStream final : public ByteStream {
 
   Address remote_;
   std::string_view path_;
-  std::uint64_t taken_ = 0;  ///< over by the system, of what is inside
   WebSocket socket_;
   std::size_t idle_frames_ = 0;
   bool open_ = false;

@@ -72,6 +72,19 @@ struct Sender {
     }
     queued_s = std::min(queued, most) / line;
   }
+  /// One round in which one flow has so much to send, and the pause after it; how long it took.
+  Duration round(double bytes) {
+    all.clear();
+    add(++rounds, bytes);
+    look();
+    const TimePoint begun = now;
+    while (all[0].delivered < bytes) run(kStep);
+    const Duration took = now - begun;
+    all.clear();
+    look();
+    run(milliseconds(200));
+    return took;
+  }
   double paces() const {
     double sum = 0;
     for (const One& one : all) sum += one.pace;
@@ -97,6 +110,7 @@ struct Sender {
   TimePoint now = TimePoint() + std::chrono::hours(1);
   TimePoint next_look = now;
   std::vector<One> all;
+  std::uint64_t rounds = 0;
 };
 
 }  // namespace
@@ -164,6 +178,19 @@ TEST_CASE("line: what a lost packet holds up for half a second makes no line slo
     for (auto& one : sender.all) one.loses = false;
     sender.run(milliseconds(900));
     CHECK(sender.paces() > 0.8 * 6e6);
+  }
+}
+
+TEST_CASE("line: what it learned while the way stood still holds back no rounds for good") {
+  for (const double learned : {0.5e6, 1.5e6, 3e6}) {
+    CAPTURE(learned);
+    Sender sender(learned, 1);
+    sender.run(seconds(5));
+    CHECK(sender.paces() < 1.1 * learned);
+    sender.line = 100e6;
+    sender.most = 0.2 * sender.line;
+    for (int i = 0; i < 25; ++i) (void)sender.round(1.5e6);
+    CHECK(to_seconds(sender.round(1.5e6)) < 0.1);
   }
 }
 

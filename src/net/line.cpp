@@ -31,7 +31,7 @@ constexpr double kLoosen = 1.25;       // after flows that were over before a wi
 
 std::vector<double> Line::look(TimePoint now, std::span<const Flow> flows) {
   if (flows.empty()) {
-    if (!seen_.empty() && !std::exchange(told_, false)) pace_ *= kLoosen;
+    if (!seen_.empty() && !std::exchange(told_, false)) pace_ = std::min(kLoosen * pace_, options_.paced_max);
     seen_.clear();
     return {};
   }

@@ -178,9 +178,15 @@ void Invariants::stepped(const StepTaken& step) {
   books_[step.peer].stepped_at = clock_.now();
   owed_.stepped(step.peer, step.epoch, step.averaged);
   books_[step.peer].averaged = hash_bytes("collab sim averaged", std::as_bytes(step.averaged));
-  if (spoilt_.contains(step.peer)) spoilt_parameters_.insert(step.after);
-  if (is_expelled(step.peer) || spoilt_.contains(step.peer)) return;
-  spoilt_parameters_.erase(step.after);  // it had not died with the first one: so nobody may make it anew
+  if (spoilt_.contains(step.peer)) {
+    spoilt_parameters_.insert(step.after);
+    if (dead_parameters_.contains(step.before)) dead_parameters_.insert(step.after);
+    take_over(step.epoch + 1, step.after);
+    return;
+  }
+  if (is_expelled(step.peer)) return;
+  spoilt_parameters_.erase(step.after);
+  dead_parameters_.erase(step.after);  // it had not died with the first one: so nobody may make it anew
   const auto [known, is_first] = history_of(step.peer).parameters.emplace(step.epoch + 1, step.after);
   if (!is_first && known->second != step.after) {
     add("agree", {step.peer}, fmt::format("its step of epoch {} ends with other parameters", step.epoch));
@@ -191,8 +197,10 @@ void Invariants::restored(std::size_t peer, std::uint64_t epoch, const Digest& p
   books_[peer].parameters = parameters;
   owed_.forget(peer);
   ledger_spoilt_.erase(peer);
-  if (spoilt_parameters_.contains(parameters))
-    return (void)spoilt_.emplace(peer, newest_epoch());  // until the vote says so
+  if (spoilt_parameters_.contains(parameters)) {
+    spoilt_.emplace(peer, newest_epoch());  // until the vote says so
+    return take_over(epoch, parameters);
+  }
   spoilt_.erase(peer);
   const auto holds = [&](const History& history) {
     const auto known = history.parameters.find(epoch);
@@ -211,6 +219,15 @@ void Invariants::spoilt(std::size_t peer, const Digest& parameters) {
   books_[peer].parameters = parameters;
   spoilt_.insert_or_assign(peer, newest_epoch());
   spoilt_parameters_.insert(parameters);
+}
+
+void Invariants::take_over(std::uint64_t epoch, const Digest& parameters) {
+  const auto holds = [&](const auto& entry) { return entry.second.parameters == parameters; };
+  const auto holders = static_cast<std::size_t>(std::count_if(books_.begin(), books_.end(), holds));
+  if (holders < numbers_.size() || dead_parameters_.contains(parameters)) return;
+  spoilt_.clear();
+  spoilt_parameters_.clear();
+  histories_[common()].parameters.insert_or_assign(epoch, parameters);
 }
 
 void Invariants::ended(std::size_t peer, std::uint64_t epoch, const Digest& parameters, std::uint64_t newest) {
@@ -391,7 +408,9 @@ void Invariants::check_weight(std::size_t peer, const Committed& committed, cons
 }
 
 void Invariants::has_ledger(std::size_t peer, std::uint64_t epoch, const data::Ledger& ledger) {
-  if (is_expelled(peer) || ledger_spoilt_.contains(peer) || spoilt_.contains(peer)) return;
+  if (is_expelled(peer) || ledger_spoilt_.contains(peer)) return;
+  const auto& parameters = books_[peer].parameters;
+  if (parameters && dead_parameters_.contains(*parameters)) return;
   const Bytes bytes = ledger.canonical();
   const Digest digest = hash_bytes("collab sim ledger", std::span<const std::byte>(bytes));
   History& history = history_of(peer);
@@ -440,6 +459,7 @@ void Invariants::died(std::size_t peer) {
   const auto holds = [&](const auto& entry) { return entry.second.parameters == parameters; };
   if (books.parameters != parameters || std::count_if(books_.begin(), books_.end(), holds) > 1) return;
   spoilt_parameters_.insert(parameters);
+  dead_parameters_.insert(parameters);
   history.parameters.erase(newest);
   history.epochs.erase(newest - 1);
   history.ledgers.erase(newest);

@@ -145,6 +145,8 @@ class Invariants {
   /// The history of most peers.
   std::size_t common() const;
   void check_untouched(std::size_t peer, const Digest& parameters, const char* when);
+  /// Bent parameters that everybody has come to hold are the swarm's from now on: of two no vote has a majority.
+  void take_over(std::uint64_t epoch, const Digest& parameters);
   void first_report(std::size_t peer, const std::string& group, const epoch::EpochReport& report);
   void committed_on_grid(std::size_t peer, const epoch::EpochReport& report);
   /// The round's mean is that of what its senders handed over, and their samples are in the epoch.
@@ -172,6 +174,7 @@ class Invariants {
   std::map<std::size_t, std::uint64_t> spoilt_;  // and the swarm's epoch then
   std::set<std::size_t> ledger_spoilt_;
   std::set<Digest> spoilt_parameters_;
+  std::set<Digest> dead_parameters_;  // some of those, of an epoch that had died: its ledger is another one, too
   std::map<std::string, std::map<std::size_t, Taken>> taken_;  // by group and peer
   std::map<std::size_t, HandedOn> handed_on_;                  // by leaver, its last, until it is taken on
   std::vector<History> histories_ = std::vector<History>(1);

@@ -120,4 +120,59 @@ TEST_CASE("sim invariants: who was spoilt has three epochs to heal, and is found
   CHECK(healed.invariants.violations().count() == 1);
 }
 
+TEST_CASE("sim invariants: bent parameters excuse no other ledger") {
+  Judged books;
+  const data::Ledger none;
+  data::Ledger some;
+  some.add(Work(WorkRange{3, 4}));
+  books.invariants.has_ledger(0, 5, none);
+  SUBCASE("of a bit that fell over") {
+    books.invariants.spoilt(1, parameters(9));
+  }
+  SUBCASE("nor those that it handed on") {
+    books.invariants.spoilt(0, parameters(9));
+    books.invariants.restored(1, 5, parameters(9));
+  }
+  books.invariants.has_ledger(1, 5, none);
+  CHECK(books.invariants.violations().count() == 0);
+  books.invariants.has_ledger(1, 5, some);
+  CHECK(books.invariants.violations().has("units"));
+}
+
+TEST_CASE("sim invariants: an epoch that died has a ledger of its own") {
+  Judged books;
+  books.step(1, 4, 0, 5);
+  data::Ledger some;
+  some.add(Work(WorkRange{3, 4}));
+  books.step(0, 5, 5, 6);
+  books.invariants.has_ledger(0, 6, some);
+  books.invariants.died(0);
+  books.step(1, 5, 5, 7);
+  books.invariants.has_ledger(1, 6, data::Ledger());
+  books.invariants.restored(0, 6, parameters(6));
+  books.invariants.has_ledger(0, 6, some);
+  books.step(0, 6, 6, 8);
+  books.invariants.has_ledger(0, 7, some);
+  CHECK(books.invariants.violations().count() == 0);
+}
+
+TEST_CASE("sim invariants: bent parameters that all have come to hold are looked at as any") {
+  Judged books;
+  books.invariants.add_peer(PeerId{{1}});
+  books.invariants.add_peer(PeerId{{2}});
+  books.step(1, 4, 0, 5);
+  books.invariants.spoilt(0, parameters(9));
+  SUBCASE("of two, who both have them") {
+    books.invariants.restored(1, 5, parameters(9));
+    books.step(0, 5, 9, 10);
+    books.step(1, 5, 9, 11);
+    CHECK_FALSE(books.agree());
+  }
+  SUBCASE("of two, of whom one has them") {
+    books.step(0, 5, 9, 10);
+    books.step(1, 5, 5, 6);
+    CHECK(books.agree());
+  }
+}
+
 }  // namespace collab::sim

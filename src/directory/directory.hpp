@@ -47,6 +47,9 @@ class Directory {
   virtual std::unique_ptr<Watch> watch(std::string key) = 0;
   /// Whether some server answered within the last 15 s: alone and cut off are different things.
   virtual bool connected() const = 0;
+  /// Since when some server has been connected without a break: one that was lost, and is back, may have begun anew,
+  /// and the others may not have met it yet. `max`: none is connected.
+  virtual TimePoint steady_since() const = 0;
 };
 
 }  // namespace collab::directory

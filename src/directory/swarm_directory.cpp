@@ -199,6 +199,16 @@ bool SwarmDirectory::connected() const {
   return answered && clock_.now() - *answered <= options_.connected_window;
 }
 
+TimePoint SwarmDirectory::steady_since() const {
+  if (server_.is_bootstrap(net_.self())) return TimePoint::min();
+  TimePoint since = TimePoint::max();
+  for (const PeerId& server : server_.servers().ids()) {
+    const net::LinkState link = net_.link(server);
+    if (link.connected) since = std::min(since, link.lost_at == TimePoint() ? TimePoint::min() : link.lost_at);
+  }
+  return since;
+}
+
 std::vector<Record> SwarmDirectory::current(const std::string& key) const {
   std::vector<Record> records;
   for (const SignedRecord* record : server_.storage().records(key, server_.unix_ms())) {

@@ -55,6 +55,7 @@ class SwarmDirectory final : public Directory {
   Task<Result<std::vector<Record>>> get(std::string key, TimePoint deadline) override;
   std::unique_ptr<Watch> watch(std::string key) override;
   bool connected() const override;
+  TimePoint steady_since() const override;
 
   /// Brings records of any owner to all servers, this node's own too: once, without a word about what they answer.
   Task<> hand_on(std::vector<SignedRecord> records);

@@ -459,9 +459,15 @@ bool Tracker::nobody_can_be_dialled() const {
   return standings.size() > 1 && std::all_of(standings.begin(), standings.end(), only_dials);
 }
 
+bool Tracker::hears_all() const {
+  const TimePoint steady = needs_.directory.steady_since();
+  return steady != TimePoint::max() && needs_.clock.now() >= steady + options_.back_after;
+}
+
 bool Tracker::hears_nobody() const {
   const bool long_known = first_published_ && needs_.clock.now() - *first_published_ >= options_.alone_after;
-  return long_known && needs_.directory.connected() && current_peers() == 1 && donors(epoch() + 1).empty();
+  if (!long_known || !needs_.directory.connected() || (met_others_ && !hears_all())) return false;
+  return current_peers() == 1 && donors(epoch() + 1).empty();
 }
 
 bool Tracker::alone() const {
@@ -470,6 +476,7 @@ bool Tracker::alone() const {
 
 Task<> Tracker::ask_whether_alone() {
   for (;;) {
+    met_others_ = met_others_ || current_peers() > 1;
     if (!hears_nobody()) {
       confirmed_alone_.reset();
       co_await needs_.clock.sleep_until(needs_.clock.now() + std::chrono::seconds(1));

@@ -35,6 +35,9 @@ struct TrackerOptions {
   /// That each peer reads: in a swarm of more than `period_min` allows for, all write less often. What one adds to the
   /// samples of all is then the smaller, and a leader is told every microbatch.
   double read_per_s_max = 32;
+  /// With a server of the directory that was lost, before silence of those who were there means that they are gone: by
+  /// then they are back there, too.
+  Duration back_after = std::chrono::seconds(20);
   Duration alone_after = std::chrono::seconds(3);  ///< after the first own record: by then others would have shown up
   Duration read_pause = Duration::zero();          ///< after each reading of the others, for who only looks on
   std::size_t history = 128;                       ///< own epochs whose hash is remembered
@@ -106,12 +109,18 @@ class Tracker {
   std::vector<PeerId> clients() const;
   /// Two or more take part, and all of them only dial: unless somebody averages for them, no group comes about.
   bool nobody_can_be_dialled() const;
+  /// Whether the silence of others means that they are gone. Where all were cut off from the directory at once, or its
+  /// only server is there anew, it does not: they are on their way back.
+  bool hears_all() const;
   /// The directory has long known of this peer, and when it was asked because nobody else was heard of, it answered and
   /// showed nobody else who takes part or is ahead. Silence alone is no proof: whoever is cut off hears nobody, and
   /// still trusts the answers it got before.
   bool alone() const;
   /// Somebody else was in its round: what the directory said before is out of date, and the record may be on its way.
-  void has_met_others() { confirmed_alone_.reset(); }
+  void has_met_others() {
+    met_others_ = true;
+    confirmed_alone_.reset();
+  }
   /// Samples of everybody for this peer's epoch.
   double samples() const;
   /// The same of all but this peer and `peers`, with what they have handed over to a round that has not ended: whoever
@@ -252,6 +261,7 @@ class Tracker {
   std::int64_t leaving_since_{};      // unix_ms
   std::optional<TimePoint> first_published_;
   std::optional<TimePoint> heir_shown_;
+  bool met_others_ = false;
   std::optional<TimePoint> confirmed_alone_;  // when the directory last said so; none while anybody is heard of
   Signal changed_;
   Signal due_;

@@ -38,6 +38,7 @@ class GridPeer::NoDirectory final : public directory::Directory {
   Task<Result<std::vector<directory::Record>>> get(std::string, TimePoint) override { co_return Errc::gone; }
   std::unique_ptr<directory::Watch> watch(std::string) override { return std::make_unique<NoWatch>(executor_); }
   bool connected() const override { return false; }
+  TimePoint steady_since() const override { return TimePoint::max(); }
 
  private:
   class NoWatch final : public directory::Watch {

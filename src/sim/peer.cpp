@@ -36,6 +36,7 @@ class SeenDirectory final : public directory::Directory {
   }
   std::unique_ptr<directory::Watch> watch(std::string key) override { return real_.watch(std::move(key)); }
   bool connected() const override { return always_connected_ || real_.connected(); }
+  TimePoint steady_since() const override { return always_connected_ ? TimePoint::min() : real_.steady_since(); }
   std::uint64_t progress_records() const noexcept { return progress_records_; }
 
  private:

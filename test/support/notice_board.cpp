@@ -87,6 +87,10 @@ class NoticeBoard::View final : public directory::Directory {
     return std::make_unique<NoticeBoard::Watch>(board_, self_, std::move(key));
   }
   bool connected() const override { return !board_.cut_.contains(self_); }
+  TimePoint steady_since() const override {
+    const auto back = board_.back_.find(self_);
+    return !connected() ? TimePoint::max() : back == board_.back_.end() ? TimePoint::min() : back->second;
+  }
 
  private:
   NoticeBoard& board_;
@@ -117,6 +121,7 @@ void NoticeBoard::cut_off(const PeerId& peer, bool cut) {
     cut_.emplace(peer, world_.clock().now());
   } else {
     cut_.erase(peer);
+    back_[peer] = world_.clock().now();
     changed_.notify();
   }
 }

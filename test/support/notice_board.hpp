@@ -47,6 +47,7 @@ class NoticeBoard {
       posts_;  // by key; of each place the newest and the one before, all while somebody is cut off
   std::map<PeerId, std::unique_ptr<View>> views_;
   std::map<PeerId, TimePoint> cut_;
+  std::map<PeerId, TimePoint> back_;
   std::set<PeerId> stalled_;
   std::map<std::pair<PeerId, std::string>, unsigned> asked_;
   Signal changed_;

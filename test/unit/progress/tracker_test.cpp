@@ -215,6 +215,28 @@ TEST_CASE("tracker: who is out of the run counts no more, however fresh its reco
   swarm.world.run(scenario());
 }
 
+TEST_CASE("tracker: back at a directory that was lost it awaits those who were there, for they may be on their way") {
+  Swarm swarm({0, 0});
+  const auto scenario = [&]() -> Task<> {
+    Tracker& back = swarm.peers[0]->tracker;
+    co_await swarm.sleep_until(12);
+    CHECK(back.current_peers() == 2);
+    swarm.board.cut_off(test::peer(1));
+    swarm.board.cut_off(test::peer(1), false);
+    swarm.peers[0]->expelled.insert(test::peer(2));  // nothing of it is there any more
+    co_await swarm.sleep_until(14);
+    CHECK(back.current_peers() == 1);
+    for (double at = 14; at < 32; ++at) {
+      co_await swarm.sleep_until(at);
+      CHECK(!back.alone());
+    }
+    co_await swarm.sleep_until(34);
+    CHECK(back.alone());
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE(
     "tracker: who falls silent counts for ten seconds more among those of whom a group needs half, but not who stops") {
   Swarm swarm({0, 0, 0, 0});

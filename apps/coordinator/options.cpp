@@ -38,7 +38,7 @@ node::OptionTable coordinator_options() {
       {"seed", OptionKind::number, founding, "N", "", "of first parameters, order and masks", 0, 9e15},
       {"codec", OptionKind::text, founding, "NAME", "float16", kCodecChoices},
       {"group-size-max", OptionKind::number, founding, "N", "64", "peers that average together", 2, 64},
-      {"grid", OptionKind::text, founding, "AxB[xC]", "auto", "of groups, when there are more peers; follows them"},
+      {"grid", OptionKind::text, founding, "AxB[xC]", "auto", "of groups, once peers fill it; auto: follows them"},
       {"mode", OptionKind::text, founding, "MODE", "synchronous",
        "local or diloco[,inner_steps=100,fragments=4]: steps of one's own"},
       {"commit-fraction", OptionKind::real, founding, "X", "0.5", "of the target batch; a round with less fails", 0.01,

@@ -1,5 +1,7 @@
 #include "stand_in.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace collab::coordinator {
@@ -11,6 +13,7 @@ StandIn::StandIn(epoch::Auxiliary::Context context, monitor::Events& events, epo
       auxiliary_(
           [&] {
             context.is_needed = [this] { return is_needed(); };
+            context.on_cells = [this](std::size_t cells) { tell_cells(cells); };
             return std::move(context);
           }(),
           std::move(options), /*on_round=*/[](std::uint64_t, boost::system::error_code) {}) {}
@@ -28,6 +31,15 @@ bool StandIn::is_needed() {
   const bool needed = tracker_.nobody_can_be_dialled();
   if (std::exchange(averages_, needed) != needed) tell(needed);
   return needed;
+}
+
+void StandIn::tell_cells(std::size_t cells) {
+  if (cells == 0) return;
+  events_.add(
+      {monitor::EventType::alert,
+       tracker_.epoch(),
+       {},
+       {{"text", fmt::format("{} groups have nobody who can be dialled: this coordinator averages for them", cells)}}});
 }
 
 void StandIn::tell(bool averages) {

@@ -7,12 +7,13 @@
 namespace collab::coordinator {
 
 /// A group needs somebody whom the others can dial, and of all in a run a coordinator always is: while two or more
-/// train and none of them can be dialled, it owns all segments of their rounds. It has no samples and holds no
-/// parameters. Costs its line what a round costs: from each peer a model, to each peer a model. Memory: a model of
-/// float32, and what comes in at a time. Thread safety: none; belongs to the node's loop.
+/// train and none of them can be dialled, it owns all segments of their rounds; and on a grid those of each group in
+/// which none can be. It has no samples and holds no parameters. Costs its line what a round costs: from each peer a
+/// model, to each peer a model. Memory: a model of float32 for each such group, and what comes in at a time.
+/// Thread safety: none; belongs to the node's loop.
 class StandIn {
  public:
-  /// What `context` has of `is_needed` is set here. `events` outlives it.
+  /// What `context` has of `is_needed` and `on_cells` is set here. `events` outlives it.
   StandIn(epoch::Auxiliary::Context context, monitor::Events& events, epoch::MemberOptions options);
 
   /// Ends after `leave()`.
@@ -23,6 +24,7 @@ class StandIn {
  private:
   bool is_needed();
   void tell(bool averages);
+  void tell_cells(std::size_t cells);
 
   progress::Tracker& tracker_;
   Log& log_;

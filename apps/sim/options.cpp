@@ -65,13 +65,14 @@ void refuse(const std::string& what, const std::string& remedy) {
 node::OptionTable sim_options() {
   const char* swarm = "Swarm";
   const char* links = "Links";
-  const char* grid = "Grid (moshpit)";
+  const char* grid = "Grid";
   const char* directory = "Directory";
   const char* run = "Run";
   const char* output = "Output";
   return {
       {"peers", OptionKind::number, swarm, "N", "8", "beside the coordinator; of a grid: up to 100000", 1, 100'000},
-      {"clients", OptionKind::number, swarm, "N", "0", "of them: dial only, never listen", 0, 63},
+      {"clients", OptionKind::number, swarm, "N", "0", "of them: dial only, never listen", 0, 100'000},
+      {"stand-in", OptionKind::toggle, swarm, "", "", "the coordinator averages where nobody can be dialled"},
       {"contacts", OptionKind::number, swarm, "N", "0", "of them: known to all beside the coordinator", 0, 64},
       {"target-batch", OptionKind::number, swarm, "SAMPLES", "1024", "that make an epoch", 1, 1e9},
       {"microbatch", OptionKind::number, swarm, "SAMPLES", "4", "computed at once by a peer", 1, 65'536},
@@ -283,9 +284,13 @@ SwarmOptions swarm_options(const std::string& workload, const node::Config& conf
     refuse(fmt::format("connections are real, of at most {} peers", kNetworkPeersMax), "--peers 64");
   options.clients = whole(config, "clients");
   options.contacts = whole(config, "contacts");
-  if (options.clients >= options.peers) refuse("somebody must be reachable", "--clients below --peers");
+  options.coordinator_averages = config.toggle("stand-in");
+  if (options.clients > options.peers) refuse("more clients than peers", "--clients, at most --peers");
+  if (options.clients == options.peers && !options.coordinator_averages)
+    refuse("somebody must be reachable", "--clients below --peers, or --stand-in");
   options.target_batch = whole(config, "target-batch");
   options.group_size_max = static_cast<std::size_t>(config.number("group-size"));
+  if (config.text("grid") != "auto") options.grid = read_grid(config, options.peers);
   options.microbatch = whole(config, "microbatch");
   options.units_per_pass = whole(config, "units");
   options.samples_per_s = config.real("speed");

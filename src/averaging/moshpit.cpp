@@ -1,7 +1,6 @@
 #include "averaging/moshpit.hpp"
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
@@ -16,9 +15,6 @@ using matchmaking::Group;
 using matchmaking::Matchmaker;
 using matchmaking::Wanted;
 
-/// A sum of 64 such weights fits into a word.
-constexpr std::uint64_t kWeightSumMax = std::uint64_t(1) << 57U;
-
 constexpr Duration kLookWhetherItStands = std::chrono::milliseconds(100);
 constexpr Duration kTryAgain = std::chrono::milliseconds(250);
 constexpr Duration kSearchMax = std::chrono::minutes(10);  // of a round that is tried again and again
@@ -28,11 +24,6 @@ bool came_to_nothing(const boost::system::error_code& why) {
   using matchmaking::NoGroup;
   return why == Errc::late || why == Errc::gone || why == NoGroup::late || why == NoGroup::no_quorum ||
          why == NoGroup::alone;
-}
-
-/// Rounds have keys of their own: the same digits mean other cells in each.
-std::string key_of(const std::string& bundle, std::uint32_t round, const Pass& pass, const PeerId& self) {
-  return matchmaking::key_text(fmt::format("{}.{}", bundle, round), pass.grid, pass.schedule->digits(self, round));
 }
 
 /// Since when a pass waits, while it does. Of several at a time the first counts.
@@ -124,18 +115,6 @@ bool Moshpit::fits(const Pass& pass) const {
   return true;
 }
 
-/// Of one peer in round 1; 0: any.
-std::uint64_t Moshpit::weight_max() const {
-  return pass_->weight_max > 0 ? pass_->weight_max : matchmaking::kTargetsPerPeer * pass_->target_samples;
-}
-
-/// The weight behind a voice of a later round: at most that of everybody.
-std::uint64_t Moshpit::weight_sum_max() const {
-  const std::uint64_t each = weight_max();
-  const std::uint64_t peers = pass_->schedule->peers();
-  return each == 0 || each > kWeightSumMax / peers ? kWeightSumMax : each * peers;
-}
-
 /// The bound is that of the largest group there can be: equal for all voices, so that all groups end with equal work.
 Work Moshpit::for_next_round(Work work) const {
   const std::uint32_t voices = *std::max_element(pass_->grid.radices.begin(), pass_->grid.radices.end());
@@ -148,13 +127,8 @@ void Moshpit::make_matchmakers() {
   const PeerId& self = context_.identity.id();
   while (matchmakers_.size() < pass_->schedule->rounds()) {
     const auto round = static_cast<std::uint32_t>(matchmakers_.size() + 1);
-    auto options = options_.matchmaking;
-    options.key = key_of(options_.bundle, round, *pass_, self);
-    options.coarse_codec_map.reset();  // by their own lines groups would choose differently, and end with other bytes
-    if (round > 1) {
-      options.weight_max = [](const PeerId&) { return kWeightSumMax; };  // Wanted::weight_max is less
-      options.samples_believed = nullptr;
-    }
+    auto options = search_options(options_.matchmaking, round);
+    options.key = key_in(*pass_, options_.bundle, round, pass_->schedule->digits(self, round));
     matchmakers_.push_back(std::make_unique<Matchmaker>(searches_, std::move(options)));
     matchmakers_.back()->bandwidth(up_bytes_per_s_, down_bytes_per_s_);
   }
@@ -163,38 +137,31 @@ void Moshpit::make_matchmakers() {
 Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
   const Pass& pass = *pass_;
   const PeerId& self = context_.identity.id();
-  Wanted wanted;
-  wanted.key = key_of(options_.bundle, round, pass, self);
-  wanted.epoch = pass.epoch;
-  wanted.round = round;
-  const bool first_try = round == 1 && !progress.again;
-  wanted.target_samples = first_try ? pass.target_samples : 0;  // of a round that has begun before, the batch was full
-  wanted.weight_min = round == pass.schedule->rounds() ? pass.weight_min : 0;
-  wanted.weight_max = round == 1 ? weight_max() : weight_sum_max();
+  Wanted wanted = wanted_in(pass, options_.bundle, round, pass.schedule->group(self, round));
+  std::erase_if(wanted.expected, [&](const matchmaking::Expected& one) {
+    return matchmaking::seat_of(one.id) == matchmaking::seat_of(self);
+  });
   wanted.previous = progress.previous;
   wanted.dropped = pass.schedule->dropped(self, round);
-  for (const PeerId& peer : pass.schedule->group(self, round)) {
-    if (peer == self) continue;
-    wanted.expected.push_back(pass.look_up ? pass.look_up(peer) : matchmaking::Expected{peer});
-    wanted.expected.back().dropped = pass.schedule->dropped(peer, round);
-  }
-  wanted.voiced = round > 1 && pass.stands;
-  wanted.electorate = wanted.expected.size() + 1;  // more than half of the cell, so there are never two groups
+  const bool first_try = round == 1 && !progress.again;
+  if (!first_try) wanted.target_samples = 0;  // of a round that has begun before, the batch was full
   wanted.deadline = first_try ? pass.deadline : context_.clock.now() + (pass.stands ? kSearchMax : options_.patience);
   return wanted;
 }
 
 /// Whether its sums run in the grid's order, and whether who claims a common past has come from one cell, and the other
-/// way round: else this group ends with other bytes than its neighbours.
+/// way round: else this group ends with other bytes than its neighbours. Auxiliaries bring nothing to a sum.
 bool Moshpit::as_foreseen(const Group& group) const {
   const auto digit = [&](const matchmaking::Member& member) {
     return pass_->schedule->dropped(member.id, group.round);
   };
+  const auto brings_nothing = [](const auto* member) { return member->role == matchmaking::Role::auxiliary; };
   std::vector<const matchmaking::Member*> in_order(group.roster.size());
   for (const auto& member : group.roster) {
-    if (!pass_->schedule->contains(member.id)) return false;
+    if (!brings_nothing(&member) && !pass_->schedule->contains(member.id)) return false;
     in_order[member.order] = &member;
   }
+  std::erase_if(in_order, brings_nothing);
   const auto not_after = [&](const auto* a, const auto* b) {
     return std::pair(digit(*a), a->id) >= std::pair(digit(*b), b->id);
   };
@@ -203,7 +170,7 @@ bool Moshpit::as_foreseen(const Group& group) const {
   std::map<Digest, std::uint32_t> cell_of_group;
   for (const auto& member : group.roster) {
     if (member.previous == Digest{}) continue;
-    if (group.round == 1) return false;
+    if (group.round == 1 || brings_nothing(&member)) return false;
     if (group_of_cell.emplace(digit(member), member.previous).first->second != member.previous) return false;
     if (cell_of_group.emplace(member.previous, digit(member)).first->second != digit(member)) return false;
   }
@@ -219,7 +186,8 @@ bool Moshpit::whole(const Group& group, const RoundReport& report) const {
   for (const PeerId& peer : pass_->schedule->group(context_.identity.id(), group.round))
     missing.insert(pass_->schedule->dropped(peer, group.round));
   for (std::size_t rank = 0; rank < group.roster.size(); ++rank)
-    if (contains(covered, rank)) missing.erase(pass_->schedule->dropped(group.roster[rank].id, group.round));
+    if (contains(covered, rank) && group.roster[rank].role != matchmaking::Role::auxiliary)
+      missing.erase(pass_->schedule->dropped(group.roster[rank].id, group.round));
   return missing.empty();
 }
 

@@ -8,10 +8,9 @@
 
 #include "averaging/all_reduce.hpp"
 #include "averaging/first_groups.hpp"
-#include "matchmaking/group_key.hpp"
+#include "averaging/pass.hpp"
 #include "matchmaking/matchmaker.hpp"
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,25 +31,6 @@ struct MoshpitOptions {
   Duration overtaken_max = std::chrono::seconds(2);
   /// So long groupmates of a first round that failed here are asked, when the pass is over, whether they committed it.
   Duration inquiry_max = std::chrono::seconds(2);
-};
-
-/// One pass, as it is foreseen. All but `deadline` is equal on all its peers.
-struct Pass {
-  matchmaking::Grid grid;
-  std::shared_ptr<const matchmaking::Schedule> schedule;  ///< of that grid and `epoch`
-  /// The whole id of a peer of which the schedule knows the seat only, when it is known by now, and its role: asked
-  /// anew for each round, for who wrote the seats down may have known peers of whom nothing has come here yet. Empty:
-  /// the schedule knows them, and all can be dialled.
-  std::function<matchmaking::Expected(const PeerId&)> look_up;
-  /// Whether the schedule is the one in force. Empty: nobody knows, and each round is tried once.
-  std::function<bool()> stands;
-  /// Whether others have the result already. Empty: nobody knows.
-  std::function<bool()> overtaken;
-  std::uint64_t epoch = 0;
-  std::uint64_t target_samples = 0;  ///< round 1 begins then; 0: as soon as everybody is there
-  std::uint64_t weight_min = 0;      ///< the last round must not commit with fewer
-  std::uint64_t weight_max = 0;  ///< nobody brings more to round 1; 0: kTargetsPerPeer x target_samples, or no bound
-  TimePoint deadline{};          ///< of the search for the first group
 };
 
 struct PassReport {
@@ -174,8 +154,6 @@ class Moshpit {
   static void look_whether_counted(const Work& own, Progress& progress);
   bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;
-  std::uint64_t weight_max() const;
-  std::uint64_t weight_sum_max() const;
   Work for_next_round(Work work) const;
 
   Context context_;

@@ -3,6 +3,7 @@
 #include "base/offload.hpp"
 #include "base/task_group.hpp"
 #include "epoch/missed_round.hpp"
+#include "epoch/pass_over.hpp"
 #include "matchmaking/no_group.hpp"
 
 #include <fmt/format.h>
@@ -52,17 +53,17 @@ std::pair<Digest, Digest> hashes_of(const state::Snapshot& snapshot) {
 }
 
 /// Why nobody leads, as the user reads it; empty: not for want of somebody who can be dialled.
-std::string too_few_dialled(const progress::Tracker& tracker, const matchmaking::Seating* grid) {
+std::string too_few_dialled(const progress::Tracker& tracker, const matchmaking::Seating* grid, bool helped) {
   if (grid == nullptr) {
     if (!tracker.nobody_can_be_dialled()) return {};
     return "nobody who trains here can be dialled, and nobody averages for the others: one machine has to let others "
            "in (collab-peer doctor says how), or run collab-peer --role aux where they can dial it";
   }
   const std::size_t dialled = grid->seats.size() - grid->clients.size();
-  if (matchmaking::dialled_per_cell(grid->radices, dialled) > 0) return {};
+  if (helped || matchmaking::dialled_per_cell(grid->radices, dialled) > 0) return {};
   return fmt::format(
       "only {} of {} who train here can be dialled, too few to lead a group each: more machines have to let others in "
-      "(collab-peer doctor says how)",
+      "(collab-peer doctor says how), or run collab-peer --role aux where they can dial it",
       dialled, grid->seats.size());
 }
 
@@ -111,7 +112,7 @@ Member::~Member() = default;
 
 averaging::MoshpitOptions Member::moshpit_options() const {
   averaging::MoshpitOptions out;
-  out.bundle = options_.run_id + "/gradients";
+  out.bundle = averaging::bundle_of(options_.run_id);
   out.matchmaking = matchmaker_options(options_, context_.tracker, rates_, context_.net);
   out.all_reduce = all_reduce_options(options_);
   return out;
@@ -326,7 +327,7 @@ void Member::look_at_seats() {
   look.clients = tracker.clients();
   look.averaging = moshpit_->averaging();
   look.swarm_epoch = tracker.global_epoch().value_or(0);
-  look.my_turn = in_step_ && tracker.turn_in_epoch(epoch_) <= turns_passed(look.stuck);
+  look.my_turn = in_step_ && tracker.hears_all() && tracker.turn_in_epoch(epoch_) <= turns_passed(look.stuck);
   seats_.look_at(look);
 }
 
@@ -335,7 +336,7 @@ void Member::tell_no_leader(TimePoint now) {
   if (matchmaker_.is_led()) led_at_ = now;
   const bool waits = full_since_ && now - std::max(*full_since_, led_at_) >= kTellNoLeader;
   if (!waits) return;
-  std::string why = too_few_dialled(context_.tracker, grid());
+  std::string why = too_few_dialled(context_.tracker, grid(), !seats_.auxiliaries().empty());
   if (why.empty() || std::exchange(told_no_leader_, true)) return;
   tell(Kind::waiting, std::move(why));
 }
@@ -373,23 +374,6 @@ std::size_t Member::turns_passed(bool stuck) {
 const matchmaking::Seating* Member::grid() const {
   const matchmaking::Seating* seating = seats_.in_force(epoch_);
   return seating == nullptr || seating->one_group() ? nullptr : seating;
-}
-
-averaging::Pass Member::pass_over(const matchmaking::Seating& seating) const {
-  averaging::Pass pass;
-  const PeerId& self = context_.identity.id();
-  pass.grid = seating.grid();
-  pass.schedule = std::make_shared<const matchmaking::Schedule>(seating.schedule(epoch_, {self}));
-  pass.look_up = [&tracker = context_.tracker](const PeerId& seated) {
-    // of one that is not known the rest of the id is zero: no other of its seat comes before it
-    const auto known = tracker.first_from(seated);
-    matchmaking::Expected expected{seated};
-    if (!known || matchmaking::seat_of(known->peer) != matchmaking::seat_of(seated)) return expected;
-    expected.id = known->peer;
-    if (known->record.client) expected.role = matchmaking::Role::client;
-    return expected;
-  };
-  return pass;
 }
 
 /// A newcomer follows the others until they have made room for it: within a few epochs.
@@ -481,7 +465,7 @@ Task<> Member::take_part(TaskGroup& tasks) {
     co_return;
   }
   told_no_seat_ = false;
-  if (seating != nullptr) options.pass = pass_over(*seating);
+  if (seating != nullptr) options.pass = pass_over(*seating, epoch_, context_.identity.id(), context_.tracker);
   options.target_batch = options_.target_batch;
   options.weight_min = weight_min(options_);
   options.values = options_.codecs.length();

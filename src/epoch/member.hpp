@@ -103,7 +103,6 @@ class Member {
   std::size_t turns_passed(bool stuck);
   /// Where this peer sits now; null: everybody is in one group.
   const matchmaking::Seating* grid() const;
-  averaging::Pass pass_over(const matchmaking::Seating& seating) const;
   Task<> wait_for_a_seat();
   void tell_no_leader(TimePoint now);
   Task<> look_for_donors();

@@ -2,6 +2,7 @@
 
 #include "averaging/round_work.hpp"
 #include "base/task_group.hpp"
+#include "epoch/pass_over.hpp"
 #include "matchmaking/no_group.hpp"
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
@@ -37,14 +38,6 @@ Task<> feed(EpochContext node, std::uint64_t epoch) {
   }
 }
 
-std::vector<PeerId> without_seat(const std::vector<progress::Standing>& peers, const matchmaking::Seating* seating) {
-  std::vector<PeerId> without;
-  for (const progress::Standing& standing : peers) {
-    if (seating != nullptr && !seating->has(standing.peer)) without.push_back(standing.peer);
-  }
-  return without;
-}
-
 /// On a grid: what all who sit outside the first group have gathered. Samples of who has no seat are in no group: in a
 /// swarm that grows they would have a pass of few peers begin as if it were of all.
 Task<> feed_elsewhere(EpochContext node, std::uint64_t epoch, averaging::Pass pass) {
@@ -71,12 +64,13 @@ bool is_ahead(const EpochContext& node, std::uint64_t epoch) {
   return node.tracker.global_epoch().value_or(0) > epoch;
 }
 
-/// Whether the grid that these options were made for is the one in force.
+/// Whether the grid, or the size of the one group, that these options were made for is in force.
 bool grid_stands(const EpochContext& node, const EpochOptions& options) {
   const matchmaking::Seating* seating = node.seats.in_force(options.epoch);
   const bool on_grid = seating != nullptr && !seating->one_group();
   if (on_grid != options.pass.has_value()) return false;
-  return !on_grid || seating->grid().id == options.pass->grid.id;
+  if (!on_grid) return node.seats.group_size_max(options.epoch) == options.group_size_max;
+  return seating->grid().id == options.pass->grid.id;
 }
 
 bool is_alone(const EpochContext& node, const EpochOptions& options) {
@@ -116,11 +110,11 @@ Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options,
   const TimePoint deadline = node.averaging.clock.now() + options.patience;
   if (options.pass) {
     averaging::Pass pass = *options.pass;
-    pass.epoch = options.epoch;
     pass.stands = [&seats = node.seats, epoch = options.epoch, grid = pass.grid.id] {
       const matchmaking::Seating* seating = seats.in_force(epoch);
       return seating != nullptr && !seating->one_group() && seating->grid().id == grid;
     };
+    pass.auxiliaries = [&seats = node.seats] { return seats.auxiliaries(); };
     pass.overtaken = [node, epoch = options.epoch] { return is_ahead(node, epoch); };
     pass.target_samples = options.target_batch;
     pass.weight_min = options.weight_min;

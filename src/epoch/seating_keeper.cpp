@@ -19,6 +19,7 @@ constexpr std::size_t kDialledMore = 4;  // a quarter more can be dialled: worth
 constexpr std::uint32_t kRevisionsUnseen = 1U << 20U;  // of what a newcomer reads
 constexpr std::uint32_t kRevisionsAhead = 64;          // of what is known: more are of somebody who wants the last word
 constexpr std::uint64_t kEpochsAhead = 8;              // and so many times the notice that this peer would give
+constexpr std::size_t kAuxiliariesMax = 16;
 constexpr unsigned kGivenUpMax = 3;  // grids of one epoch; then all of them meet in one group, if it holds them
 constexpr unsigned kMisfitsMin = 2;  // who comes or goes is seen by all within a moment; before, views differ
 
@@ -169,6 +170,13 @@ std::size_t SeatingKeeper::group_size_max(std::uint64_t epoch) const {
   return seating != nullptr && seating->one_group() ? seating->radices.front() : options_.group_size_max;
 }
 
+std::vector<PeerId> SeatingKeeper::auxiliaries() const {
+  std::vector<PeerId> out;
+  for (const directory::Record& record : watch_->records())
+    if (record.subkey == matchmaking::kAuxiliarySubkey && out.size() < kAuxiliariesMax) out.push_back(record.owner);
+  return out;
+}
+
 /// `now`: what it is to take the place of.
 Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const std::vector<PeerId>& clients,
                                   const Seating& now) const {
@@ -184,11 +192,14 @@ Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const std:
     if (!again && std::binary_search(wanted.seats.begin(), wanted.seats.end(), seat)) wanted.clients.push_back(seat);
   }
   const std::size_t dialled = wanted.seats.size() - wanted.clients.size();
-  wanted.radices = options_.forced;
-  if (wanted.radices.empty()) {
-    wanted.radices = matchmaking::follow_radices(now.radices, wanted.seats.size(), dialled, options_.group_size_max);
+  const bool forced = !options_.forced.empty() && matchmaking::can_seat(options_.forced, wanted.seats.size());
+  if (forced) {
+    wanted.radices = options_.forced;
+  } else {
+    wanted.radices = matchmaking::follow_radices(now.radices, wanted.seats.size(), dialled, options_.group_size_max,
+                                                 !auxiliaries().empty());
   }
-  const bool in_vain = options_.forced.empty() && given_up_ >= kGivenUpMax;
+  const bool in_vain = !forced && given_up_ >= kGivenUpMax;
   if (in_vain && wanted.seats.size() <= matchmaking::kGroupSizeMax) wanted.radices = {matchmaking::kGroupSizeMax};
   if (!wanted.one_group()) return wanted;
   const bool grown = wanted.radices.front() > options_.group_size_max;

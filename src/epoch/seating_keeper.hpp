@@ -21,7 +21,7 @@ namespace collab::epoch {
 
 struct SeatingOptions {
   std::size_t group_size_max = 64;
-  std::vector<std::uint32_t> forced;             ///< radices; empty: they follow the number of peers
+  std::vector<std::uint32_t> forced;  ///< radices, where they seat all peers; empty: they follow the number of peers
   Duration notice = std::chrono::seconds(2);     ///< at least, and two epochs: from writing a seating to its begin
   Duration lifetime = std::chrono::seconds(60);  ///< of a record that is not renewed
   std::uint64_t epochs_ahead_max = 1'000'000;    ///< one that begins later is no honest writer's
@@ -76,6 +76,8 @@ class SeatingKeeper {
   const matchmaking::Seating* in_force(std::uint64_t epoch) const;
   /// Of that one group: as the options say, or more where a grid would have cells that nobody can dial.
   std::size_t group_size_max(std::uint64_t epoch) const;
+  /// Who leads cells in which nobody can be dialled; of many, the first sixteen.
+  std::vector<PeerId> auxiliaries() const;
   /// Notified when another seating became known.
   Signal& changed() noexcept { return changed_; }
 

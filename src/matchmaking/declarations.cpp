@@ -4,6 +4,7 @@ namespace collab::matchmaking {
 
 std::vector<Candidate> Declarations::candidates(const Wanted& wanted) {
   std::vector<Candidate> candidates;
+  if (!watches()) return candidates;
   auto known = known_.begin();  // sorted as the records are
   for (const directory::Record& record : watch_->records()) {
     if (record.subkey != kDeclarationSubkey) continue;

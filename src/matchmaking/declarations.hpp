@@ -17,11 +17,14 @@ namespace collab::matchmaking {
 /// decoded once. Thread safety: none; belongs to the node's loop.
 class Declarations {
  public:
+  /// `watch`: null for a search that looks for nobody.
   explicit Declarations(std::unique_ptr<directory::Watch> watch) : watch_(std::move(watch)) {}
+
+  bool watches() const noexcept { return watch_ != nullptr; }
 
   /// In the eyes of this round; who is ahead of it has what it looks for behind it, and is none.
   std::vector<Candidate> candidates(const Wanted&);
-  /// As `directory::Watch`.
+  /// As `directory::Watch`, which there is.
   Task<bool> changed_until(TimePoint deadline) { return watch_->changed_until(deadline); }
 
  private:

@@ -145,7 +145,17 @@ void Gathering::leave() {
 }
 
 void Gathering::add_record(const Candidate& candidate) {
-  if (!terms_.foreseen() || terms_.expects(candidate.id)) candidates_.add(candidate);
+  if (terms_.has_place(candidate.id, /*auxiliary=*/false)) candidates_.add(candidate);
+}
+
+bool Gathering::has_place(const PeerId& peer) const {
+  const auto known = candidates_.known().find(peer);
+  return terms_.has_place(peer, known != candidates_.known().end() && known->second.auxiliary);
+}
+
+bool Gathering::asked_again() const {
+  if (!outcome_ || !*outcome_ || settled_) return false;
+  return !carried_.early.empty() || leader_.attempt() > outcome_->value().attempt;
 }
 
 // ---- choosing a side
@@ -155,10 +165,12 @@ void Gathering::choose(TimePoint now) {
   if (follower_.leader()) return hint();
   // a standing group does not run after old acquaintances, nor does a leader whom others trust
   const bool settled = start_.direct || terms_.foreseen() || (leading_ && leader_.has_joined_followers());
-  const auto best = candidates_.smallest(settled ? Sureness::declared : Sureness::contact);
+  auto best = candidates_.smallest(settled ? Sureness::declared : Sureness::contact);
+  if (!best && terms_.foreseen()) best = choose_auxiliary(now);
   if (best == terms_.self) {
     if (!leading_) lead(now);
-    return invite(now);
+    if (!terms_.lends() || leader_.has_senders()) invite(now);
+    return;
   }
   if (leading_) resign(*best);
   if (best) ask(*best, now);
@@ -229,6 +241,18 @@ void Gathering::ask(const PeerId& leader, TimePoint now) {
   send(leader, std::move(join));
 }
 
+/// Nobody who is expected leads. Who had not come to serve this cell when it was asked may do so by now, and nobody
+/// else would tell: so it is asked again.
+std::optional<PeerId> Gathering::choose_auxiliary(TimePoint now) {
+  const bool again = now >= auxiliaries_asked_at_ + terms_.options.patience.absent_max;
+  if (again) auxiliaries_asked_at_ = now;
+  for (const PeerId& auxiliary : terms_.wanted.auxiliaries) {
+    candidates_.add({auxiliary, /*reachable=*/true, Sureness::declared, /*auxiliary=*/true});
+    if (again && !left_.contains(auxiliary) && !distrusts(auxiliary, now)) candidates_.forgive(auxiliary);
+  }
+  return candidates_.smallest(Sureness::declared);
+}
+
 // ---- what others say
 
 void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
@@ -249,8 +273,10 @@ void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
     return give_up_if_hopeless();
   }
   if (!distrusts(from, now)) candidates_.forgive(from);
-  candidates_.add({from, can_lead, Sureness::declared});
+  const bool auxiliary = join.role == static_cast<std::uint8_t>(Role::auxiliary);
+  candidates_.add({from, can_lead, Sureness::declared, auxiliary});
   invited_.erase(from);
+  if (terms_.lends()) choose(now);  // who asks first tells it that the others come
   if (cut_off_ && carried_.with_us.contains(from) && !first_back_) first_back_ = now;
   const auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(terms_.wanted.deadline - now).count();
   wire::Accepted accepted;
@@ -309,7 +335,7 @@ void Gathering::on(const PeerId& from, const wire::Accepted& accepted, TimePoint
 
 void Gathering::on(const PeerId& from, const wire::Redirect& message, TimePoint now) {
   const PeerId named{message.leader};
-  if (named == terms_.self || (terms_.foreseen() && !terms_.expects(named))) return;
+  if (named == terms_.self || !has_place(named)) return;
   if (outcome_) {
     if (from != named) return;
     if (!*outcome_) return send(from, wire::Leave());
@@ -549,6 +575,7 @@ void Gathering::spread_the_word(TimePoint now) {
     if (next == known.end()) next = known.begin();
     const auto& [id, candidate] = *next;
     if (id == leader || candidate.sureness != Sureness::declared || candidates_.struck(id)) continue;
+    if (!links_.can_reach(id)) continue;
     if (!candidates_.before(leader, id)) continue;
     redirect(id, leader);
     ++told;

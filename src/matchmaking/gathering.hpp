@@ -88,6 +88,8 @@ class Gathering {
 
   /// Peers that asked when the group had begun: they catch up, and the next round is to wait for them.
   const std::set<PeerId>& late() const noexcept { return late_; }
+  /// Whether somebody looks for a later try of the round than that of our group.
+  bool asked_again() const;
   /// Who has joined this peer, or is presumed to; none when it does not lead.
   std::vector<PeerId> followers() const { return leader_.followers(); }
 
@@ -113,7 +115,9 @@ class Gathering {
 
   /// From the directory: whoever has no place in a foreseen group is not asked.
   void add_record(const Candidate&);
+  bool has_place(const PeerId& peer) const;
   void choose(TimePoint now);
+  std::optional<PeerId> choose_auxiliary(TimePoint now);
   void hint();
   void lead(TimePoint now);
   void notice_standstill(TimePoint now);
@@ -186,6 +190,7 @@ class Gathering {
   std::optional<TimePoint> first_back_;  // of them, since then
   TimePoint last_time_{};
   TimePoint lenient_until_{};
+  TimePoint auxiliaries_asked_at_{};
   std::optional<Result<Group>> outcome_;
   std::vector<Outgoing> outgoing_;
   std::vector<std::pair<PeerId, std::string_view>> struck_;

@@ -238,6 +238,14 @@ std::vector<PeerId> Schedule::group(const PeerId& peer, std::uint32_t round) con
   return group;
 }
 
+std::vector<std::vector<PeerId>> Schedule::groups(std::uint32_t round) const {
+  std::map<Digits, std::vector<PeerId>> by_digits;
+  for (std::size_t i = 0; i < peers_.size(); ++i) by_digits[places_.at(round - 1)[i].digits].push_back(peers_[i]);
+  std::vector<std::vector<PeerId>> groups;
+  for (auto& [digits, group] : by_digits) groups.push_back(std::move(group));
+  return groups;
+}
+
 std::string key_text(const std::string& bundle, const Grid& grid, const Digits& digits) {
   std::string key = bundle + "/" + to_hex(std::span(grid.id).first(4)) + "/";
   for (std::size_t i = 0; i < digits.size(); ++i) key += fmt::format("{}{}", i == 0 ? "" : ".", digits[i]);

@@ -67,6 +67,8 @@ class Schedule {
   std::uint32_t dropped(const PeerId& peer, std::uint32_t round) const;
   /// Who has the same digits in that round, itself included, sorted by id.
   std::vector<PeerId> group(const PeerId& peer, std::uint32_t round) const;
+  /// All groups of that round, in the order of their digits.
+  std::vector<std::vector<PeerId>> groups(std::uint32_t round) const;
 
  private:
   struct Place {

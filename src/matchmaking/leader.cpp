@@ -33,9 +33,11 @@ std::optional<RefusalReason> unfit(const Terms& terms, const wire::Join& join) {
 std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Join& join, TimePoint now) {
   assert(from != terms_.self);
   if (const auto reason = unfit(terms_, join)) return reason;
-  if (terms_.foreseen() && !terms_.expects(from)) return RefusalReason::other_round;
+  const bool auxiliary = join.role == static_cast<std::uint8_t>(Role::auxiliary);
+  if (!terms_.has_place(from, auxiliary)) return RefusalReason::other_round;
   const auto known = members_.find(from);
-  if (known == members_.end() && full()) return RefusalReason::full;
+  const bool crowded = auxiliary && terms_.foreseen() && auxiliaries() >= terms_.auxiliaries_max();
+  if (known == members_.end() && (full() || crowded)) return RefusalReason::full;
   if (known != members_.end() && join.incarnation < known->second.applicant.incarnation)
     return RefusalReason::former_life;
 
@@ -137,6 +139,11 @@ std::size_t Leader::senders(const std::set<PeerId>& without) const {
   };
   const auto others = std::count_if(members_.begin(), members_.end(), sends);
   return static_cast<std::size_t>(others) + (terms_.options.role == Role::auxiliary ? 0 : 1);
+}
+
+/// Self included.
+std::size_t Leader::auxiliaries() const {
+  return members_.size() + 1 - senders({});
 }
 
 std::set<std::uint32_t> Leader::unvoiced() const {

@@ -38,6 +38,8 @@ class Leader {
   std::vector<PeerId> followers() const;
   /// Whether somebody asked to be led; presumed members did not.
   bool has_joined_followers() const;
+  /// Whether one of them brings values.
+  bool has_senders() const { return senders({}) > (terms_.options.role == Role::auxiliary ? 0 : 1); }
   /// Members whose connection broke or is silent.
   std::vector<PeerId> lost(const Links&, TimePoint now) const;
   /// Presumed members that have not asked for longer than anybody should need. Each once.
@@ -73,6 +75,7 @@ class Leader {
   std::uint64_t bound_of(const PeerId&) const;
   std::uint64_t believed_of(const PeerId&) const;
   std::size_t senders(const std::set<PeerId>& without) const;
+  std::size_t auxiliaries() const;
   bool may_have_batch(std::uint64_t own) const;
 
   const Terms& terms_;

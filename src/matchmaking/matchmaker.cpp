@@ -48,14 +48,15 @@ net::Method row() {
 }
 
 Matchmaker::Matchmaker(Context context, MatchmakerOptions options)
-    : context_(context),
-      options_(std::move(options)),
-      role_(options_.role),
-      declarations_(std::make_shared<Declarations>(context.directory.watch(options_.key))) {
+    : context_(context), options_(std::move(options)), role_(options_.role), declarations_(look_for_others()) {
   assert(options_.plan && options_.weight_max && options_.key.size() <= wire::kKeyBytesMax);
 }
 
 Matchmaker::~Matchmaker() = default;
+
+std::shared_ptr<Declarations> Matchmaker::look_for_others() const {
+  return std::make_shared<Declarations>(options_.looks ? context_.directory.watch(options_.key) : nullptr);
+}
 
 void Matchmaker::samples(std::uint64_t epoch, std::uint64_t own_total) {
   samples_ = own_total;
@@ -117,6 +118,7 @@ Terms Matchmaker::terms_for(const Wanted& wanted) const {
 }
 
 void Matchmaker::declare(const Wanted& wanted) {
+  if (options_.role == Role::auxiliary && !wanted.expected.empty()) return;  // the others know of it without
   const TimePoint now = context_.clock.now();
   const bool expected = follows_directly(wanted) && wanted.attempt == 0;
   if (expected && declared_at_ && now < *declared_at_ + kRedeclare) return;
@@ -138,7 +140,7 @@ void Matchmaker::look_under(const std::string& key) {
   assert(key.size() <= wire::kKeyBytesMax);
   context_.directory.withdraw(options_.key, std::string(kDeclarationSubkey));
   options_.key = key;
-  declarations_ = std::make_shared<Declarations>(context_.directory.watch(options_.key));
+  declarations_ = look_for_others();
   declared_at_.reset();
   last_.reset();
   retired_ = std::exchange(search_, nullptr);
@@ -242,6 +244,11 @@ void Matchmaker::committed(const Group& group, std::uint64_t held) {
 
 void Matchmaker::settled() {
   if (search_) search_->settled();
+}
+
+Task<> Matchmaker::asked_again() {
+  const auto search = search_;
+  if (search) co_await search->asked_again();
 }
 
 void Matchmaker::sit_out() {

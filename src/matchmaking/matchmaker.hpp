@@ -72,6 +72,10 @@ class Matchmaker {
   /// there is none. For rounds that are tried again (averaging::Moshpit).
   void settled();
 
+  /// Returns when somebody looks for a later try of the round whose group was found last, unless that is settled: for
+  /// auxiliaries, who cannot tell whether its result is what the others need. Between two find_group().
+  Task<> asked_again();
+
   /// This peer will not be free when the round of the group that it has just found is over: the others are not to
   /// presume that it begins the next one with them. Once free it searches as anybody.
   void sit_out();
@@ -96,6 +100,7 @@ class Matchmaker {
   };
 
   std::vector<PeerId> to_await(const std::set<PeerId>& late, std::uint64_t epoch);
+  std::shared_ptr<Declarations> look_for_others() const;
   void look_under(const std::string& key);
   void open(const Wanted& wanted, const asio::any_io_executor& executor);
   void take_role(const Wanted& wanted);

@@ -34,7 +34,7 @@ Search::Search(Context context, std::shared_ptr<Declarations> declarations, asio
   for (const PeerId& follower : gathering_->followers()) heed(follower);
   flush();
   tasks_.spawn("matchmaking.receive", receive_frames());
-  tasks_.spawn("matchmaking.watch", watch_directory());
+  if (declarations_->watches()) tasks_.spawn("matchmaking.watch", watch_directory());
 }
 
 void Search::retry(Terms terms, Start start) {
@@ -53,6 +53,10 @@ Task<Result<Group>> Search::outcome() {
     flush();
   }
   co_return *gathering_->outcome();
+}
+
+Task<> Search::asked_again() {
+  while (!gathering_->asked_again()) co_await changed_.wait();
 }
 
 void Search::samples(std::uint64_t own_total) {

@@ -41,6 +41,8 @@ class Search {
   void sit_out();
   void settled();
   bool is_led() const noexcept { return gathering_->is_led(); }
+  /// After the outcome: until somebody looks for a later try.
+  Task<> asked_again();
   bool left(const PeerId& peer) const { return gathering_->left().contains(peer); }
   const std::set<PeerId>& late() const noexcept { return gathering_->late(); }
   /// Nobody waits for the outcome any more.

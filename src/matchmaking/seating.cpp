@@ -78,7 +78,8 @@ bool well_formed(const Seating& seating) {
   const auto rises = [](const std::vector<Seat>& seats) {
     return std::adjacent_find(seats.begin(), seats.end(), std::greater_equal<>()) == seats.end();
   };
-  if (!rises(seating.seats) || !rises(seating.clients)) return false;
+  if (!can_seat(seating.radices, seating.seats.size()) || !rises(seating.seats) || !rises(seating.clients))
+    return false;
   return std::includes(seating.seats.begin(), seating.seats.end(), seating.clients.begin(), seating.clients.end());
 }
 
@@ -114,8 +115,7 @@ std::uint64_t largest_group(const std::vector<std::uint32_t>& radices, std::uint
 
 /// Whether every cell is filled, and few are surplus.
 bool still_filled(const std::vector<std::uint32_t>& radices, std::uint64_t peers) {
-  const std::uint64_t cells = product(radices);
-  return cells <= peers && 4 * peers <= 5 * cells && largest_group(radices, peers) <= kGroupSizeMax;
+  return can_seat(radices, peers) && 4 * peers <= 5 * product(radices);
 }
 
 }  // namespace
@@ -217,11 +217,16 @@ bool goes_before(const PeerId& writer, const PeerId& other, std::uint64_t from) 
   return place(writer) < place(other);
 }
 
+bool can_seat(const std::vector<std::uint32_t>& radices, std::uint64_t peers) {
+  return product(radices) <= peers && largest_group(radices, peers) <= kGroupSizeMax;
+}
+
 std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& present, std::uint64_t peers,
-                                          std::uint64_t dialled, std::size_t group_size_max) {
+                                          std::uint64_t dialled, std::size_t group_size_max, bool helped) {
   const auto usual = radices_for(peers, group_size_max);
   if (usual.size() < 2) return usual;
-  if (present.size() >= 2 && still_filled(present, peers) && dialled_per_cell(present, dialled) > 0) {
+  const bool led = present.size() >= 2 && (dialled_per_cell(present, dialled) > 0 || (helped && peers > kGroupSizeMax));
+  if (led && still_filled(present, peers)) {
     // larger groups than usual stay until the usual ones are safe, or each peer that changes would change them all
     const bool grown = largest_group(present, peers) > group_size_max;
     if (!grown || dialled_per_cell(usual, dialled) < kDialledEach) return present;
@@ -234,7 +239,7 @@ std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& pres
       if (dialled_per_cell(radices, dialled) >= each) return radices;
     }
   }
-  return peers < 2 * kGroupSizeMax ? one_group : usual;  // more than half of them are a quorum
+  return peers < 2 * kGroupSizeMax && !helped ? one_group : usual;  // more than half of them are a quorum
 }
 
 }  // namespace collab::matchmaking

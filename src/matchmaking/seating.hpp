@@ -14,7 +14,9 @@
 namespace collab::matchmaking {
 
 inline constexpr std::string_view kSeatingKey = "grid";  ///< of the directory
-inline constexpr std::size_t kSeatsMax = 3360;           ///< two lists of more do not fit what one owner may publish
+/// Under the same key, of any value: its owner is an auxiliary, and leads cells in which nobody can be dialled.
+inline constexpr std::string_view kAuxiliarySubkey = "auxiliary";
+inline constexpr std::size_t kSeatsMax = 3360;  ///< two lists of more do not fit what one owner may publish
 
 struct Seating {
   std::uint64_t from = 0;              ///< its first epoch
@@ -31,7 +33,8 @@ struct Seating {
   bool operator==(const Seating&) const = default;
 };
 
-/// `radices` as check_radices wants them, and at most kSeatsMax seats. In pieces that each fit a record's value.
+/// `radices` as check_radices wants them, and at most kSeatsMax seats, which fill them (can_seat). In pieces that each
+/// fit a record's value.
 std::vector<Bytes> encode(const Seating& seating);
 /// From pieces in their order, of anyone's making. Errors: `bad_request`.
 Result<Seating> decode_seating(const std::vector<Bytes>& pieces);
@@ -44,12 +47,17 @@ std::map<PeerId, std::vector<Seating>> read_seatings(const std::vector<directory
 /// Of two for the same epoch and revision: whose writer has the smaller place in that epoch. Pure, so all choose alike.
 bool goes_before(const PeerId& writer, const PeerId& other, std::uint64_t from);
 
+/// Whether so many peers fill every cell of such a grid, and no group is larger than kGroupSizeMax. Where a cell is
+/// empty, values of some never come to others, and groups end with different bytes.
+bool can_seat(const std::vector<std::uint32_t>& radices, std::uint64_t peers);
+
 /// The radices for `peers` peers, of whom `dialled` can be dialled, when `present` ones are in use. Those of
 /// radices_for, where they give each cell two who can be dialled; else groups grow, up to kGroupSizeMax and to one
-/// group of everybody, for the sake of two in each, or at least one. Where nothing gives that, one group that holds
-/// most, and of too many for that, those of radices_for. The present ones stay for as long as every cell is filled and
-/// has somebody who can be dialled, at most a quarter of the peers are surplus, and groups are as large as they may be.
+/// group of everybody, for the sake of two in each, or at least one. Where nothing gives that, those of radices_for
+/// when the swarm is `helped`: auxiliaries lead cells that have nobody else. Else one group that holds most, and of too
+/// many for that, those of radices_for. The present ones stay for as long as every cell is filled and has somebody who
+/// leads it, at most a quarter of the peers are surplus, and groups are as large as they may be.
 std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& present, std::uint64_t peers,
-                                          std::uint64_t dialled, std::size_t group_size_max);
+                                          std::uint64_t dialled, std::size_t group_size_max, bool helped = false);
 
 }  // namespace collab::matchmaking

@@ -69,6 +69,7 @@ struct MatchmakerOptions {
   std::optional<Digest> coarse_codec_map;  ///< that a leader may plan with instead
   std::size_t values = 0;                  ///< length of the flat vector
   Role role = Role::node;                  ///< a client never leads
+  bool looks = true;                       ///< for others in the directory, under the key
   std::uint64_t incarnation = 0;           ///< grows with every start of this peer
   Patience patience;
   Planner plan;
@@ -96,7 +97,10 @@ struct Wanted {
   Digest previous{};                 ///< the group this peer committed with in the round before; zero in round 1
   std::uint32_t dropped = 0;         ///< the grid digit it dropped then
   bool voiced = false;               ///< no group without a voice for every digit: its result would be of no use
-  std::vector<Expected> expected;  ///< who follows from the grid: nobody else has a place in the group; empty: anybody
+  std::vector<Expected>
+      expected;  ///< who follows from the grid: nobody else brings values to the group; empty: anybody
+  /// Who leads where none of those who are expected does: they bring no values.
+  std::vector<PeerId> auxiliaries;
   std::size_t group_size_max = kGroupSizeMax;  ///< 2..64
   std::size_t electorate = 1;  ///< a group has more than half of so many senders; 1 on a grid of several groups
   bool alone = false;          ///< the directory answers and shows nobody else: a group of one is the swarm
@@ -117,9 +121,19 @@ struct Terms {
   }
   /// The grid tells who comes, so nobody needs to be looked for. Of some only the seat may be known.
   bool foreseen() const { return !wanted.expected.empty(); }
+  /// It serves a cell of the grid with nothing of its own. When the others come to this round only they know.
+  bool lends() const { return foreseen() && options.role == Role::auxiliary; }
   bool expects(const PeerId& peer) const {
     const auto is_peer = [&](const Expected& one) { return seat_of(one.id) == seat_of(peer); };
     return std::any_of(wanted.expected.begin(), wanted.expected.end(), is_peer);
+  }
+  /// Whether it has a place in the group. An auxiliary has one everywhere, for it brings nothing that could be missing
+  /// elsewhere.
+  bool has_place(const PeerId& peer, bool auxiliary) const { return auxiliary || !foreseen() || expects(peer); }
+  /// No more auxiliaries, or somebody who is expected finds the group full.
+  std::size_t auxiliaries_max() const {
+    const std::size_t others = wanted.expected.size() + (options.role == Role::auxiliary ? 0 : 1);
+    return wanted.group_size_max - std::min(others, wanted.group_size_max);
   }
   /// Digits of those who are expected, and of this peer.
   std::set<std::uint32_t> digits() const {

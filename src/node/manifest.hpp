@@ -35,7 +35,7 @@ struct Manifest {
   std::uint64_t target_batch = 0;         ///< next epoch; samples that make one epoch of the whole run
   std::string codec = "float16";          ///< next epoch; of parts and results
   std::uint32_t group_size_max = 64;      ///< next epoch
-  std::string grid = "auto";              ///< next start; of groups when one cannot hold all: "4x3", or as peers come
+  std::string grid = "auto";              ///< next start; of groups: "4x3", once peers fill it; auto: as peers come
   std::string mode = "synchronous";       ///< new run; what an epoch averages: node/mode.hpp
   double commit_fraction = 0.5;           ///< next epoch; a round below this part of the target batch fails
   Admission admission = Admission::open;  ///< now

@@ -384,6 +384,7 @@ void Invariants::check_begin(std::size_t peer, const epoch::EpochReport& report)
   std::uint64_t samples = 0;
   std::uint64_t known = 0;
   for (const matchmaking::Member& member : report.group->roster) {
+    if (member.role == matchmaking::Role::auxiliary) continue;
     const auto number = numbers_.find(member.id);
     const auto mine = number == numbers_.end() ? taken.end() : taken.find(number->second);
     if (mine == taken.end()) return;

@@ -1,7 +1,7 @@
 #include "sim/swarm.hpp"
 
 #include "node/ban_file.hpp"
-#include "node/node.hpp"
+#include "sim/coordinator.hpp"
 #include "sim/injector.hpp"
 #include "sim/invariants.hpp"
 #include "sim/recorder.hpp"
@@ -23,7 +23,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kRun = "sim";
-constexpr std::size_t kCoordinator = 1'000'000;  // its key's number; no peer has it
 constexpr Duration kLook = milliseconds(250);
 constexpr Duration kGather = seconds(15);   // for joining, before the mixture strikes
 constexpr Duration kStuck = seconds(60);    // of calm without a commit
@@ -100,6 +99,7 @@ epoch::MemberOptions member_options(const SwarmOptions& options) {
   member.commit_fraction = options.commit_fraction;
   member.delay = options.delay;
   member.group_size_max = options.group_size_max;
+  member.grid = options.grid;
   member.schema = hash_bytes("collab schema", schema.canonical());
   member.load.segment_units_min = 1;  // small vectors are to have many owners
   if (options.epochs > 0) member.epochs_max = options.epochs;
@@ -196,14 +196,9 @@ struct Swarm::World final : Stage {
   Duration length{};
   PeerNeeds needs;
   std::vector<std::unique_ptr<Peer>> peers;
-  struct Coordinator {
-    Log log;
-    Metrics metrics;
-    std::unique_ptr<node::Node> node;
-    std::unique_ptr<TaskGroup> tasks;
-  };
   Host& coordinator_host;
   std::unique_ptr<Coordinator> coordinator;
+  std::uint64_t coordinator_lives = 0;
   std::function<bool(Duration)> asked_to_stop;
   bool interrupted = false;
   bool stuck = false;
@@ -285,36 +280,27 @@ Peer& Swarm::World::add_peer() {
 
 void Swarm::World::start_coordinator() {
   net.revive(coordinator_host);
-  coordinator = std::make_unique<Coordinator>();
-  node::NodeOptions node_options;
-  node_options.run.run_id = kRun;
-  node_options.loopback_port = 0;
-  node_options.serve_directory = true;
-  node_options.role = "coordinator";
-  if (options.boxes) node_options.listen = net::Address{coordinator_host.address(), 443};
-  node_options.bootstrap = needs.bootstrap;
-  node_options.bootstrap.erase(node_options.bootstrap.begin());
-  const node::NodeNeeds node_needs{world.executor(),
-                                   world.executor(),
-                                   coordinator_host.clock(),
-                                   coordinator_host,
-                                   Random(options.seed).derive("coordinator"),
-                                   coordinator->log,
-                                   coordinator->metrics,
-                                   &verified};
-  coordinator->node =
-      std::make_unique<node::Node>(node_needs, Peer::identity_of(options.seed, kCoordinator, scheme), node_options);
-  const Identity authority = Peer::identity_of(options.seed, kCoordinator);
-  coordinator->node->found(node::sign_manifest(authority, manifest_of(options, authority)));
-  coordinator->tasks = std::make_unique<TaskGroup>(world.executor(), rethrow);
-  coordinator->tasks->spawn("coordinator", coordinator->node->run());
+  CoordinatorOptions made;
+  made.node.run.run_id = kRun;
+  made.node.loopback_port = 0;
+  made.node.serve_directory = true;
+  made.node.role = "coordinator";
+  if (options.boxes) made.node.listen = net::Address{coordinator_host.address(), 443};
+  made.node.bootstrap = needs.bootstrap;
+  made.node.bootstrap.erase(made.node.bootstrap.begin());
+  made.manifest = manifest_of(options, Coordinator::identity(options.seed));
+  made.life = coordinator_lives++;
+  made.averages = options.coordinator_averages;
+  if (made.averages) made.node.relay = nat::RelayMode::bulk;
+  coordinator = std::make_unique<Coordinator>(needs, coordinator_host, std::move(made));
+  coordinator->start();
 }
 
 Task<> Swarm::World::kill_coordinator() {
   if (!coordinator) co_return;
   const auto gone = std::move(coordinator);
   net.kill(coordinator_host);
-  co_await gone->tasks->stop();
+  co_await gone->kill();
 }
 
 Task<> Swarm::World::ban(const PeerId& peer, Duration lasts) {
@@ -324,9 +310,9 @@ Task<> Swarm::World::ban(const PeerId& peer, Duration lasts) {
   ban.from_ms = coordinator_host.clock().unix_ms();
   ban.until_ms = ban.from_ms + std::chrono::duration_cast<milliseconds>(lasts).count();
   ban.sequence = static_cast<std::uint64_t>(ban.from_ms);
-  const Identity authority = Peer::identity_of(options.seed, kCoordinator);
+  const Identity authority = Coordinator::identity(options.seed);
   std::vector<directory::SignedRecord> records(1, node::ban_record(authority, kRun, ban));
-  co_await coordinator->node->directory().hand_on(std::move(records));
+  co_await coordinator->directory().hand_on(std::move(records));
 }
 
 bool Swarm::World::over() const {

@@ -16,8 +16,9 @@ namespace collab::sim {
 struct SwarmOptions {
   std::uint64_t seed = 1;
   std::size_t peers = 8;
-  std::size_t clients = 0;   ///< of them, the last ones: only dial, never listen
-  std::size_t contacts = 0;  ///< of them, the first: everybody was told their address beside the coordinator's
+  std::size_t clients = 0;            ///< of them, the last ones: only dial, never listen
+  bool coordinator_averages = false;  ///< where nobody can be dialled; it hands the state on then, too
+  std::size_t contacts = 0;           ///< of them, the first: everybody was told their address beside the coordinator's
   LinkOptions links;
   LineOptions line;
   std::vector<LineOptions> lines;  ///< by peer, instead; who has none has `line`
@@ -27,6 +28,7 @@ struct SwarmOptions {
   bool codec_by_lines = false;  ///< `codec` is float16, and linear8 where lines are slow
   std::uint64_t target_batch = 1024;
   std::size_t group_size_max = 64;                                        ///< with more peers groups are on a grid
+  std::vector<std::uint32_t> grid;                                        ///< its radices; empty: they follow the peers
   std::size_t result_bytes_max = state::StoreOptions().result_bytes_max;  ///< that each peer keeps of the last rounds
   double commit_fraction = 0.5;
   epoch::Delay delay = epoch::Delay::none;

@@ -49,6 +49,7 @@ void check_made(fuzz::Input input) {
   if (seating.radices.empty()) return;
   std::sort(seating.seats.begin(), seating.seats.end());
   seating.seats.erase(std::unique(seating.seats.begin(), seating.seats.end()), seating.seats.end());
+  if (!seating.one_group() && !can_seat(seating.radices, seating.seats.size())) return;
   std::copy_if(seating.seats.begin(), seating.seats.end(), std::back_inserter(seating.clients),
                [](Seat seat) { return seat % 2 == 1; });
   const std::vector<Bytes> pieces = encode(seating);

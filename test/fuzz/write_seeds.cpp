@@ -159,6 +159,7 @@ void write_matchmaking() {
   seating.clients = {seating.seats[0], seating.seats[8]};
   write("seating", "grid", behind(0, joined({matchmaking::encode(seating).front()})));
   matchmaking::Seating large = seating;
+  large.radices = {8, 8};
   for (std::uint64_t i = 13; i < 300; ++i) large.seats.push_back(i * 0x1234'5678'9abcU);
   const auto pieces = matchmaking::encode(large);
   write("seating", "three-pieces", behind(0, joined({pieces[0], pieces[1], pieces[2]})));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Real programs: two peers train whom nobody can dial. Their coordinator averages for them, unless it is told not to, and hands
-the state of the run on to those who come later.
+"""Real programs: two peers train whom nobody can dial, and later four, on a grid. Their coordinator averages for them, unless it
+is told not to, and hands the state of the run on to those who come later.
 
 Usage: undialled_test.py COORDINATOR PEER. Prints a line per case and a last line that counts them.
 """
@@ -24,6 +24,7 @@ class Swarm:
         """The run, or the coordinator again, with what else it is told."""
         self.coordinator = self.running.start('coordinator', [
             COORDINATOR, '--new-run', '--run-id', 'friends', '--preset', 'demo', '--data', self.text, '--target-batch', '24', '--epochs', '9999',
+            '--grid', '2x2',
             '--home', self.running.folder / 'host', '--listen', ADDRESS, '--dashboard', 'off', '--checkpoint-every', '0',
             '--no-lan', '--relay-rate', '1000', '--json', *more])
         wait('the coordinator is ready', 30, lambda: self.coordinator.events('ready'))
@@ -81,6 +82,17 @@ def one_dies_and_another_comes(swarm):
     swarm.go_on(FRIENDS, 5, 20, group_of=3)
 
 
+def four_fill_a_grid(swarm):
+    """In each group of two, in both rounds, it is the third."""
+    for name in 'fg':
+        swarm.join(name, '--client')
+    swarm.go_on('abfg', 5, 40, group_of=3)
+    for name in 'fg':
+        swarm.peers[name].process.terminate()
+    wait('both have left', 20, lambda: all(swarm.peers[name].ended() for name in 'fg'))
+    swarm.go_on(FRIENDS, 5, 20, group_of=3)
+
+
 def one_can_be_dialled(swarm):
     swarm.join('c', '--listen', '127.0.0.1:0')
     wait('it has joined', 40, lambda: swarm.peers['c'].events('joined'))
@@ -116,7 +128,7 @@ def all_leave(swarm):
     assert all(swarm.peers[name].process.returncode == 0 for name in FRIENDS)
 
 
-CASES = [averages_for_them, one_dies_and_another_comes, one_can_be_dialled, coordinator_is_told_not_to, all_leave]
+CASES = [averages_for_them, one_dies_and_another_comes, four_fill_a_grid, one_can_be_dialled, coordinator_is_told_not_to, all_leave]
 done = 0
 with tempfile.TemporaryDirectory() as folder, programs.Programs(folder) as running:
     try:

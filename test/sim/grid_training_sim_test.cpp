@@ -97,8 +97,7 @@ TEST_CASE(
     Swarm swarm(options);
     std::map<std::size_t, std::size_t> complete;  // passes by peer, in the last half of the run
     const auto see = [&](const TraceLine& line) {
-      if (line.at > 40s && is_complete_pass(line))
-        ++complete[line.peer];
+      if (line.at > 40s && is_complete_pass(line)) ++complete[line.peer];
     };
     swarm.trace(see);
     const Outcome outcome = swarm.run();
@@ -107,6 +106,47 @@ TEST_CASE(
     CHECK(complete.size() == 12);
     for (const auto& [peer, passes] : complete) CHECK(passes >= 5);
   }
+}
+
+TEST_CASE("grid training: where nobody in a cell can be dialled the coordinator leads it, in each round") {
+  for (const std::size_t clients : {9, 7}) {
+    CAPTURE(clients);
+    SwarmOptions options = small(3, 9, 12);
+    options.units_per_pass = 1000;
+    options.clients = clients;
+    options.grid = {3, 3};
+    options.coordinator_averages = true;
+    Swarm swarm(options);
+    std::size_t complete = 0;
+    swarm.trace([&](const TraceLine& line) { complete += is_complete_pass(line) ? 1 : 0; });
+    const Outcome outcome = swarm.run();
+    check_held(outcome);
+    CHECK(outcome.epochs == 12);
+    CHECK(complete >= 9 * 9);
+    CHECK(outcome.rounds_failed == 0);
+    CHECK(outcome.ledger.committed().count() == outcome.samples_committed);
+  }
+}
+
+TEST_CASE("grid training: a coordinator that leads cells dies and comes back, and all train on with what they had") {
+  SwarmOptions options = small(4, 9, 14);
+  options.clients = 9;
+  options.grid = {3, 3};
+  options.coordinator_averages = true;
+  Fault away;
+  away.kind = FaultKind::coordinator;
+  away.at = 14s;
+  away.length = 5s;
+  options.faults.events = {away};
+  const Outcome outcome = run_and_check(options);
+  CHECK(outcome.epochs == 14);
+}
+
+TEST_CASE("grid training: a grid that the host asked for waits for as many peers as it has cells") {
+  SwarmOptions options = small(5, 8, 6);  // on a grid of nine cells values of some would never come to others
+  options.grid = {3, 3};
+  const Outcome outcome = run_and_check(options);
+  CHECK(outcome.epochs == 6);
 }
 
 }  // namespace collab::sim

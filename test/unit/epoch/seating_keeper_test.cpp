@@ -47,6 +47,12 @@ class Peers {
                  matchmaking::encode(seating).front(), 60s);
     settle();
   }
+  /// From here on it averages for others.
+  void offer(unsigned char number) {
+    board_.view_of(peer(number))
+        .publish(std::string(matchmaking::kSeatingKey), std::string(matchmaking::kAuxiliarySubkey), Bytes(1), 60s);
+    settle();
+  }
   /// The last ones are not there any more, as far as the others can see.
   void lose(std::size_t count) { ids.resize(ids.size() - count); }
   /// Everybody sees everybody; the turn goes round.
@@ -217,6 +223,29 @@ TEST_CASE("seating keeper: short epochs get notice by time, and a forced grid st
   CHECK(peers.in_force(3, 22) == Radices{4, 4});
 }
 
+TEST_CASE("seating keeper: a forced grid that fewer peers do not fill is not theirs, and again once they do") {
+  SeatingOptions forced = Peers::small_groups();
+  forced.forced = {3, 3};
+  Peers peers(8, forced);
+  for (std::uint64_t epoch = 1; epoch < 4; ++epoch) peers.epoch(epoch);
+  CHECK(peers.in_force(0, 9) == matchmaking::radices_for(8, 4));  // values of three would not come to three others
+  peers.add(9);
+  for (std::uint64_t epoch = 4; epoch < 8; ++epoch) peers.epoch(epoch);
+  CHECK(peers.in_force(0, 12) == Radices{3, 3});
+}
+
+TEST_CASE("seating keeper: with an auxiliary more peers than one group holds are on a grid, though they only dial") {
+  Peers peers(65, SeatingOptions());
+  peers.clients = peers.ids;
+  std::sort(peers.clients.begin(), peers.clients.end());
+  for (std::uint64_t epoch = 1; epoch < 4; ++epoch) peers.epoch(epoch);
+  CHECK(peers.in_force(0, 9).empty());  // one group
+  peers.offer(200);
+  CHECK(peers.keepers[0]->auxiliaries() == std::vector<PeerId>{peer(200)});
+  for (std::uint64_t epoch = 4; epoch < 8; ++epoch) peers.epoch(epoch);
+  CHECK(peers.in_force(0, 12) == matchmaking::radices_for(65, 64));
+}
+
 TEST_CASE("seating keeper: when passes fail because of who is gone, the seating changes within the epoch") {
   Peers peers(12);
   for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);
@@ -337,7 +366,7 @@ TEST_CASE("seating keeper: of two lists for one epoch all keep the one that seat
   const auto seat_all = [&](int writer) {
     matchmaking::Seating seating;
     seating.revision = 5;
-    seating.radices = {8, 8};
+    seating.radices = {4, 2};
     for (const PeerId& id : peers.ids) seating.seats.push_back(matchmaking::seat_of(id));
     std::sort(seating.seats.begin(), seating.seats.end());
     peers.write(static_cast<unsigned char>(writer), seating);

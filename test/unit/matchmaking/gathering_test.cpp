@@ -876,6 +876,88 @@ TEST_CASE("gathering: on a grid it waits for who lives and is expected, and asks
   CHECK(leader.outcome()->value().roster.size() == 2);
 }
 
+namespace {
+
+/// Of a cell whose peers all only dial, and an auxiliary that has the first place.
+Terms cell_terms(unsigned self, Role role) {
+  Terms terms = terms_of(self, 3);
+  terms.options.role = role;
+  for (const unsigned one : {kPlaces[2], kPlaces[3], kPlaces[4]})
+    if (one != self) terms.wanted.expected.push_back({peer(one), Role::client});
+  terms.wanted.auxiliaries = {peer(kPlaces[0])};
+  return terms;
+}
+
+wire::Join lender_joins(unsigned self) {
+  wire::Join join = join_of(self, 0);
+  join.role = static_cast<std::uint8_t>(Role::auxiliary);
+  return join;
+}
+
+}  // namespace
+
+TEST_CASE("gathering: where nobody in a cell can be dialled, its peers ask an auxiliary, and take its group") {
+  FakeLinks world;
+  Gathering client(cell_terms(kPlaces[2], Role::client), world.links(), {}, {}, kStart);
+  CHECK(client.following() == peer(kPlaces[0]));
+
+  Gathering lender(cell_terms(kPlaces[0], Role::auxiliary), world.links(), {}, {}, kStart);
+  CHECK(lender.leading());
+  for (const unsigned one : {kPlaces[2], kPlaces[3], kPlaces[4]}) {
+    wire::Join join = join_of(one, kTarget / 2);
+    join.role = static_cast<std::uint8_t>(Role::client);
+    lender.on_message(peer(one), wire::Header(join), kStart);
+  }
+  REQUIRE(lender.outcome());
+  const Group& group = lender.outcome()->value();
+  CHECK(group.roster.size() == 4);
+  CHECK(group.roster[*group.rank_of(peer(kPlaces[0]))].units == kUnits);
+  client.on_message(peer(kPlaces[0]), wire::Header(wire::to_wire(group)), kStart);
+  REQUIRE(client.outcome());
+  CHECK(client.outcome()->value().id == group.id);
+}
+
+TEST_CASE("gathering: somebody in the cell who can be dialled leads it, and an auxiliary only once that one is gone") {
+  Terms terms = cell_terms(kPlaces[2], Role::client);
+  terms.wanted.expected[0].role = Role::node;
+  FakeLinks world;
+  Gathering client(terms, world.links(), {}, {}, kStart);
+  CHECK(client.following() == terms.wanted.expected[0].id);
+  world.dead.insert(terms.wanted.expected[0].id);
+  for (world.now = kStart; world.now < kStart + 1s; world.now += 100ms) client.on_time(world.now);
+  CHECK(client.following() == peer(kPlaces[0]));
+}
+
+TEST_CASE("gathering: an auxiliary on a grid invites nobody before it is asked by who brings values") {
+  FakeLinks world;
+  Gathering lender(cell_terms(kPlaces[0], Role::auxiliary), world.links(), {}, {}, kStart);
+  for (world.now = kStart; world.now < kStart + 9s; world.now += 100ms) lender.on_time(world.now);
+  CHECK(lender.take_outgoing().empty());
+  lender.on_message(peer(kPlaces[1]), wire::Header(lender_joins(kPlaces[1])), world.now);  // another one
+  lender.on_time(world.now);
+  CHECK(lender.take_outgoing().size() == 1);  // the answer
+  lender.on_message(peer(kPlaces[2]), wire::Header(join_of(kPlaces[2], 0)), world.now);
+  lender.on_time(world.now);
+  CHECK(lender.take_outgoing().size() == 3);  // the answer, and two invitations
+}
+
+TEST_CASE("gathering: an auxiliary is asked again when a later try than that of its group is looked for") {
+  FakeLinks world;
+  Gathering lender(cell_terms(kPlaces[0], Role::auxiliary), world.links(), {}, {}, kStart);
+  for (const unsigned one : {kPlaces[2], kPlaces[3], kPlaces[4]})
+    lender.on_message(peer(one), wire::Header(join_of(one, kTarget / 2)), kStart);
+  REQUIRE(lender.outcome());
+  CHECK(!lender.asked_again());
+  lender.on_message(peer(kPlaces[2]), wire::Header(join_of(kPlaces[2], 0)), kStart);  // of the same try
+  CHECK(!lender.asked_again());
+  wire::Join again = join_of(kPlaces[2], 0);
+  again.attempt = 1;
+  lender.on_message(peer(kPlaces[2]), wire::Header(again), kStart);
+  CHECK(lender.asked_again());
+  lender.settled(kStart);
+  CHECK(!lender.asked_again());
+}
+
 TEST_CASE("gathering: on a grid it waits longer for who may be the only voice of its cell than for a listener") {
   Terms terms = terms_of(kPlaces[1], 1);
   terms.wanted.target_samples = 0;

@@ -28,6 +28,26 @@ TEST_CASE("leader: it begins when the batch is full, and not on a sample less") 
   CHECK(check(*group, peer(2), terms.options.values));
 }
 
+TEST_CASE("leader: on a grid it takes auxiliaries that nobody expects, as many as leave room for those who are") {
+  Terms terms = terms_of(1, 1);
+  terms.wanted.expected = {{peer(2), Role::client}, {peer(3), Role::client}};
+  terms.wanted.group_size_max = 4;
+  Leader leader(terms);
+  CHECK(leader.on_join(peer(9), join_of(9, 0), kStart) == RefusalReason::other_round);
+  wire::Join lends = join_of(9, 0);
+  lends.role = static_cast<std::uint8_t>(Role::auxiliary);
+  CHECK(!leader.on_join(peer(9), lends, kStart));
+  CHECK(!leader.has_senders());
+  CHECK(leader.on_join(peer(10), lends, kStart) == RefusalReason::full);
+  CHECK(!leader.on_join(peer(9), lends, kStart));  // again
+  for (const unsigned expected : {2, 3}) CHECK(!leader.on_join(peer(expected), join_of(expected, 0), kStart));
+  CHECK(leader.has_senders());
+  const auto group = leader.begin(kTarget, false, kStart);
+  REQUIRE(group);
+  CHECK(group->roster.size() == 4);
+  CHECK(group->roster[*group->rank_of(peer(9))].weight_max == 0);
+}
+
 TEST_CASE("leader: it plans for the round of the pass that it leads") {
   for (const std::uint32_t round : {1U, 3U}) {
     Terms terms = terms_of(1, 1);

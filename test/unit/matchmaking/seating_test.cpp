@@ -1,5 +1,7 @@
 #include "matchmaking/seating.hpp"
 
+#include "crypto/fields.hpp"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -36,6 +38,26 @@ Seating with_clients(Seating seating, std::size_t count) {
   return seating;
 }
 
+/// One piece as somebody makes it by hand, whatever it says.
+Bytes piece_of(const Seating& seating) {
+  Hasher id("collab grid");
+  id.add(seating.from).add(std::uint64_t(seating.revision));
+  FieldWriter writer;
+  writer.add(seating.from).add(seating.revision).add(static_cast<std::uint8_t>(seating.radices.size()));
+  for (const std::uint32_t radix : seating.radices) {
+    id.add(std::uint64_t(radix));
+    writer.add(radix);
+  }
+  for (const Seat seat : seating.seats) id.add(seat);
+  const Digest digest = id.finish();
+  writer.add(static_cast<std::uint32_t>(seating.seats.size())).add(std::uint16_t(0));
+  writer.add_raw(std::as_bytes(std::span(digest)));
+  for (const Seat seat : seating.seats) writer.add(seat);
+  const Bytes nobody_only_dials((seating.seats.size() + 7) / 8);
+  writer.add_raw(std::span(nobody_only_dials));
+  return writer.finish();
+}
+
 std::vector<directory::Record> records_of(const PeerId& owner, const Seating& seating, unsigned slot) {
   std::vector<directory::Record> records;
   const auto pieces = encode(seating);
@@ -53,7 +75,8 @@ std::vector<directory::Record> records_of(const PeerId& owner, const Seating& se
 TEST_CASE("seating: pieces of any number of peers fit a record and make the same seating again") {
   for (const std::size_t count : {4, 12, 111, 112, 113, 600, 3360}) {
     CAPTURE(count);
-    const Seating seating = seating_of(peers(count), {2, 2});
+    const Seating seating =
+        seating_of(peers(count), count < 200 ? std::vector<std::uint32_t>{2, 2} : radices_for(count, 64));
     const auto pieces = encode(seating);
     for (const Bytes& piece : pieces) CHECK(piece.size() <= directory::kValueBytesMax);
     CHECK(decode_seating(pieces).value() == seating);
@@ -190,6 +213,29 @@ TEST_CASE("seating: groups grow where a grid would have cells that nobody can di
   CHECK(follow_radices({8, 7}, 60, 60, 4) == radices_for(60, 4));
   CHECK(follow_radices({}, 65, 3, 64) == Radices{64});  // better most than nobody
   CHECK(follow_radices({}, 128, 3, 64) == radices_for(128, 64));
+}
+
+TEST_CASE("seating: where auxiliaries lead, cells that nobody can dial are no reason to leave anybody out") {
+  using Radices = std::vector<std::uint32_t>;
+  CHECK(follow_radices({}, 65, 3, 64, true) == radices_for(65, 64));
+  CHECK(follow_radices({64}, 100, 0, 64, true) == radices_for(100, 64));
+  CHECK(follow_radices({10, 10}, 110, 0, 64, true) == Radices{10, 10});
+  CHECK(follow_radices({10, 10}, 110, 0, 64) == Radices{64});
+  CHECK(follow_radices({}, 16, 0, 6, true) == Radices{64});          // one group, and all of it in one round
+  CHECK(follow_radices({}, 1000, 40, 12, true) == Radices{32, 31});  // who can be dialled is nearer
+}
+
+TEST_CASE("seating: a grid with an empty cell, or with too large groups, is nobody's") {
+  CHECK(can_seat({2, 2}, 126));
+  CHECK(!can_seat({2, 2}, 127));
+  for (const auto& [radices, count] : {std::pair(std::vector<std::uint32_t>{3, 3}, 9), {{2, 2, 2}, 8}}) {
+    CAPTURE(count);
+    const auto seats = static_cast<std::size_t>(count);
+    CHECK(can_seat(radices, seats));
+    CHECK(!can_seat(radices, seats - 1));
+    CHECK(decode_seating({piece_of(seating_of(peers(seats), radices))}));
+    CHECK(!decode_seating({piece_of(seating_of(peers(seats - 1), radices))}));
+  }
 }
 
 TEST_CASE("seating: radices stay while they fit and follow the number of peers when not") {

@@ -88,6 +88,11 @@ Host::Host(HostOptions options, Log& log, Identity identity, const Signed& state
     // protocol
     node_->endpoint().allow_conversation(matchmaking::row());
     node_->endpoint().allow_conversation(averaging::round_protocol());
+    node_->endpoint().handle(averaging::counted_method(),
+                             [this](PeerId from, Frame request, TimePoint /*deadline*/) -> Task<net::Answer> {
+                               if (!stand_in_) co_return Refusal(Errc::gone);
+                               co_return stand_in_->was_counted(from, request);
+                             });
     members_ = node_->directory().watch(std::string(directory::kPeerKey));
     told_rounds_ = node_->directory().watch(std::string(monitor::kRoundKey));
     told_evaluations_ = node_->directory().watch(std::string(monitor::kEvaluationKey));
@@ -176,8 +181,9 @@ void Host::make_keeper(const std::filesystem::path& tokenizer) {
 void Host::make_stand_in() try {
   epoch::MemberOptions options = epoch::member_options(manifest_, recipes::albert_schema(recipe_));
   options.incarnation = draw();
-  const epoch::Auxiliary::Context context{node_->endpoint(), runtime_.clock(),  node_->directory(), *tracker_, log_,
-                                          metrics_,          node_->identity(), runtime_.loop()};
+  epoch::Auxiliary::Context context{node_->endpoint(), runtime_.clock(),  node_->directory(), *tracker_, log_,
+                                    metrics_,          node_->identity(), runtime_.loop()};
+  context.can_be_dialled = [this] { return !nat::only_dials(node_->reachability().state()); };
   stand_in_ = std::make_unique<StandIn>(context, *events_, std::move(options));
 } catch (const Failure& failure) {
   log_.warn("stand_in.cannot", {{"why", failure.cause()}, {"advice", "where nobody can be dialled: --role aux"}});

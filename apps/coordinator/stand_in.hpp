@@ -18,6 +18,9 @@ class StandIn {
 
   /// Ends after `leave()`.
   Task<> run();
+  net::Answer was_counted(const PeerId& from, const Frame& request) const {
+    return auxiliary_.was_counted(from, request);
+  }
   /// Tells the others not to wait and ends `run()`.
   Task<> leave();
 

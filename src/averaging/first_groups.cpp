@@ -54,7 +54,7 @@ void FirstGroups::committed(const RoundReport& round) {
     if (peer.counted > 0) first.counted.push_back(peer.id);
   }
   kept_.push_back(std::move(first));
-  if (kept_.size() > kKept) kept_.pop_front();
+  if (kept_.size() > kept_max_) kept_.pop_front();
 }
 
 net::Answer FirstGroups::answer(const PeerId& from, const Frame& request) const {

@@ -20,7 +20,8 @@ net::Method counted_method();
 /// The last first groups that committed here. Thread safety: none; belongs to the node's loop.
 class FirstGroups {
  public:
-  static constexpr std::size_t kKept = 8;
+  /// `kept`: so many, of 2 kB each at most.
+  explicit FirstGroups(std::size_t kept = 8) : kept_max_(kept) {}
 
   /// `round`: committed, the first of its pass.
   void committed(const RoundReport& round);
@@ -33,6 +34,7 @@ class FirstGroups {
     matchmaking::GroupId group{};
     std::vector<PeerId> counted;
   };
+  std::size_t kept_max_;
   std::deque<First> kept_;  // the newest at the back
 };
 

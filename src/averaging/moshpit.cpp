@@ -1,6 +1,6 @@
 #include "averaging/moshpit.hpp"
 
-#include <boost/asio/experimental/awaitable_operators.hpp>
+#include "matchmaking/search_until.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -219,11 +219,8 @@ Task<boost::system::error_code> Moshpit::in_vain() const {
 }
 
 Task<Result<Group>> Moshpit::find_while_it_stands(std::uint32_t round, const Progress& progress) {
-  using namespace asio::experimental::awaitable_operators;
   const Wait wait(waits_since_, context_.clock);
-  auto first = co_await (find(round, progress) || in_vain());
-  if (first.index() == 0) co_return std::get<0>(std::move(first));
-  co_return std::get<1>(first);
+  co_return co_await matchmaking::search_until(find(round, progress), in_vain());
 }
 
 bool Moshpit::stuck(Duration least, unsigned rounds) const {

@@ -200,11 +200,15 @@ bool SwarmDirectory::connected() const {
 }
 
 TimePoint SwarmDirectory::steady_since() const {
-  if (server_.is_bootstrap(net_.self())) return TimePoint::min();
+  // the others come to one that serves; and of a large swarm some are always there, whom nobody is connected to for
+  // long
+  const std::vector<PeerId> servers = server_.servers().ids();
+  const bool serves = std::find(servers.begin(), servers.end(), net_.self()) != servers.end();
+  if (serves || server_.form() == Form::routed) return TimePoint::min();
   TimePoint since = TimePoint::max();
-  for (const PeerId& server : server_.servers().ids()) {
+  for (const PeerId& server : servers) {
     const net::LinkState link = net_.link(server);
-    if (link.connected) since = std::min(since, link.lost_at == TimePoint() ? TimePoint::min() : link.lost_at);
+    if (link.connected) since = std::min(since, link.back_at == TimePoint() ? TimePoint::min() : link.back_at);
   }
   return since;
 }

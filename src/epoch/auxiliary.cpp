@@ -12,7 +12,8 @@ namespace {
 
 constexpr Duration kLookAtRest = std::chrono::seconds(1);
 constexpr Duration kLookAtGrid = std::chrono::milliseconds(100);
-constexpr Duration kOfferTtl = std::chrono::seconds(60);
+constexpr Duration kOfferTtl = std::chrono::seconds(15);    // of who died nobody expects help for longer
+constexpr Duration kLastRounds = std::chrono::seconds(10);  // of cells, when it leaves
 constexpr Duration kCountsFrom = std::chrono::seconds(20);  // all have come back by then to who has begun anew
 constexpr Duration kGroupTime = std::chrono::minutes(10);   // for a group; then the search starts anew
 
@@ -38,30 +39,30 @@ Task<> Auxiliary::run() {
     (void)co_await seats_.look(context_.clock.now() + kLookTime);
     tasks.spawn("epoch.seats", seats_.run());
     began_ = context_.clock.now();
-    make_cells(tasks);
+    make_cells();
     tasks.spawn("epoch.cells", serve_cells());
-    context_.directory.publish(std::string(matchmaking::kSeatingKey), std::string(matchmaking::kAuxiliarySubkey),
-                               Bytes(1), kOfferTtl);
     while (!leaving_) co_await take_part(tasks);
+    co_await cells_->finish(context_.clock.now() + kLastRounds);
     co_await matchmaker_.stop();
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
 }
 
-void Auxiliary::make_cells(TaskGroup& tasks) {
+void Auxiliary::make_cells() {
   const matchmaking::Context searches{context_.net, context_.clock, context_.directory, context_.log};
-  const auto lend_to_cell = [this, &tasks](const matchmaking::Group& group) -> Task<Result<>> {
+  const auto lend_to_cell = [this](TaskGroup& tasks, const matchmaking::Group& group) -> Task<Result<>> {
     std::uint64_t held = 0;
     co_return co_await lend(tasks, group, held);
   };
   cells_ = std::make_unique<GridAuxiliary>(
       GridAuxiliary::Needs{searches, context_.tracker, seats_, context_.identity, context_.loop, options_,
-                           matchmaker_options(options_, context_.tracker, rates_, context_.net), lend_to_cell, tasks});
+                           matchmaker_options(options_, context_.tracker, rates_, context_.net), lend_to_cell});
 }
 
 Task<> Auxiliary::serve_cells() {
   for (;;) {
+    offer();
     look_at_seats();
     cells_->serve();
     tell_cells();
@@ -69,9 +70,22 @@ Task<> Auxiliary::serve_cells() {
   }
 }
 
+/// Others ask it only while it can be dialled.
+void Auxiliary::offer() {
+  const bool offers = !leaving_ && (!context_.can_be_dialled || context_.can_be_dialled());
+  if (std::exchange(offers_, offers) == offers) return;
+  const std::string key(matchmaking::kSeatingKey);
+  const std::string subkey(matchmaking::kAuxiliarySubkey);
+  if (offers) {
+    context_.directory.publish(key, subkey, Bytes(1), kOfferTtl);
+  } else {
+    context_.directory.withdraw(key, subkey);
+  }
+}
+
 Task<> Auxiliary::leave() {
   leaving_ = true;
-  context_.directory.withdraw(std::string(matchmaking::kSeatingKey), std::string(matchmaking::kAuxiliarySubkey));
+  offer();
   co_await matchmaker_.leave();
   if (cells_) co_await cells_->leave();
 }
@@ -89,7 +103,7 @@ void Auxiliary::look_at_seats() {
   if (looked_at_seats_ != TimePoint::min() && now < looked_at_seats_ + kLookAtRest) return;
   looked_at_seats_ = now;
   SeatingKeeper::Now look;
-  look.epoch = epoch_;
+  look.epoch = epoch_ - std::min<std::uint64_t>(epoch_, 1);  // some are in the one before still
   for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
   look.recent = context_.tracker.recent();
   look.clients = context_.tracker.clients();
@@ -182,6 +196,7 @@ Task<Result<>> Auxiliary::lend(TaskGroup& tasks, const matchmaking::Group& group
     co_return outcome.error();
   }
   ++rounds_;
+  if (group.round == 1) first_groups_.committed(report);
   rates_.see(group, report, load_options(options_, group.round));
   held = outcome->proof ? outcome->proof->holders() : ~std::uint64_t(0);
   on_round_(group.epoch, {});

@@ -1,6 +1,7 @@
 #pragma once
 // A peer that computes nothing and lends its line and processor to the others' rounds.
 
+#include "averaging/first_groups.hpp"
 #include "base/metrics.hpp"
 #include "base/task_group.hpp"
 #include "epoch/grid_auxiliary.hpp"
@@ -30,6 +31,8 @@ class Auxiliary {
     asio::any_io_executor loop;
     /// Asked while everybody is in one group, each second, and when records change; false: it rests. Empty: always.
     std::function<bool()> is_needed = {};
+    /// Asked each second: false, others are not told to come. Empty: it can be dialled.
+    std::function<bool()> can_be_dialled = {};
     /// Told how many cells of a grid have nobody else who leads them, of one round, whenever that changes; may be
     /// empty.
     std::function<void(std::size_t)> on_cells = {};
@@ -47,6 +50,11 @@ class Auxiliary {
   /// After run(), however it ended and before the destructor: answers nobody any more.
   Task<> stop();
 
+  /// What `averaging.counted` asks: members of a cell that only dial can ask nobody else.
+  net::Answer was_counted(const PeerId& from, const Frame& request) const {
+    return first_groups_.answer(from, request);
+  }
+
   /// Committed ones.
   std::uint64_t rounds() const noexcept { return rounds_; }
   /// Cells of a grid that have nobody else who leads them; 0 while everybody is in one group.
@@ -58,7 +66,8 @@ class Auxiliary {
   Task<boost::system::error_code> epoch_over(std::size_t group_size_max);
   void look_at_seats();
   const matchmaking::Seating* grid() const;
-  void make_cells(TaskGroup& tasks);
+  void make_cells();
+  void offer();
   Task<> serve_cells();
   void tell_cells();
   Task<> take_part(TaskGroup& tasks);
@@ -69,10 +78,12 @@ class Auxiliary {
   MemberOptions options_;
   OnRound on_round_;
   averaging::ClaimedRates rates_;
+  averaging::FirstGroups first_groups_{GridAuxiliary::kCellsMax};
   matchmaking::Matchmaker matchmaker_;
   SeatingKeeper seats_;
   std::unique_ptr<GridAuxiliary> cells_;  // from run() on
   std::size_t cells_told_ = 0;
+  bool offers_ = false;
   TimePoint began_{};
   TimePoint looked_at_seats_ = TimePoint::min();
   std::uint64_t epoch_ = 0;

@@ -24,11 +24,13 @@ struct GridAuxiliary::Cell {
   std::uint32_t round = 1;
   std::vector<PeerId> members;  // as the schedule knows them
   std::vector<PeerId> ids;      // the same, whole, as far as they are known
+  std::string key;
   std::unique_ptr<matchmaking::Matchmaker> matchmaker;
   bool over = false;  // nobody is in that epoch any more, or it has another list of seats
 };
 
-GridAuxiliary::GridAuxiliary(Needs needs) : needs_(std::move(needs)), moved_(needs_.loop) {}
+GridAuxiliary::GridAuxiliary(Needs needs)
+    : needs_(std::move(needs)), moved_(needs_.loop), tasks_(needs_.loop, rethrow) {}
 
 GridAuxiliary::~GridAuxiliary() = default;
 
@@ -102,42 +104,51 @@ std::size_t GridAuxiliary::serve(Served& served) {
   std::size_t most = 0;
   for (std::size_t round = 0; round < served.groups.size(); ++round) {
     std::size_t needed = 0;
-    for (std::size_t group = 0; group < served.groups[round].size() && needed < kCellsMax; ++group) {
-      if (!needs_us(served.groups[round][group])) continue;
-      ++needed;
-      auto& cell = served.cells[{round, group}];
-      if (cell) continue;
-      cell = make_cell(served, round, group);
-      needs_.tasks.spawn("epoch.cell", serve_rounds(cell));
+    for (std::size_t group = 0; group < served.groups[round].size(); ++group) {
+      if (!needs_us(served.groups[round][group]) || ++needed > kCellsMax) continue;
+      if (served.cells.contains({round, group})) continue;
+      auto cell = make_cell(served, round, group);
+      if (still_runs(*cell)) continue;
+      served.cells[{round, group}] = cell;
+      cells_.insert(cell);
+      tasks_.spawn("epoch.cell", serve_rounds(cell));
     }
     most = std::max(most, needed);
   }
-  return most;
+  if (most > kCellsMax && !std::exchange(told_full_, true))
+    needs_.searches.log.warn("auxiliary.too_many_cells", {{"cells", most}, {"cells_max", kCellsMax}});
+  return std::min(most, kCellsMax);
 }
 
 std::shared_ptr<GridAuxiliary::Cell> GridAuxiliary::make_cell(const Served& served, std::size_t round,
-                                                              std::size_t group) {
+                                                              std::size_t group) const {
   auto cell = std::make_shared<Cell>();
   cell->pass = served.pass;
   cell->round = static_cast<std::uint32_t>(round + 1);
   cell->members = served.groups[round][group];
-  auto options = averaging::search_options(needs_.matchmaking, cell->round);
-  options.looks = false;  // who is expected knows of us, and of many cells each would cost servers a watch
-  options.key = averaging::key_in(*cell->pass, averaging::bundle_of(needs_.options.run_id), cell->round,
-                                  cell->pass->schedule->digits(cell->members.front(), cell->round));
-  cell->matchmaker = std::make_unique<matchmaking::Matchmaker>(needs_.searches, std::move(options));
-  cells_.insert(cell);
+  cell->key = averaging::key_in(*cell->pass, averaging::bundle_of(needs_.options.run_id), cell->round,
+                                cell->pass->schedule->digits(cell->members.front(), cell->round));
   return cell;
+}
+
+/// A life of it from before, when its epoch was left and has come back: it has the conversation until its round ends.
+bool GridAuxiliary::still_runs(const Cell& cell) const {
+  return std::any_of(cells_.begin(), cells_.end(), [&](const auto& other) {
+    return other->key == cell.key && other->pass->epoch == cell.pass->epoch;
+  });
 }
 
 /// To leaders of first groups.
 void GridAuxiliary::tell_samples(const Served& served) {
+  // what is told of samples is told of the swarm's epoch
+  const bool known = served.pass->epoch == needs_.tracker.epoch();
   const auto unseated = without_seat(needs_.tracker.others(), needs_.seats.in_force(served.pass->epoch));
   for (const auto& [place, cell] : served.cells) {
     if (cell->round != 1 || cell->ids.empty()) continue;
     std::vector<PeerId> left_out = unseated;
     left_out.insert(left_out.end(), cell->ids.begin(), cell->ids.end());
-    cell->matchmaker->samples_elsewhere(static_cast<std::uint64_t>(needs_.tracker.samples_elsewhere(left_out)));
+    const double elsewhere = known ? needs_.tracker.samples_elsewhere(left_out) : 0;
+    cell->matchmaker->samples_elsewhere(static_cast<std::uint64_t>(elsewhere));
   }
 }
 
@@ -164,11 +175,20 @@ Task<Result<matchmaking::Group>> GridAuxiliary::find_group(std::shared_ptr<Cell>
 Task<> GridAuxiliary::serve_rounds(std::shared_ptr<Cell> cell) {
   using namespace asio::experimental::awaitable_operators;
   Clock& clock = needs_.searches.clock;
+  auto options = averaging::search_options(needs_.matchmaking, cell->round);
+  options.key = cell->key;
+  options.looks = false;  // who is expected knows of us, and of many cells each would cost servers a watch
+  cell->matchmaker = std::make_unique<matchmaking::Matchmaker>(needs_.searches, std::move(options));
   unsigned in_vain = 0;
   for (bool again = false; !cell->over;) {
     const auto group = co_await find_group(cell, again);
     Result<> lent = Errc::late;
-    if (group) lent = co_await needs_.lend(*group);
+    if (group) {
+      ++lending_;
+      lent = co_await needs_.lend(tasks_, *group);
+      --lending_;
+      moved_.notify();
+    }
     in_vain = group ? 0 : std::min(in_vain + 1, kDoublingsMax);
     again = again || group;
     if (cell->over) break;
@@ -186,7 +206,8 @@ Task<> GridAuxiliary::leave() {
   leaving_ = true;
   const auto cells = cells_;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
-    for (const auto& cell : cells) tasks.spawn("epoch.leave", cell->matchmaker->leave());
+    for (const auto& cell : cells)
+      if (cell->matchmaker) tasks.spawn("epoch.leave", cell->matchmaker->leave());
     co_await tasks.join();
   };
   auto scope = task_scope(rethrow, body);
@@ -194,10 +215,16 @@ Task<> GridAuxiliary::leave() {
   for (auto& [epoch, served] : served_) close(served);
 }
 
+Task<> GridAuxiliary::finish(TimePoint until) {
+  while (lending_ > 0 && needs_.searches.clock.now() < until) co_await moved_.wait_until(needs_.searches.clock, until);
+}
+
 Task<> GridAuxiliary::stop() {
   leaving_ = true;
+  co_await tasks_.stop();
   const auto cells = cells_;
-  for (const auto& cell : cells) co_await cell->matchmaker->stop();
+  for (const auto& cell : cells)
+    if (cell->matchmaker) co_await cell->matchmaker->stop();
 }
 
 }  // namespace collab::epoch

@@ -37,9 +37,8 @@ class GridAuxiliary {
     asio::any_io_executor loop;
     const MemberOptions& options;                ///< of an auxiliary
     matchmaking::MatchmakerOptions matchmaking;  ///< of a search for the one group of everybody
-    /// Takes part in the round of a group.
-    std::function<Task<Result<>>(const matchmaking::Group&)> lend;
-    TaskGroup& tasks;  ///< of cells
+    /// Takes part in the round of a group. Those who lag are served by the tasks.
+    std::function<Task<Result<>>(TaskGroup&, const matchmaking::Group&)> lend;
   };
   explicit GridAuxiliary(Needs needs);
   ~GridAuxiliary();
@@ -54,6 +53,8 @@ class GridAuxiliary {
 
   /// Tells whoever counts on it that it leaves.
   Task<> leave();
+  /// After leave(): until no round runs any more.
+  Task<> finish(TimePoint until);
   Task<> stop();
 
  private:
@@ -71,7 +72,8 @@ class GridAuxiliary {
   void look_who_leads();
   bool needs_us(const std::vector<PeerId>& members) const;
   std::size_t serve(Served& served);
-  std::shared_ptr<Cell> make_cell(const Served& served, std::size_t round, std::size_t group);
+  std::shared_ptr<Cell> make_cell(const Served& served, std::size_t round, std::size_t group) const;
+  bool still_runs(const Cell& cell) const;
   void tell_samples(const Served& served);
   Task<boost::system::error_code> over(std::shared_ptr<Cell> cell);
   Task<Result<matchmaking::Group>> find_group(std::shared_ptr<Cell> cell, bool again);
@@ -83,8 +85,11 @@ class GridAuxiliary {
   std::set<matchmaking::Seat> leaders_;     // who takes part and can be dialled
   std::size_t needed_ = 0;
   TimePoint looked_at_ = TimePoint::min();
+  std::size_t lending_ = 0;  // rounds that run
+  bool told_full_ = false;
   bool leaving_ = false;
   Signal moved_;
+  TaskGroup tasks_;
 };
 
 }  // namespace collab::epoch

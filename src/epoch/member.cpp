@@ -336,7 +336,7 @@ void Member::tell_no_leader(TimePoint now) {
   if (matchmaker_.is_led()) led_at_ = now;
   const bool waits = full_since_ && now - std::max(*full_since_, led_at_) >= kTellNoLeader;
   if (!waits) return;
-  std::string why = too_few_dialled(context_.tracker, grid(), !seats_.auxiliaries().empty());
+  std::string why = too_few_dialled(context_.tracker, grid(), seats_.helped());
   if (why.empty() || std::exchange(told_no_leader_, true)) return;
   tell(Kind::waiting, std::move(why));
 }

@@ -4,6 +4,7 @@
 #include "base/task_group.hpp"
 #include "epoch/pass_over.hpp"
 #include "matchmaking/no_group.hpp"
+#include "matchmaking/search_until.hpp"
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <fmt/format.h>
@@ -105,6 +106,14 @@ Task<boost::system::error_code> is_over_for_one(Clock& clock, std::function<Task
   }
 }
 
+/// Returns when a search makes no sense any more, for either reason.
+Task<boost::system::error_code> over(EpochContext node, EpochOptions options, bool alone) {
+  using namespace asio::experimental::awaitable_operators;
+  const auto first =
+      co_await (assumptions_broken(node, options, alone) || is_over_for_one(node.averaging.clock, options.is_over));
+  co_return std::visit([](const auto& why) { return boost::system::error_code(why); }, first);
+}
+
 /// Everybody's, or the first one of a pass.
 Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options, bool alone) {
   const TimePoint deadline = node.averaging.clock.now() + options.patience;
@@ -133,15 +142,12 @@ Task<Result<matchmaking::Group>> search(EpochContext node, EpochOptions options,
 }
 
 Task<Result<matchmaking::Group>> find_group(EpochContext node, EpochOptions options) {
-  using namespace asio::experimental::awaitable_operators;
   Result<matchmaking::Group> group = Errc::gone;
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     tasks.spawn("epoch.feed", feed(node, options.epoch));
     if (options.pass) tasks.spawn("epoch.feed_elsewhere", feed_elsewhere(node, options.epoch, *options.pass));
     const bool alone = is_alone(node, options);
-    auto first = co_await (search(node, options, alone) || assumptions_broken(node, options, alone) ||
-                           is_over_for_one(node.averaging.clock, options.is_over));
-    std::visit([&group](auto& one) { group = std::move(one); }, first);
+    group = co_await matchmaking::search_until(search(node, options, alone), over(node, options, alone));
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);

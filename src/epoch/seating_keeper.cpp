@@ -20,8 +20,9 @@ constexpr std::uint32_t kRevisionsUnseen = 1U << 20U;  // of what a newcomer rea
 constexpr std::uint32_t kRevisionsAhead = 64;          // of what is known: more are of somebody who wants the last word
 constexpr std::uint64_t kEpochsAhead = 8;              // and so many times the notice that this peer would give
 constexpr std::size_t kAuxiliariesMax = 16;
-constexpr unsigned kGivenUpMax = 3;  // grids of one epoch; then all of them meet in one group, if it holds them
-constexpr unsigned kMisfitsMin = 2;  // who comes or goes is seen by all within a moment; before, views differ
+constexpr std::uint64_t kUnhelped = 64;  // epochs
+constexpr unsigned kGivenUpMax = 3;      // grids of one epoch; then all of them meet in one group, if it holds them
+constexpr unsigned kMisfitsMin = 2;      // who comes or goes is seen by all within a moment; before, views differ
 
 std::string radices_text(const Seating& seating) {
   std::string text;
@@ -177,6 +178,10 @@ std::vector<PeerId> SeatingKeeper::auxiliaries() const {
   return out;
 }
 
+bool SeatingKeeper::helped() const {
+  return epoch_ >= unhelped_before_ && !auxiliaries().empty();
+}
+
 /// `now`: what it is to take the place of.
 Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const std::vector<PeerId>& clients,
                                   const Seating& now) const {
@@ -196,8 +201,8 @@ Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const std:
   if (forced) {
     wanted.radices = options_.forced;
   } else {
-    wanted.radices = matchmaking::follow_radices(now.radices, wanted.seats.size(), dialled, options_.group_size_max,
-                                                 !auxiliaries().empty());
+    wanted.radices =
+        matchmaking::follow_radices(now.radices, wanted.seats.size(), dialled, options_.group_size_max, helped());
   }
   const bool in_vain = !forced && given_up_ >= kGivenUpMax;
   if (in_vain && wanted.seats.size() <= matchmaking::kGroupSizeMax) wanted.radices = {matchmaking::kGroupSizeMax};
@@ -223,6 +228,7 @@ void SeatingKeeper::look_at(const Now& now) {
     given_up_ = 0;
   }
   stuck_ = stuck_ || now.stuck;
+  if (given_up_ >= kGivenUpMax) unhelped_before_ = epoch_ + kUnhelped;  // whoever says to help does not
   peers_ = now.present.size();
   swarm_epoch_ = now.swarm_epoch;
   notice_ = notice(now.last_epoch);

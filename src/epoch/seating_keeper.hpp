@@ -78,6 +78,8 @@ class SeatingKeeper {
   std::size_t group_size_max(std::uint64_t epoch) const;
   /// Who leads cells in which nobody can be dialled; of many, the first sixteen.
   std::vector<PeerId> auxiliaries() const;
+  /// Whether they do: not for a while after grids of one epoch were given up one after the other.
+  bool helped() const;
   /// Notified when another seating became known.
   Signal& changed() noexcept { return changed_; }
 
@@ -122,10 +124,11 @@ class SeatingKeeper {
   std::uint64_t notice_ = 0;  ///< in epochs, as of the last look
   bool stuck_ = false;        ///< on the seating in force, at some look
   unsigned given_up_ = 0;
-  std::size_t peers_ = 0;     ///< as of the last look
-  bool passed_over_ = false;  ///< some seating did not fit them
-  std::set<PeerId> absurd_;   ///< whose
-  std::array<Slot, 2> own_;   // what this peer publishes
+  std::uint64_t unhelped_before_ = 0;  ///< epoch
+  std::size_t peers_ = 0;              ///< as of the last look
+  bool passed_over_ = false;           ///< some seating did not fit them
+  std::set<PeerId> absurd_;            ///< whose
+  std::array<Slot, 2> own_;            // what this peer publishes
   Signal changed_;
 };
 

@@ -12,7 +12,6 @@ bool Candidates::add(const Candidate& candidate) {
   if (found != known_.end()) {
     found->second.reachable = candidate.reachable;
     found->second.sureness = std::max(found->second.sureness, candidate.sureness);
-    found->second.auxiliary = found->second.auxiliary || candidate.auxiliary;
     return true;
   }
   if (known_.size() >= kCandidatesMax) {

@@ -23,7 +23,6 @@ struct Candidate {
   PeerId id;
   bool reachable = true;  ///< can be dialled, so can lead
   Sureness sureness = Sureness::declared;
-  bool auxiliary = false;  ///< brings no values
 };
 
 /// The peers of one search with their places. Bounded: of more than kCandidatesMax the surest are kept.

@@ -72,7 +72,7 @@ std::variant<Group, RefusalReason> judge(const Terms& terms, const wire::Begin& 
   if (self.incarnation != terms.options.incarnation) return RefusalReason::former_life;
   if (group->attempt > wanted.attempt + kAttemptsAhead) return RefusalReason::bad_plan;
   const auto stranger = [&](const Member& member) {
-    return member.id != terms.self && !terms.has_place(member.id, member.role == Role::auxiliary);
+    return member.id != terms.self && !terms.has_place(member.id, member.role);
   };
   if (std::any_of(group->roster.begin(), group->roster.end(), stranger)) return RefusalReason::bad_plan;
   const auto beyond = [&](const Member& member) {

@@ -145,12 +145,7 @@ void Gathering::leave() {
 }
 
 void Gathering::add_record(const Candidate& candidate) {
-  if (terms_.has_place(candidate.id, /*auxiliary=*/false)) candidates_.add(candidate);
-}
-
-bool Gathering::has_place(const PeerId& peer) const {
-  const auto known = candidates_.known().find(peer);
-  return terms_.has_place(peer, known != candidates_.known().end() && known->second.auxiliary);
+  if (terms_.has_place(candidate.id, Role::node)) candidates_.add(candidate);
 }
 
 bool Gathering::asked_again() const {
@@ -247,7 +242,7 @@ std::optional<PeerId> Gathering::choose_auxiliary(TimePoint now) {
   const bool again = now >= auxiliaries_asked_at_ + terms_.options.patience.absent_max;
   if (again) auxiliaries_asked_at_ = now;
   for (const PeerId& auxiliary : terms_.wanted.auxiliaries) {
-    candidates_.add({auxiliary, /*reachable=*/true, Sureness::declared, /*auxiliary=*/true});
+    candidates_.add({auxiliary, /*reachable=*/true, Sureness::declared});
     if (again && !left_.contains(auxiliary) && !distrusts(auxiliary, now)) candidates_.forgive(auxiliary);
   }
   return candidates_.smallest(Sureness::declared);
@@ -273,8 +268,7 @@ void Gathering::on(const PeerId& from, const wire::Join& join, TimePoint now) {
     return give_up_if_hopeless();
   }
   if (!distrusts(from, now)) candidates_.forgive(from);
-  const bool auxiliary = join.role == static_cast<std::uint8_t>(Role::auxiliary);
-  candidates_.add({from, can_lead, Sureness::declared, auxiliary});
+  candidates_.add({from, can_lead, Sureness::declared});
   invited_.erase(from);
   if (terms_.lends()) choose(now);  // who asks first tells it that the others come
   if (cut_off_ && carried_.with_us.contains(from) && !first_back_) first_back_ = now;
@@ -335,7 +329,7 @@ void Gathering::on(const PeerId& from, const wire::Accepted& accepted, TimePoint
 
 void Gathering::on(const PeerId& from, const wire::Redirect& message, TimePoint now) {
   const PeerId named{message.leader};
-  if (named == terms_.self || !has_place(named)) return;
+  if (named == terms_.self || !terms_.has_place(named, Role::auxiliary)) return;
   if (outcome_) {
     if (from != named) return;
     if (!*outcome_) return send(from, wire::Leave());
@@ -396,6 +390,7 @@ void Gathering::on(const PeerId& from, const wire::Leave& leave, TimePoint now) 
 void Gathering::on(const PeerId& from, const wire::Begin& begin, TimePoint now) {
   if ((outcome_ && !*outcome_) || begin.attempt < terms_.wanted.attempt) return decline(from, begin);
   const auto group = wire::from_wire(begin);
+  if (group && !group->rank_of(from)) return refuse(from, RefusalReason::bad_plan);  // nobody begins what it is not in
   const bool known = group && carried_.begun.contains(group->id);
   if (outcome_ && known) return;
   const bool promised = follower_.leader() && *follower_.leader() != from && follower_.accepted();

@@ -79,6 +79,7 @@ class Gathering {
 
   /// Once set it stays. A group: everybody in its roster has been sent it, or sent it to us.
   const std::optional<Result<Group>>& outcome() const noexcept { return outcome_; }
+  bool lends() const { return terms_.lends(); }
   bool leading() const noexcept { return leading_; }
   const std::optional<PeerId>& following() const noexcept { return follower_.leader(); }
   /// It leads, or its leader has taken it.
@@ -115,7 +116,6 @@ class Gathering {
 
   /// From the directory: whoever has no place in a foreseen group is not asked.
   void add_record(const Candidate&);
-  bool has_place(const PeerId& peer) const;
   void choose(TimePoint now);
   std::optional<PeerId> choose_auxiliary(TimePoint now);
   void hint();

@@ -33,8 +33,9 @@ std::optional<RefusalReason> unfit(const Terms& terms, const wire::Join& join) {
 std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Join& join, TimePoint now) {
   assert(from != terms_.self);
   if (const auto reason = unfit(terms_, join)) return reason;
-  const bool auxiliary = join.role == static_cast<std::uint8_t>(Role::auxiliary);
-  if (!terms_.has_place(from, auxiliary)) return RefusalReason::other_round;
+  const auto role = static_cast<Role>(join.role);
+  const bool auxiliary = role == Role::auxiliary;
+  if (!terms_.has_place(from, role)) return RefusalReason::other_round;
   const auto known = members_.find(from);
   const bool crowded = auxiliary && terms_.foreseen() && auxiliaries() >= terms_.auxiliaries_max();
   if (known == members_.end() && (full() || crowded)) return RefusalReason::full;
@@ -46,6 +47,7 @@ std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Joi
                         join.up,      join.down,
                         join.samples, join.previous,
                         join.dropped, join.incarnation};
+  if (auxiliary) follower.applicant.previous = {};  // it speaks for nobody
   follower.joined = true;
   follower.electorate = join.electorate;
   follower.since = now;

@@ -4,8 +4,7 @@
 #include "base/text.hpp"
 #include "matchmaking/declarations.hpp"
 #include "matchmaking/search.hpp"
-
-#include <boost/asio/experimental/awaitable_operators.hpp>
+#include "matchmaking/search_until.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -200,12 +199,7 @@ Task<Result<Group>> Matchmaker::find_group(Wanted wanted) {
 }
 
 Task<Result<Group>> Matchmaker::find_group(Wanted wanted, Task<boost::system::error_code> over) {
-  using namespace asio::experimental::awaitable_operators;
-  Result<Group> group = NoGroup::late;
-  const auto search = [&]() -> Task<> { group = co_await find_group(std::move(wanted)); };
-  const auto first = co_await (search() || std::move(over));
-  if (first.index() == 1 && !group) co_return std::get<1>(first);
-  co_return group;
+  co_return co_await search_until(find_group(std::move(wanted)), std::move(over));
 }
 
 Task<> Matchmaker::close_retired() {

@@ -51,8 +51,7 @@ class Matchmaker {
   /// group has one peer only when `wanted.alone` says so, else 2..64. Errors: a NoGroup; nothing has changed then, and
   /// the caller may try again after a pause. When cancelled, the others are told not to wait.
   Task<Result<Group>> find_group(Wanted wanted);
-  /// The same, until `over` returns why it makes no sense any more. A group that begins in that very moment counts on
-  /// this peer all the same, and is returned.
+  /// The same by search_until().
   Task<Result<Group>> find_group(Wanted wanted, Task<boost::system::error_code> over);
 
   /// Whether a search for round 1 of `epoch` follows a group that stands: its members presume this peer, with its role.

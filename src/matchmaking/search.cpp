@@ -30,7 +30,8 @@ Search::Search(Context context, std::shared_ptr<Declarations> declarations, asio
                                              context.clock.now())),
       changed_(executor),
       tasks_(executor, rethrow) {
-  for (const Expected& expected : wanted_.expected) heed(expected.id);
+  if (!gathering_->lends())  // else they say when they come
+    for (const Expected& expected : wanted_.expected) heed(expected.id);
   for (const PeerId& follower : gathering_->followers()) heed(follower);
   flush();
   tasks_.spawn("matchmaking.receive", receive_frames());

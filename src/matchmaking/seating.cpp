@@ -17,7 +17,8 @@ constexpr std::size_t kBitsPerByte = 8;
 constexpr std::size_t kSeatsPerPiece =  // a bit for each says who only dials
     (directory::kValueBytesMax - kHeaderBytes) * kBitsPerByte / (sizeof(Seat) * kBitsPerByte + 1) / kBitsPerByte *
     kBitsPerByte;
-constexpr std::uint64_t kDialledEach = 2;  // in a cell: one may go
+constexpr std::uint64_t kDialledEach = 2;            // in a cell: one may go
+constexpr std::size_t kLentMax = kGroupSizeMax - 2;  // of a cell that auxiliaries lead, for they need room, too
 constexpr std::size_t kPiecesMax = (kSeatsMax + kSeatsPerPiece - 1) / kSeatsPerPiece;
 constexpr unsigned kSlots = 2;
 
@@ -225,7 +226,9 @@ std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& pres
                                           std::uint64_t dialled, std::size_t group_size_max, bool helped) {
   const auto usual = radices_for(peers, group_size_max);
   if (usual.size() < 2) return usual;
-  const bool led = present.size() >= 2 && (dialled_per_cell(present, dialled) > 0 || (helped && peers > kGroupSizeMax));
+  const bool lent = helped && peers > kGroupSizeMax;
+  const bool led = present.size() >= 2 &&
+                   (dialled_per_cell(present, dialled) > 0 || (lent && largest_group(present, peers) <= kLentMax));
   if (led && still_filled(present, peers)) {
     // larger groups than usual stay until the usual ones are safe, or each peer that changes would change them all
     const bool grown = largest_group(present, peers) > group_size_max;
@@ -239,7 +242,8 @@ std::vector<std::uint32_t> follow_radices(const std::vector<std::uint32_t>& pres
       if (dialled_per_cell(radices, dialled) >= each) return radices;
     }
   }
-  return peers < 2 * kGroupSizeMax && !helped ? one_group : usual;  // more than half of them are a quorum
+  if (lent) return radices_for(peers, std::min(group_size_max, kLentMax));
+  return peers < 2 * kGroupSizeMax ? one_group : usual;  // more than half of them are a quorum
 }
 
 }  // namespace collab::matchmaking

@@ -99,7 +99,7 @@ struct Wanted {
   bool voiced = false;               ///< no group without a voice for every digit: its result would be of no use
   std::vector<Expected>
       expected;  ///< who follows from the grid: nobody else brings values to the group; empty: anybody
-  /// Who leads where none of those who are expected does: they bring no values.
+  /// Where somebody is expected: who leads when none of those does. They bring no values.
   std::vector<PeerId> auxiliaries;
   std::size_t group_size_max = kGroupSizeMax;  ///< 2..64
   std::size_t electorate = 1;  ///< a group has more than half of so many senders; 1 on a grid of several groups
@@ -127,9 +127,14 @@ struct Terms {
     const auto is_peer = [&](const Expected& one) { return seat_of(one.id) == seat_of(peer); };
     return std::any_of(wanted.expected.begin(), wanted.expected.end(), is_peer);
   }
-  /// Whether it has a place in the group. An auxiliary has one everywhere, for it brings nothing that could be missing
-  /// elsewhere.
-  bool has_place(const PeerId& peer, bool auxiliary) const { return auxiliary || !foreseen() || expects(peer); }
+  /// Whether it is known to average for others.
+  bool knows_auxiliary(const PeerId& peer) const {
+    return std::find(wanted.auxiliaries.begin(), wanted.auxiliaries.end(), peer) != wanted.auxiliaries.end();
+  }
+  /// Whether it has a place in the group, with that role.
+  bool has_place(const PeerId& peer, Role role) const {
+    return !foreseen() || expects(peer) || (role == Role::auxiliary && knows_auxiliary(peer));
+  }
   /// No more auxiliaries, or somebody who is expected finds the group full.
   std::size_t auxiliaries_max() const {
     const std::size_t others = wanted.expected.size() + (options.role == Role::auxiliary ? 0 : 1);

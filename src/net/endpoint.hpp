@@ -99,6 +99,7 @@ struct LinkState {
   bool circuit = false;       ///< it leads through a relay,
   bool tensors = true;        ///< and that carries them too
   TimePoint lost_at{};        ///< when the last connection or dial failed; meaningful while not connected
+  TimePoint back_at{};        ///< since when it is connected without a break, after one; zero: there was none
   TimePoint last_received{};  ///< any byte, pongs too
   Duration rtt{};             ///< smoothed; zero: unknown
   Duration rtt_deviation{};

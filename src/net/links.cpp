@@ -180,6 +180,8 @@ void Links::use(Connection& connection) {
   Connection* old = std::exchange(current_[connection.peer()], &connection);
   connection.superseded.reset();
   set_spare(attached(connection), false);
+  KnownPeer& known = needs_.peers.at(connection.peer(), needs_.clock.now());
+  if (old == nullptr && known.lost_at != TimePoint()) known.back_at = needs_.clock.now();
   if (old != nullptr) supersede(*old);
   needs_.user.on_change(connection.peer());
 }
@@ -319,6 +321,7 @@ LinkState Links::state(const PeerId& peer) const {
   LinkState state;
   if (const KnownPeer* known = needs_.peers.find(peer)) {
     state.lost_at = known->lost_at;
+    state.back_at = known->back_at;
     state.rtt = known->rtt;
     state.rtt_deviation = known->rtt_deviation;
     state.up_bytes_per_s = known->up_bytes_per_s;

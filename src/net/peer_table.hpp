@@ -21,6 +21,7 @@ struct KnownPeer {
   bool bare_in_vain = false;    ///< when it was dialled last, something else than bare TCP led there
   TimePoint direct_at{};        ///< when there was last a connection without a relay
   TimePoint lost_at{};          ///< when the last connection or dial failed
+  TimePoint back_at{};          ///< when there was a connection again, after one was lost; zero: none was
   TimePoint retry_at{};         ///< no dial before this
   unsigned failures = 0;        ///< dials that failed; forgotten when a connection lasts, not when one is made
   Refusal refused = Refusal(Errc::gone);  ///< why the last one failed: the answer until `retry_at`

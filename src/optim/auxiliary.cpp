@@ -36,9 +36,10 @@ Auxiliary::Auxiliary(Collaboration& run, const Schema& schema) : inner_(std::mak
       parts.fail(task, std::move(what));
     };
     inner_->tasks = std::make_unique<TaskGroup>(parts.runtime.loop(), on_failure);
-    const epoch::Auxiliary::Context context{
+    epoch::Auxiliary::Context context{
         parts.node->endpoint(), parts.runtime.clock(), parts.node->directory(), *parts.tracker, parts.log,
         parts.metrics,          parts.identity(),      parts.runtime.loop()};
+    context.can_be_dialled = [&node = *parts.node] { return !nat::only_dials(node.reachability().state()); };
     inner_->auxiliary = std::make_unique<epoch::Auxiliary>(
         context, std::move(options),
         [inner = inner_.get()](std::uint64_t epoch, boost::system::error_code why) { inner->on_round(epoch, why); });

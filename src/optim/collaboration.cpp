@@ -184,8 +184,9 @@ Task<net::Answer> Collaboration::Parts::take_on(PeerId from, Frame request, Time
 }
 
 Task<net::Answer> Collaboration::Parts::was_counted(PeerId from, Frame request) {
-  if (member == nullptr) co_return Refusal(Errc::gone);
-  co_return member->was_counted(from, request);
+  if (member != nullptr) co_return member->was_counted(from, request);
+  if (auxiliary != nullptr) co_return auxiliary->was_counted(from, request);
+  co_return Refusal(Errc::gone);
 }
 
 Task<> Collaboration::Parts::serve() {

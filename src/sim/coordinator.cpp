@@ -55,6 +55,10 @@ void Coordinator::make_auxiliary(const PeerNeeds& needs, Host& host) {
   context.is_needed = [this] { return tracker_->nobody_can_be_dialled(); };
   const auto on_round = [](std::uint64_t, boost::system::error_code) {};
   auxiliary_ = std::make_unique<epoch::Auxiliary>(context, std::move(member), on_round);
+  endpoint.handle(averaging::counted_method(),
+                  [this](PeerId from, Frame request, TimePoint /*deadline*/) -> Task<net::Answer> {
+                    co_return auxiliary_->was_counted(from, request);
+                  });
 }
 
 void Coordinator::start() {

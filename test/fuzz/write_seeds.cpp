@@ -508,7 +508,7 @@ void write_codec() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
+  if (argc != 2 || argv[1][0] == '-') {
     std::cerr << "usage: " << argv[0] << " FOLDER\n";
     return 2;
   }

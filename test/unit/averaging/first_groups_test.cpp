@@ -72,7 +72,7 @@ struct Asking {
 TEST_CASE("first groups: a member hears whether its parts are in, as long as the group is known here") {
   FirstGroups groups;
   CHECK(groups.answer(test::peer(1), ask(round_of_four(0).group)).error().code == Errc::stale);
-  for (unsigned char id = 0; id < FirstGroups::kKept; ++id) groups.committed(round_of_four(id));
+  for (unsigned char id = 0; id < 8; ++id) groups.committed(round_of_four(id));
   CHECK(said(groups.answer(test::peer(1), ask(round_of_four(0).group))) == true);
   CHECK(said(groups.answer(test::peer(3), ask(round_of_four(0).group))) == false);
   CHECK(said(groups.answer(test::peer(9), ask(round_of_four(0).group))) == false);  // a stranger

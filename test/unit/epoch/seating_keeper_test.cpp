@@ -243,7 +243,28 @@ TEST_CASE("seating keeper: with an auxiliary more peers than one group holds are
   peers.offer(200);
   CHECK(peers.keepers[0]->auxiliaries() == std::vector<PeerId>{peer(200)});
   for (std::uint64_t epoch = 4; epoch < 8; ++epoch) peers.epoch(epoch);
-  CHECK(peers.in_force(0, 12) == matchmaking::radices_for(65, 64));
+  CHECK(peers.in_force(0, 12) == matchmaking::radices_for(65, 62));
+}
+
+TEST_CASE("seating keeper: who says to help and does not is not counted on, for a while") {
+  Peers peers(65, SeatingOptions());
+  peers.clients = peers.ids;
+  std::sort(peers.clients.begin(), peers.clients.end());
+  peers.offer(200);
+  for (std::uint64_t epoch = 1; epoch < 5; ++epoch) peers.epoch(epoch);
+  REQUIRE(peers.in_force(0, 5) == matchmaking::radices_for(65, 62));
+  const auto stuck_for_good = [&](unsigned turn) {
+    for (std::size_t i = 0; i < peers.ids.size(); ++i)
+      peers.keepers[i]->look_at({5, true, 1s, peers.ids, peers.ids, peers.clients, turn % peers.ids.size() == i, true});
+    peers.settle();
+  };
+  for (unsigned look = 0; look < 12; ++look) stuck_for_good(look);
+  CHECK(peers.in_force(0, 5) == Radices{64});
+  CHECK(!peers.keepers[0]->helped());
+  for (std::uint64_t epoch = 6; epoch < 10; ++epoch) peers.epoch(epoch);
+  CHECK(peers.in_force(0, 12) == Radices{64});
+  for (std::uint64_t epoch = 70; epoch < 74; ++epoch) peers.epoch(epoch);
+  CHECK(peers.keepers[0]->helped());
 }
 
 TEST_CASE("seating keeper: when passes fail because of who is gone, the seating changes within the epoch") {

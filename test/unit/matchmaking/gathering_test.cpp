@@ -884,7 +884,7 @@ Terms cell_terms(unsigned self, Role role) {
   terms.options.role = role;
   for (const unsigned one : {kPlaces[2], kPlaces[3], kPlaces[4]})
     if (one != self) terms.wanted.expected.push_back({peer(one), Role::client});
-  terms.wanted.auxiliaries = {peer(kPlaces[0])};
+  terms.wanted.auxiliaries = {peer(kPlaces[0]), peer(kPlaces[1])};
   return terms;
 }
 
@@ -915,6 +915,25 @@ TEST_CASE("gathering: where nobody in a cell can be dialled, its peers ask an au
   client.on_message(peer(kPlaces[0]), wire::Header(wire::to_wire(group)), kStart);
   REQUIRE(client.outcome());
   CHECK(client.outcome()->value().id == group.id);
+}
+
+TEST_CASE("gathering: on a grid nobody's group is taken that it is not in, or in which a stranger averages") {
+  for (const bool known : {true, false}) {
+    CAPTURE(known);
+    FakeLinks world;
+    const Terms lends = cell_terms(kPlaces[0], Role::auxiliary);
+    Gathering lender(lends, world.links(), {}, {}, kStart);
+    for (const unsigned one : {kPlaces[2], kPlaces[3], kPlaces[4]})
+      lender.on_message(peer(one), wire::Header(join_of(one, kTarget / 2)), kStart);
+    const wire::Begin begin = wire::to_wire(lender.outcome()->value());
+    Terms terms = cell_terms(kPlaces[2], Role::node);
+    if (!known) terms.wanted.auxiliaries.clear();
+    Gathering member(terms, world.links(), {}, {}, kStart);
+    member.on_message(peer(kPlaces[7]), wire::Header(begin), kStart);
+    CHECK(!member.outcome());
+    member.on_message(peer(kPlaces[0]), wire::Header(begin), kStart);
+    CHECK(member.outcome().has_value() == known);
+  }
 }
 
 TEST_CASE("gathering: somebody in the cell who can be dialled leads it, and an auxiliary only once that one is gone") {

@@ -32,10 +32,13 @@ TEST_CASE("leader: on a grid it takes auxiliaries that nobody expects, as many a
   Terms terms = terms_of(1, 1);
   terms.wanted.expected = {{peer(2), Role::client}, {peer(3), Role::client}};
   terms.wanted.group_size_max = 4;
+  terms.wanted.auxiliaries = {peer(9), peer(10)};
   Leader leader(terms);
   CHECK(leader.on_join(peer(9), join_of(9, 0), kStart) == RefusalReason::other_round);
   wire::Join lends = join_of(9, 0);
   lends.role = static_cast<std::uint8_t>(Role::auxiliary);
+  lends.previous = hash_bytes("test group", {});                                // it says to speak for somebody
+  CHECK(leader.on_join(peer(8), lends, kStart) == RefusalReason::other_round);  // nobody knows that it averages
   CHECK(!leader.on_join(peer(9), lends, kStart));
   CHECK(!leader.has_senders());
   CHECK(leader.on_join(peer(10), lends, kStart) == RefusalReason::full);
@@ -46,6 +49,7 @@ TEST_CASE("leader: on a grid it takes auxiliaries that nobody expects, as many a
   REQUIRE(group);
   CHECK(group->roster.size() == 4);
   CHECK(group->roster[*group->rank_of(peer(9))].weight_max == 0);
+  CHECK(group->roster[*group->rank_of(peer(9))].previous == Digest{});
 }
 
 TEST_CASE("leader: it plans for the round of the pass that it leads") {

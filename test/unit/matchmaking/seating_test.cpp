@@ -217,12 +217,13 @@ TEST_CASE("seating: groups grow where a grid would have cells that nobody can di
 
 TEST_CASE("seating: where auxiliaries lead, cells that nobody can dial are no reason to leave anybody out") {
   using Radices = std::vector<std::uint32_t>;
-  CHECK(follow_radices({}, 65, 3, 64, true) == radices_for(65, 64));
-  CHECK(follow_radices({64}, 100, 0, 64, true) == radices_for(100, 64));
+  CHECK(follow_radices({}, 65, 3, 64, true) == radices_for(65, 62));
+  CHECK(follow_radices({64}, 100, 0, 64, true) == radices_for(100, 62));
   CHECK(follow_radices({10, 10}, 110, 0, 64, true) == Radices{10, 10});
   CHECK(follow_radices({10, 10}, 110, 0, 64) == Radices{64});
-  CHECK(follow_radices({}, 16, 0, 6, true) == Radices{64});          // one group, and all of it in one round
-  CHECK(follow_radices({}, 1000, 40, 12, true) == Radices{32, 31});  // who can be dialled is nearer
+  CHECK(follow_radices({64, 2}, 128, 0, 64, true) == radices_for(128, 62));  // who leads needs room, too
+  CHECK(follow_radices({}, 16, 0, 6, true) == Radices{64});                  // one group, and all of it in one round
+  CHECK(follow_radices({}, 1000, 40, 12, true) == Radices{32, 31});          // who can be dialled is nearer
 }
 
 TEST_CASE("seating: a grid with an empty cell, or with too large groups, is nobody's") {

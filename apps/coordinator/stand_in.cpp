@@ -33,8 +33,10 @@ bool StandIn::is_needed() {
   return needed;
 }
 
+/// Peers come and go, and so do cells that need it: the host reads of it when there are more than ever.
 void StandIn::tell_cells(std::size_t cells) {
-  if (cells == 0) return;
+  if (cells <= cells_told_) return;
+  cells_told_ = cells;
   events_.add(
       {monitor::EventType::alert,
        tracker_.epoch(),

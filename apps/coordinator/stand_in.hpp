@@ -33,6 +33,7 @@ class StandIn {
   Log& log_;
   monitor::Events& events_;
   bool averages_ = false;
+  std::size_t cells_told_ = 0;
   epoch::Auxiliary auxiliary_;
 };
 

@@ -12,6 +12,15 @@ bool is_complete_pass(const TraceLine& line) {
   return line.event == "averaging.pass" && line.text.find("complete=true") != std::string::npos;
 }
 
+/// Runs, and everything that must hold did. `complete`: passes of a peer that came to their end.
+Outcome run_counting_passes(const SwarmOptions& options, std::size_t& complete) {
+  Swarm swarm(options);
+  swarm.trace([&](const TraceLine& line) { complete += is_complete_pass(line) ? 1 : 0; });
+  Outcome outcome = swarm.run();
+  check_held(outcome);
+  return outcome;
+}
+
 }  // namespace
 
 TEST_CASE("grid training: more peers than one group holds train on a grid, with equal parameters in every epoch") {
@@ -20,11 +29,8 @@ TEST_CASE("grid training: more peers than one group holds train on a grid, with 
     SwarmOptions options = small(3, peers, 14);
     options.units_per_pass = 1000;
     options.group_size_max = 4;
-    Swarm swarm(options);
     std::size_t complete = 0;
-    swarm.trace([&](const TraceLine& line) { complete += is_complete_pass(line) ? 1 : 0; });
-    const Outcome outcome = swarm.run();
-    check_held(outcome);
+    const Outcome outcome = run_counting_passes(options, complete);
     CHECK(outcome.epochs == 14);
     CHECK(complete >= 12 * peers);
     CHECK(outcome.rounds_failed == 0);
@@ -37,11 +43,8 @@ TEST_CASE("grid training: of a number that fits no grid of so small groups, nobo
     CAPTURE(peers);
     SwarmOptions options = small(1, peers, 12);
     options.group_size_max = 2;
-    Swarm swarm(options);
     std::size_t complete = 0;
-    swarm.trace([&](const TraceLine& line) { complete += is_complete_pass(line) ? 1 : 0; });
-    const Outcome outcome = swarm.run();
-    check_held(outcome);
+    const Outcome outcome = run_counting_passes(options, complete);
     CHECK(outcome.epochs == 12);
     CHECK(complete >= 10 * peers);
   }
@@ -116,11 +119,8 @@ TEST_CASE("grid training: where nobody in a cell can be dialled the coordinator 
     options.clients = clients;
     options.grid = {3, 3};
     options.coordinator_averages = true;
-    Swarm swarm(options);
     std::size_t complete = 0;
-    swarm.trace([&](const TraceLine& line) { complete += is_complete_pass(line) ? 1 : 0; });
-    const Outcome outcome = swarm.run();
-    check_held(outcome);
+    const Outcome outcome = run_counting_passes(options, complete);
     CHECK(outcome.epochs == 12);
     CHECK(complete >= 9 * 9);
     CHECK(outcome.rounds_failed == 0);

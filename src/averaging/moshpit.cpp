@@ -1,5 +1,7 @@
 #include "averaging/moshpit.hpp"
 
+#include "averaging/describe.hpp"
+#include "base/task_group.hpp"
 #include "matchmaking/search_until.hpp"
 
 #include <algorithm>
@@ -70,9 +72,15 @@ struct Moshpit::Progress {
   Digest previous{};
   PassOutcome outcome;
   PassReport& report;
+  TaskGroup* tasks = nullptr;  ///< of the pass
+  std::uint32_t round = 1;
   bool again = false;  ///< this round was tried before
   bool lacks = false;  ///< it committed without a voice of every cell
+  /// What the first group committed, if that was not known here at its end and nothing was made of it yet.
+  std::shared_ptr<const CommittedRound> learnt = nullptr;
 
+  /// What was learnt is of use: the round that begins with it is not over.
+  bool may_speak() const { return learnt != nullptr && round == 2 && previous == Digest{}; }
   void only_receive() {
     weights = 0;
     work = {};
@@ -204,8 +212,8 @@ bool Moshpit::over() const {
   return pass_->stands && (!pass_->stands() || (pass_->overtaken && pass_->overtaken()));
 }
 
-/// Returns when it makes no sense to look for a group any more.
-Task<boost::system::error_code> Moshpit::in_vain() const {
+/// Returns when it makes no sense to look for a group any more, or as one that only receives.
+Task<boost::system::error_code> Moshpit::in_vain(const Progress& progress) const {
   Clock& clock = context_.clock;
   const Duration overtaken_max = std::max(options_.overtaken_max, longest_round() / 2);
   for (std::optional<TimePoint> overtaken_since; !pass_->stands || pass_->stands();) {
@@ -213,14 +221,19 @@ Task<boost::system::error_code> Moshpit::in_vain() const {
     if (!overtaken) overtaken_since.reset();
     if (overtaken && !overtaken_since) overtaken_since = clock.now();
     if (overtaken && clock.now() >= *overtaken_since + overtaken_max) co_return matchmaking::NoGroup::begun;
+    if (progress.may_speak()) co_return matchmaking::NoGroup::begun;
     co_await clock.sleep_until(clock.now() + kLookWhetherItStands);
   }
   co_return matchmaking::NoGroup::late;
 }
 
-Task<Result<Group>> Moshpit::find_while_it_stands(std::uint32_t round, const Progress& progress) {
+Task<Result<Group>> Moshpit::find_while_it_stands(std::uint32_t round, Progress& progress) {
   const Wait wait(waits_since_, context_.clock);
-  co_return co_await matchmaking::search_until(find(round, progress), in_vain());
+  for (;;) {
+    if (progress.may_speak()) speak_after_all(progress);
+    auto group = co_await matchmaking::search_until(find(round, progress), in_vain(progress));
+    if (group || !progress.may_speak()) co_return group;
+  }
 }
 
 bool Moshpit::stuck(Duration least, unsigned rounds) const {
@@ -234,22 +247,36 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
   pass_.reset();
   if (!fits(pass)) co_return Errc::bad_request;
   pass_ = std::move(pass);
+  PassReport nothing_yet;
+  const Progress nothing{{}, {}, {}, {}, {}, nothing_yet};
   if (counted_in_ == here() && pass_->stands) {
     const Wait wait(waits_since_, context_.clock);
-    co_return co_await in_vain();
+    co_return co_await in_vain(nothing);
   }
   too_light_ = false;
   make_matchmakers();
   if (forgotten_ == here() && pass_->stands) co_return matchmaking::NoGroup::begun;
-  PassReport nothing_yet;
-  const Progress start{{}, {}, {}, {}, {}, nothing_yet};
   const Wait wait(seeks_since_, context_.clock);
-  auto group = co_await find(1, start);
+  auto group = co_await find(1, nothing);
   if (group) {
     first_ = *group;
     first_talk_ = open_round(context_, *group);
   }
   co_return group;
+}
+
+/// What the last of them came to.
+Task<Result<>> Moshpit::run_rounds(Progress& progress) {
+  Result<> last;
+  for (progress.round = 1; progress.round <= pass_->schedule->rounds(); ++progress.round) {
+    last = co_await run_round(progress.round, progress);
+    if (last) continue;
+    if (last.error() == matchmaking::NoGroup::left) break;
+    if (!over()) continue;
+    last = pass_->stands() ? matchmaking::NoGroup::begun : matchmaking::NoGroup::late;
+    break;
+  }
+  co_return last;
 }
 
 /// Until its cell has a whole result, with or without this peer, or the pass is over.
@@ -296,36 +323,67 @@ Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
   too_light_ = report.reason == RoundReport::Reason::weight_low;
   // others may commit what this peer has signed for: in another group of its cell it would be counted again
   if (round == 1 && report.undecided) counted_in_ = here();
+  const bool committed_elsewhere = report.undecided || report.outcome == RoundReport::Outcome::behind;
+  if (round == 1 && committed_elsewhere && pass_->fetch_first)
+    progress.tasks->spawn("averaging.learn", learn(*group, progress));
   if (!outcome) co_return outcome.error();
   longest_committed_ = std::max(longest_committed_, needed(report, context_.clock.now() - start));
-  const auto self = static_cast<Rank>(group->rank_of(context_.identity.id()).value());
-  if (round == 1) {
-    matchmakers_.front()->committed(*group, outcome->proof->holders());
-    progress.report.counted = report.peers[self].counted > 0;
-    if (progress.report.counted) counted_in_ = here();
-    first_groups_.committed(report);
-  }
-  // an owner that lies can have an average of nobody committed: there is nothing to bring to the next round
-  const auto of_nobody = [](const WeightRun& run) { return run.weight == 0; };
-  const bool empty = std::any_of(report.weight_runs.begin(), report.weight_runs.end(), of_nobody);
+  if (round == 1) first_committed(*outcome, progress.report);
   progress.lacks = !whole(*group, report);
   if (progress.lacks && pass_->stands) {
     restore(progress);
     co_return Errc::stale;
   }
+  co_return carry_on(std::move(*outcome), progress);
+}
+
+/// The round's result is in `progress.values`: the next one begins with it.
+Result<> Moshpit::carry_on(Outcome outcome, Progress& progress) {
+  const RoundReport report = outcome.report;
+  const Group& group = outcome.proof->group();
+  const auto self = static_cast<Rank>(group.rank_of(context_.identity.id()).value());
   if (overlapped(report, self)) {
     progress.report.counted = false;
     progress.report.overlapped = true;
   }
-  progress.outcome.work = outcome->proof ? outcome->proof->work().all() : Work();
-  progress.outcome.rounds.push_back(std::move(*outcome));
+  // an owner that lies can have an average of nobody committed: there is nothing to bring to the next round
+  const auto of_nobody = [](const WeightRun& run) { return run.weight == 0; };
+  const bool empty = std::any_of(report.weight_runs.begin(), report.weight_runs.end(), of_nobody);
+  progress.outcome.work = outcome.proof->work().all();
+  progress.outcome.rounds.push_back(std::move(outcome));
   progress.outcome.weight = report.weight;
-  if (empty || progress.lacks) co_return Errc::stale;
-  matchmakers_.at(round - 1)->settled();
+  if (empty || progress.lacks) return Errc::stale;
+  matchmakers_.at(report.round - 1)->settled();
   progress.weights = Weights(report.weight_runs);
   progress.work = for_next_round(progress.outcome.work);
-  progress.previous = group->id;
-  co_return Result<>();
+  progress.previous = report.group;
+  return {};
+}
+
+void Moshpit::first_committed(const Outcome& outcome, PassReport& report) {
+  const Group& group = outcome.proof->group();
+  matchmakers_.front()->committed(group, outcome.proof->holders());
+  report.counted = outcome.report.peers[group.rank_of(context_.identity.id()).value()].counted > 0;
+  if (report.counted) counted_in_ = here();
+  first_groups_.committed(outcome.report);
+  if (pass_->keep_first) pass_->keep_first(outcome.proof);
+}
+
+/// This peer has signed for what that first group came to, and lost sight of it.
+Task<> Moshpit::learn(Group group, Progress& progress) {
+  auto round = co_await pass_->fetch_first(std::move(group));
+  if (round == nullptr) co_return;
+  first_committed({report_of(*round), round}, progress.report);
+  context_.log.info("averaging.first_learnt",
+                    {{"epoch", pass_->epoch}, {"round", progress.round}, {"counted", progress.report.counted}});
+  progress.learnt = std::move(round);
+}
+
+/// For its cell, as if it had been there when the first group committed.
+void Moshpit::speak_after_all(Progress& progress) {
+  const auto round = std::exchange(progress.learnt, nullptr);
+  round->apply(progress.values);
+  (void)carry_on({report_of(*round), round}, progress);  // of an average of nobody it goes on to receive only
 }
 
 /// Who missed the round in which its groupmates' voice was left out learns it from the units of the result.
@@ -366,14 +424,12 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   if (longest_committed_ > Duration()) longest_before_ = longest_committed_;
   longest_round_ = longest_committed_ = {};
   handed_over_ = weight;
-  for (std::uint32_t round = 1; round <= rounds; ++round) {
-    last = co_await run_round(round, progress);
-    if (last) continue;
-    if (last.error() == matchmaking::NoGroup::left) break;
-    if (!over()) continue;
-    last = pass_->stands() ? matchmaking::NoGroup::begun : matchmaking::NoGroup::late;
-    break;
-  }
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    progress.tasks = &tasks;
+    last = co_await run_rounds(progress);
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
   if (last && weight > 0 && !report.counted && !report.overlapped) co_await ask_whether_counted(report);
   if (last) look_whether_counted(own_work, progress);
   context_.log.info("averaging.pass", {{"epoch", pass_->epoch},

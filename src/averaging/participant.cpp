@@ -1,5 +1,6 @@
 #include "averaging/participant.hpp"
 
+#include "averaging/describe.hpp"
 #include "base/frame.hpp"
 
 #include <algorithm>
@@ -16,26 +17,6 @@ Round::Setup round_setup(const Participant::Setup& setup) {
   round.done = setup.done;
   for (const auto& member : setup.shape->group.roster) round.weight_max.push_back(member.weight_max);
   return round;
-}
-
-/// The weights behind the values of `range`, joined with the last run where they are equal.
-void append(std::vector<WeightRun>& runs, Range range, const SegmentResult::Chunk& chunk) {
-  for (std::size_t unit = 0; unit < units_in(range); ++unit) {
-    const std::uint64_t end = std::min<std::uint64_t>(range.begin + (unit + 1) * kUnitValues, range.end());
-    const std::uint64_t weight = weight_of_unit(chunk.weight, chunk.weights, unit);
-    if (!runs.empty() && runs.back().weight == weight) {
-      runs.back().end = end;
-    } else {
-      runs.push_back({end, weight});
-    }
-  }
-}
-
-/// Everybody whose values these parts are: members of one previous group hold the same.
-Ranks spoken_for(Ranks senders, const Members& members) {
-  Ranks ranks = 0;
-  for (; senders != 0; senders &= senders - 1) ranks |= members.previous[first(senders)];
-  return ranks;
 }
 
 }  // namespace
@@ -245,35 +226,14 @@ void Participant::describe(RoundReport& report) const {
     }
   }
   if (state() != Commit::State::committed) return;
-  const wire::Proof& proof = commit_.proof();
-  report.result = manifest_digest(proof.manifest);
-  report.weight = ~std::uint64_t(0);
-  std::vector<WorkOfSenders> named;
-  for (std::size_t index = 0; index < proof.manifest.size(); ++index) {
-    const SegmentResult* result = round_.find(index, proof.manifest[index]);
-    if (result == nullptr) continue;  // an auxiliary holds its own only
-    named.push_back(result->work());
-    const Rank name = shape_->members.segments[index];
-    Ranks senders = ~Ranks(0);
-    Ranks covered = ~Ranks(0);
-    for (std::size_t i = 0; i < result->chunks().size(); ++i) {
-      const auto& chunk = result->chunks()[i];
-      const Range range = shape_->partition.chunk(name, i);
-      senders &= chunk.senders;
-      covered &= spoken_for(chunk.senders, shape_->members);
-      for (Ranks rest = chunk.senders; rest != 0; rest &= rest - 1)
-        report.peers[first(rest)].counted +=
-            static_cast<double>(range.size) / static_cast<double>(shape_->partition.length());
-      append(report.weight_runs, range, chunk);
-    }
-    const Ranks overlapping = result->overlapping();
-    for (Ranks rest = overlapping; rest != 0; rest &= rest - 1) report.peers[first(rest)].fault = Fault::overlap;
-    report.segments.push_back({commit_.plan()[index].owner, senders, covered, overlapping, result->weight()});
-    report.weight = std::min(report.weight, result->weight());
+  const wire::Manifest& manifest = commit_.proof().manifest;
+  std::vector<const SegmentResult*> results;  // an auxiliary holds its own only
+  std::vector<Rank> owners;
+  for (std::size_t index = 0; index < manifest.size(); ++index) {
+    results.push_back(round_.find(index, manifest[index]));
+    owners.push_back(commit_.plan()[index].owner);
   }
-  if (report.segments.empty()) report.weight = 0;
-  const RoundWork work = attribute(shape_->members, named);
-  for (std::size_t rank = 0; rank < report.peers.size(); ++rank) report.peers[rank].work = work.by_rank[rank].count();
+  describe_results(*shape_, manifest, results, owners, report);
 }
 
 }  // namespace collab::averaging

@@ -1,7 +1,9 @@
 #pragma once
 // A pass over the grid as all of its peers foresee it, and what is looked for in each of its rounds.
 
+#include "averaging/committed_round.hpp"
 #include "base/clock.hpp"
+#include "base/task.hpp"
 #include "matchmaking/group_key.hpp"
 #include "matchmaking/terms.hpp"
 
@@ -27,6 +29,11 @@ struct Pass {
   std::function<bool()> stands;
   /// Whether others have the result already. Empty: nobody knows.
   std::function<bool()> overtaken;
+  /// What that first group committed, of which this peer does not know: by who was in it and did. Cancelled with the
+  /// pass; null: nobody can tell any more. Empty: nobody is asked.
+  std::function<Task<std::shared_ptr<const CommittedRound>>(matchmaking::Group)> fetch_first;
+  /// A first group's result is here: until the epoch is over groupmates may ask for it. Empty: none do.
+  std::function<void(std::shared_ptr<const CommittedRound>)> keep_first;
   std::uint64_t epoch = 0;
   std::uint64_t target_samples = 0;  ///< round 1 begins then; 0: as soon as everybody is there
   std::uint64_t weight_min = 0;      ///< the last round must not commit with fewer

@@ -12,16 +12,14 @@
 namespace collab::epoch {
 namespace {
 
-constexpr Duration kResultTime = std::chrono::minutes(10);          // for fetching one missed round, on a slow line
-constexpr Duration kResultGrace = std::chrono::milliseconds(100);   // signatures say what it is worth, not who shows it
-constexpr Duration kRefusedGrace = std::chrono::milliseconds(500);  // "no such round yet" is what most say in time
-constexpr std::size_t kOthersAsked = 4;                             // for a round that they may have by now
-constexpr std::size_t kOthersAskedToWait = 16;                      // where it may well be running
+constexpr std::size_t kOthersAsked = 4;                           // for a round that they may have by now
+constexpr std::size_t kOthersAskedToWait = 16;                    // where it may well be running
+constexpr Duration kFirstGroupAwaited = std::chrono::seconds(5);  // by those who are asked, before they say no
+constexpr Duration kFirstGroupPause = std::chrono::seconds(1);
 constexpr Duration kStateTime = std::chrono::hours(1);
 constexpr Duration kLookForRounds = std::chrono::seconds(1);  // that have ended while a state is fetched
-constexpr std::uint64_t kAheadOfRecords = 32;      // that a donor may be, where epochs are shorter than records travel
-constexpr std::uint64_t kResultBytesPerValue = 8;  // float32 has 4, and frames have heads
-constexpr std::uint64_t kResultBytesMin = 1U << 20U;
+constexpr std::uint64_t kAheadOfRecords = 32;  // that a donor may be, where epochs are shorter than records travel
+constexpr std::uint64_t kMeanwhileBytesMin = 1U << 20U;  // of rounds, beside a state of fewer
 constexpr Duration kAskAheadMin = std::chrono::seconds(1);
 constexpr Duration kAskAheadMax = std::chrono::seconds(8);
 constexpr unsigned kInsteadAtOnce = 8;  // epochs asked for in a row because donors name them; then a pause
@@ -105,7 +103,7 @@ Task<> CatchUp::fetch_rounds_meanwhile(std::uint64_t first, Meanwhile& state) {
       co_await needs_.tracker.changed().wait_until(needs_.clock, needs_.clock.now() + kLookForRounds);
       continue;
     }
-    if (state.bytes > 0 && bytes_each * (ahead_.size() + 1) > std::max(state.bytes, kResultBytesMin)) {
+    if (state.bytes > 0 && bytes_each * (ahead_.size() + 1) > std::max(state.bytes, kMeanwhileBytesMin)) {
       needs_.log.warn("state.slow", {{"epoch", first}, {"rounds_meanwhile", ahead_.size()}});
       co_return;
     }
@@ -154,26 +152,33 @@ bool CatchUp::is_ours(const averaging::CommittedRound& round) const {
 /// The donors may wait for it to end.
 Task<boost::system::result<CatchUp::Round, Refusal>> CatchUp::fetch_round(std::uint64_t epoch,
                                                                           std::vector<PeerId> donors, Duration wait) {
-  const auto verified = std::make_shared<Round>();
-  state::WantedResult wanted;
-  wanted.epoch = epoch;
-  wanted.wait = wait;
-  wanted.deadline = needs_.clock.now() + kResultTime;
-  wanted.bytes_max = kResultBytesPerValue * options_.codecs.length() + kResultBytesMin;
-  wanted.check = [verified, epoch, schema = options_.schema, codecs = options_.codecs,
-                  &scheme = needs_.scheme](const auto bytes) {
-    auto round = decode_round(bytes, epoch, schema, codecs, scheme);
-    if (round) *verified = std::move(*round);
-    return round.has_value();
-  };
-  const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
-  state::FetchOptions options;
-  options.grace = kResultGrace;
-  options.refused_grace = kRefusedGrace;
-  const auto result = co_await state::download_result(context, std::move(wanted), std::move(donors), options);
-  if (!result) co_return result.error();
-  silent_.insert(silent_.end(), result->silent.begin(), result->silent.end());
-  co_return std::move(*verified);
+  auto fetched = co_await epoch::fetch_round(downloads(), wanted(epoch, wait), std::move(donors));
+  if (!fetched) co_return fetched.error();
+  silent_.insert(silent_.end(), fetched->silent.begin(), fetched->silent.end());
+  co_return std::move(fetched->round);
+}
+
+state::Context CatchUp::downloads() {
+  return {needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
+}
+
+WantedRound CatchUp::wanted(std::uint64_t epoch, Duration wait) const {
+  return {epoch, std::nullopt, wait, options_.schema, options_.codecs, needs_.scheme};
+}
+
+Task<CatchUp::Round> CatchUp::first_group(matchmaking::Group group) {
+  std::vector<PeerId> donors;
+  for (const auto& member : group.roster) {
+    const bool has_all = member.role != matchmaking::Role::auxiliary;
+    if (has_all && member.id != needs_.net.self()) donors.push_back(member.id);
+  }
+  for (;;) {
+    WantedRound first = wanted(group.epoch, kFirstGroupAwaited);
+    first.first_group = group.id;
+    auto fetched = co_await epoch::fetch_round(downloads(), std::move(first), donors);
+    if (fetched) co_return std::move(fetched->round);
+    co_await needs_.clock.sleep_until(needs_.clock.now() + kFirstGroupPause);
+  }
 }
 
 /// The step that the others took in the round, taken here too: equal bytes, equal parameters. False: the trainer has

@@ -8,6 +8,7 @@
 #include "data/ledger.hpp"
 #include "epoch/bridge.hpp"
 #include "epoch/member_options.hpp"
+#include "epoch/missed_round.hpp"
 #include "net/endpoint.hpp"
 #include "progress/tracker.hpp"
 #include "state/download.hpp"
@@ -82,10 +83,14 @@ class CatchUp {
   /// By rounds, where they do not reach by the state, then by rounds again.
   Task<Outcome> by_either(std::uint64_t epoch, Duration wait = {});
 
+  using Round = std::shared_ptr<const averaging::CommittedRound>;
+  /// What `group`, the first of a pass, committed: by any other member that did, or will. Asks until it is there, or
+  /// cancelled; not bound to the trainer, and may be asked beside any other question.
+  Task<Round> first_group(matchmaking::Group group);
+
   void leave() noexcept { leaving_ = true; }
 
  private:
-  using Round = std::shared_ptr<const averaging::CommittedRound>;
   using State = std::shared_ptr<const state::Snapshot>;
   /// Of a state that is being fetched.
   struct Meanwhile {
@@ -95,6 +100,8 @@ class CatchUp {
   };
   Task<boost::system::result<Round, Refusal>> fetch_round(std::uint64_t epoch, std::vector<PeerId> donors,
                                                           Duration wait);
+  state::Context downloads();
+  WantedRound wanted(std::uint64_t epoch, Duration wait) const;
   Task<> fetch_rounds_meanwhile(std::uint64_t first, Meanwhile& state);
   Round take_ahead(std::uint64_t epoch);
   bool is_ours(const averaging::CommittedRound& round) const;

@@ -465,7 +465,13 @@ Task<> Member::take_part(TaskGroup& tasks) {
     co_return;
   }
   told_no_seat_ = false;
-  if (seating != nullptr) options.pass = pass_over(*seating, epoch_, context_.identity.id(), context_.tracker);
+  if (seating != nullptr) {
+    options.pass = pass_over(*seating, epoch_, context_.identity.id(), context_.tracker);
+    options.pass->fetch_first = [this](const matchmaking::Group& group) { return catch_up_.first_group(group); };
+    options.pass->keep_first = [this](const std::shared_ptr<const averaging::CommittedRound>& round) {
+      context_.store.keep_first_group(round->group().epoch, round->group().id, kept(round));
+    };
+  }
   options.target_batch = options_.target_batch;
   options.weight_min = weight_min(options_);
   options.values = options_.codecs.length();

@@ -10,6 +10,15 @@
 #include <vector>
 
 namespace collab::epoch {
+namespace {
+
+constexpr Duration kResultTime = std::chrono::minutes(10);          // for fetching one missed round, on a slow line
+constexpr Duration kResultGrace = std::chrono::milliseconds(100);   // signatures say what it is worth, not who shows it
+constexpr Duration kRefusedGrace = std::chrono::milliseconds(500);  // "no such round yet" is what most say in time
+constexpr std::uint64_t kResultBytesPerValue = 8;                   // float32 has 4, and frames have heads
+constexpr std::uint64_t kResultBytesMin = 1U << 20U;
+
+}  // namespace
 
 Bytes encode(const averaging::CommittedRound& round) {
   averaging::wire::Commit commit;
@@ -55,6 +64,30 @@ Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<
   }
   if (!reader.finish()) return Errc::bad_request;
   return averaging::CommittedRound::verify(*group, commit->proof, averages, codecs, scheme);
+}
+
+Task<boost::system::result<FetchedRound, Refusal>> fetch_round(state::Context context, WantedRound wanted,
+                                                               std::vector<PeerId> donors) {
+  const auto verified = std::make_shared<std::shared_ptr<const averaging::CommittedRound>>();
+  state::WantedResult result;
+  result.epoch = wanted.epoch;
+  result.first_group = wanted.first_group;
+  result.wait = wanted.wait;
+  result.deadline = context.clock.now() + kResultTime;
+  result.bytes_max = kResultBytesPerValue * wanted.codecs.length() + kResultBytesMin;
+  result.check = [verified, epoch = wanted.epoch, first_group = wanted.first_group, schema = wanted.schema,
+                  codecs = wanted.codecs, &scheme = wanted.scheme](const auto bytes) {
+    auto round = decode_round(bytes, epoch, schema, codecs, scheme);
+    const bool is_it = round && (!first_group || (*round)->group().id == *first_group);
+    if (is_it) *verified = std::move(*round);
+    return is_it;
+  };
+  state::FetchOptions options;
+  options.grace = kResultGrace;
+  options.refused_grace = kRefusedGrace;
+  auto fetched = co_await state::download_result(context, std::move(result), std::move(donors), options);
+  if (!fetched) co_return fetched.error();
+  co_return FetchedRound{std::move(*verified), std::move(fetched->silent)};
 }
 
 }  // namespace collab::epoch

@@ -4,10 +4,14 @@
 #include "averaging/committed_round.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "state/download.hpp"
 #include "state/result_keeper.hpp"
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 namespace collab::epoch {
 
@@ -21,5 +25,24 @@ Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<
                                                                       std::uint64_t epoch, const Digest& schema,
                                                                       const CodecMap& codecs,
                                                                       const SignatureScheme& scheme = ed25519());
+
+/// What is asked for, and what the bytes must fit.
+struct WantedRound {
+  std::uint64_t epoch = 0;
+  std::optional<Digest> first_group;  ///< the one that this group of a pass committed, not the one that ended the epoch
+  Duration wait{};                    ///< donors may wait so long for it to end
+  Digest schema{};
+  const CodecMap& codecs;         ///< copied
+  const SignatureScheme& scheme;  ///< outlives the call
+};
+
+struct FetchedRound {
+  std::shared_ptr<const averaging::CommittedRound> round;
+  std::vector<PeerId> silent;  ///< as FetchedResult::silent
+};
+
+/// From whoever has it. Errors: as state::download_result.
+Task<boost::system::result<FetchedRound, Refusal>> fetch_round(state::Context context, WantedRound wanted,
+                                                               std::vector<PeerId> donors);
 
 }  // namespace collab::epoch

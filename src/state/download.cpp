@@ -105,7 +105,8 @@ Task<boost::system::result<FetchedResult, Refusal>> download_result(Context cont
              !refused.contains(index.root());
     };
     Shelf shelf{ShelfOptions()};
-    wire::AskIndex ask = question(Kind::result, wanted.epoch);
+    wire::AskIndex ask = question(wanted.first_group ? Kind::first_group : Kind::result, wanted.epoch);
+    ask.name = wanted.first_group.value_or(Digest());
     ask.wait_ms = wait_ms(wanted.wait);
     Fetch fetch(context, ask, acceptable, {}, options);
     auto index = co_await fetch.run(donors, shelf, wanted.deadline);

@@ -35,6 +35,11 @@ net::Method chunk_method() {
   return method;
 }
 
+/// What somebody who takes part misses, not what a joiner fetches.
+bool is_result(Kind kind) {
+  return kind == Kind::result || kind == Kind::first_group;
+}
+
 constexpr std::size_t kSharersKept = 64;  // of one snapshot
 constexpr std::size_t kSharedMax = 4;     // snapshots of which sharers are known
 
@@ -90,18 +95,34 @@ Store::Store(net::Endpoint& net, Clock& clock, asio::any_io_executor loop, asio:
 
 void Store::advance(std::uint64_t epoch) {
   epoch_ = epoch;
+  if (first_group_ && first_group_->key.epoch < epoch_) {
+    first_group_.reset();
+    forget_offers([](const Key& key) { return key.kind == Kind::first_group; });
+  }
   changed_.notify();
 }
 
 void Store::keep_result(std::uint64_t epoch, KeptResult result) {
   results_.keep(epoch, std::move(result), clock_.now());
-  std::erase_if(kept_, [&](const auto& entry) {
-    const bool over =
-        entry.first.kind == Kind::result && (entry.first.epoch == epoch || results_.find(entry.first.epoch) == nullptr);
-    if (over) by_root_.erase(entry.second.offer->root);
-    return over;
+  forget_offers([&](const Key& key) {
+    return key.kind == Kind::result && (key.epoch == epoch || results_.find(key.epoch) == nullptr);
   });
   changed_.notify();
+}
+
+void Store::keep_first_group(std::uint64_t epoch, const Digest& group, KeptResult result) {
+  if (epoch < epoch_) return;
+  first_group_ = FirstGroup{{Kind::first_group, epoch, group}, std::move(result)};
+  forget_offers([](const Key& key) { return key.kind == Kind::first_group; });
+  changed_.notify();
+}
+
+void Store::forget_offers(const std::function<bool(const Key&)>& which) {
+  std::erase_if(kept_, [&](const auto& entry) {
+    const bool goes = which(entry.first);
+    if (goes) by_root_.erase(entry.second.offer->root);
+    return goes;
+  });
 }
 
 Task<Result<>> Store::add_file(Digest name, std::filesystem::path file) {
@@ -191,10 +212,12 @@ std::vector<PeerId> Store::sharers_but(const Digest& root, const PeerId& asker) 
 Task<net::Answer> Store::give_index(PeerId from, Frame request, TimePoint deadline) {
   const auto message = frame::decode<wire::Message>(*request);
   const auto* asked = message ? std::get_if<wire::AskIndex>(&message->header) : nullptr;
-  if (asked == nullptr || asked->kind > static_cast<std::uint8_t>(Kind::file)) co_return Refusal(Errc::bad_request);
+  if (asked == nullptr || asked->kind > static_cast<std::uint8_t>(Kind::first_group))
+    co_return Refusal(Errc::bad_request);
   const wire::AskIndex ask = *asked;
   const auto kind = static_cast<Kind>(ask.kind);
-  const Key key{kind, kind == Kind::file ? 0 : ask.epoch, kind == Kind::file ? ask.name : Digest()};
+  const bool named = kind == Kind::file || kind == Kind::first_group;
+  const Key key{kind, kind == Kind::file ? 0 : ask.epoch, named ? ask.name : Digest()};
   const Duration patience = std::min<Duration>(std::chrono::milliseconds(ask.wait_ms), options_.wait_max);
   const auto offer = co_await wait_for(key, std::min(deadline, clock_.now() + patience), deadline);
   if (!offer) co_return offer.error();
@@ -213,7 +236,7 @@ Task<boost::system::result<const Offer*, Refusal>> Store::wait_for(Key key, Time
     }
     if (mine && mine->refusal) co_return *mine->refusal;
     if (auto refused = cannot_have(key)) co_return *refused;
-    const bool ahead = key.kind == Kind::result ? results_.find(key.epoch) == nullptr : key.epoch > epoch_;
+    const bool ahead = is_ahead(key);
     if (clock_.now() >= (ahead ? until : deadline)) co_return not_reached(key);
     if (!mine) mine = wish(key);
     if (!mine) co_return Refusal(Errc::busy, "too much is asked for", 1000);
@@ -259,8 +282,8 @@ Task<net::Answer> Store::give_have(PeerId from, Frame request, TimePoint deadlin
 
 /// Whether `peer` is among those who are served; what it is told if not.
 Store::Refused Store::take_place(const PeerId& peer, Kind kind) {
-  Places& places = kind == Kind::result ? catch_ups_ : downloads_;
-  const std::size_t places_max = kind == Kind::result ? options_.catch_ups_max : options_.downloads_max;
+  Places& places = is_result(kind) ? catch_ups_ : downloads_;
+  const std::size_t places_max = is_result(kind) ? options_.catch_ups_max : options_.downloads_max;
   const TimePoint now = clock_.now();
   std::erase_if(places, [&](const auto& place) {
     return place.second.sending.expired() && now - place.second.asked > options_.place_idle;
@@ -275,7 +298,7 @@ Store::Refused Store::take_place(const PeerId& peer, Kind kind) {
 
 /// The place is held until the last copy of the frame is gone, which is when it has been sent.
 Frame Store::send_in_place(const PeerId& peer, Kind kind, Frame frame) {
-  Place& place = (kind == Kind::result ? catch_ups_ : downloads_)[peer];
+  Place& place = (is_result(kind) ? catch_ups_ : downloads_)[peer];
   std::shared_ptr<const void> sending = place.sending.lock();
   if (!sending) sending = std::make_shared<char>();
   place.sending = sending;
@@ -284,7 +307,18 @@ Frame Store::send_in_place(const PeerId& peer, Kind kind, Frame frame) {
 }
 
 Refusal Store::not_reached(const Key& key) const {
-  return Refusal(Errc::late, key.kind == Kind::result ? "no such round yet" : "not reached yet", epoch_);
+  return Refusal(Errc::late, is_result(key.kind) ? "no such round yet" : "not reached yet", epoch_);
+}
+
+/// Of a result or a first group: null when it is not here.
+const KeptResult* Store::result(const Key& key) const {
+  if (key.kind == Kind::result) return results_.find(key.epoch);
+  return first_group_ && first_group_->key == key ? &first_group_->result : nullptr;
+}
+
+/// It may come yet.
+bool Store::is_ahead(const Key& key) const {
+  return is_result(key.kind) ? result(key) == nullptr : key.epoch > epoch_;
 }
 
 /// Why waiting for it is no use.
@@ -295,7 +329,8 @@ Store::Refused Store::cannot_have(const Key& key) const {
       if (key.epoch >= epoch_ || making_ == key) return std::nullopt;
       return over;
     case Kind::result:
-      if (results_.find(key.epoch) != nullptr) return std::nullopt;
+    case Kind::first_group:
+      if (result(key) != nullptr) return std::nullopt;
       return key.epoch < epoch_ ? std::optional(over) : std::nullopt;
     case Kind::file: break;
   }
@@ -332,8 +367,7 @@ std::shared_ptr<Store::Wish> Store::next_wish() {
   for (const auto& open : wishes_) {
     auto one = open.lock();
     if (!one || one->refusal || kept_.contains(one->key)) continue;
-    const bool ready =
-        one->key.kind == Kind::result ? results_.find(one->key.epoch) != nullptr : one->key.epoch == epoch_;
+    const bool ready = is_result(one->key.kind) ? result(one->key) != nullptr : one->key.epoch == epoch_;
     if (ready) return one;
   }
   return nullptr;
@@ -348,7 +382,7 @@ Task<> Store::grant(std::shared_ptr<Wish> wish) {
   const Key key = wish->key;
   making_ = key;
   auto made = co_await make(key);
-  if (made && key.kind == Kind::result && results_.find(key.epoch) == nullptr) made = Refusal(Errc::stale, "", epoch_);
+  if (made && is_result(key.kind) && result(key) == nullptr) made = Refusal(Errc::stale, "", epoch_);
   if (made && (*made)->index.bytes() > kIndexedBytesMax) made = Refusal(Errc::gone, "larger than an index can name");
   if (made) {
     by_root_[(*made)->root] = key;
@@ -361,10 +395,10 @@ Task<> Store::grant(std::shared_ptr<Wish> wish) {
 }
 
 Task<boost::system::result<std::shared_ptr<const Offer>, Refusal>> Store::make(Key key) {
-  if (key.kind == Kind::result) {
-    const KeptResult* result = results_.find(key.epoch);
-    if (result == nullptr) co_return Refusal(Errc::stale, "that epoch is over", epoch_);
-    const auto work = [epoch = key.epoch, encode = result->encode] { return offer_result(epoch, encode()); };
+  if (is_result(key.kind)) {
+    const KeptResult* kept = result(key);
+    if (kept == nullptr) co_return Refusal(Errc::stale, "that epoch is over", epoch_);
+    const auto work = [epoch = key.epoch, encode = kept->encode] { return offer_result(epoch, encode()); };
     co_return co_await offload(workers_, work);
   }
   if (auto refused = make_room()) co_return *refused;

@@ -59,6 +59,8 @@ class Store {
   /// `result`: what the round of `epoch` committed.
   void keep_result(std::uint64_t epoch, KeptResult result);
   const ResultKeeper& results() const noexcept { return results_; }
+  /// `result`: what the first group `group` of a pass committed in `epoch`. The last one, until the state is past it.
+  void keep_first_group(std::uint64_t epoch, const Digest& group, KeptResult result);
 
   /// Offers a file of the run under `name`, for as long as the store lives; hashes it on `workers` first.
   /// Throws `Failure` when it cannot be read, or is larger than kIndexedBytesMax. Errors: `busy` when there are
@@ -89,6 +91,10 @@ class Store {
     std::shared_ptr<const Offer> offer;
     TimePoint used{};
   };
+  struct FirstGroup {
+    Key key;
+    KeptResult result;
+  };
   struct Wish {
     Key key;
     std::optional<Refusal> refusal;  // set by run()
@@ -109,6 +115,9 @@ class Store {
   Frame send_in_place(const PeerId& peer, wire::Kind kind, Frame frame);
   void note_sharer(const Digest& root, const PeerId& peer);
   std::vector<PeerId> sharers_but(const Digest& root, const PeerId& asker) const;
+  const KeptResult* result(const Key& key) const;
+  bool is_ahead(const Key& key) const;
+  void forget_offers(const std::function<bool(const Key&)>& which);
   Refused cannot_have(const Key& key) const;
   Refusal not_reached(const Key& key) const;
   std::shared_ptr<Wish> wish(const Key& key);
@@ -126,6 +135,7 @@ class Store {
   StoreOptions options_;
   std::uint64_t epoch_ = 0;
   ResultKeeper results_;
+  std::optional<FirstGroup> first_group_;
   std::map<Key, Kept> kept_;
   std::map<Digest, Key> by_root_;
   std::vector<std::weak_ptr<Wish>> wishes_;  // each is kept alive by those who wait for it

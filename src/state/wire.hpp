@@ -36,6 +36,9 @@ enum class Kind : std::uint8_t {
   snapshot = 0,  ///< the state at the begin of `epoch`: the same bytes at every peer of that epoch
   result = 1,    ///< what a round of `epoch` committed, as opaque bytes in one section "result"; verified by the asker
   file = 2,      ///< of the run: tokenizer, prepared text; named by a hash of the manifest; one section "file"
+  /// What a first group of a pass over the grid committed in `epoch`, named by its id; otherwise as a result. For its
+  /// members that do not know, until the epoch is over.
+  first_group = 3,
 };
 
 /// Joiner -> donor. Refused: `stale` (number: the donor's epoch) when that epoch is over and not kept; `late` (number:
@@ -44,7 +47,7 @@ enum class Kind : std::uint8_t {
 struct AskIndex {
   std::uint8_t kind = 0;    ///< a Kind
   std::uint64_t epoch = 0;  ///< of a snapshot or a result
-  Digest name{};            ///< of a file
+  Digest name{};            ///< of a file or a first group
   /// How long the donor may wait until it reaches the epoch, or has the result; the call's deadline bounds it.
   std::uint32_t wait_ms = 0;
   bool shares = false;  ///< of a snapshot: the asker gives others what it has of it

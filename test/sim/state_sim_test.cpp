@@ -596,6 +596,53 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("sim: what a first group committed comes from who commits it late, by its id, until the epoch is over") {
+  Swarm swarm(12);
+  std::vector<Store*> stores;
+  for (unsigned i = 0; i < 2; ++i) stores.push_back(&swarm.add_donor(i, 7));
+  const Bytes committed(2 * kChunkBytes, std::byte(7));
+  const auto kept = [](const Bytes& bytes) { return KeptResult{bytes.size(), [bytes] { return bytes; }}; };
+  const Digest group = content_hash(Bytes(1));
+  const Digest another = content_hash(Bytes(2));
+  stores[0]->keep_first_group(7, another, kept(Bytes(5)));
+  swarm.run([&](TaskGroup& tasks) -> Task<> {
+    const auto commit = [&]() -> Task<> {
+      co_await swarm.clock().sleep_until(swarm.in(seconds(2)));
+      stores[1]->keep_first_group(7, group, kept(committed));
+    };
+    tasks.spawn("commit", commit());
+    WantedResult one;
+    one.epoch = 7;
+    one.first_group = group;
+    one.wait = seconds(5);
+    one.deadline = swarm.in(seconds(30));
+    const TimePoint start = swarm.clock().now();
+    auto first = download_result(swarm.context(100), one, swarm.donors());
+    const auto got = co_await std::move(first);
+    REQUIRE(got.has_value());
+    CHECK(got->bytes == committed);
+    CHECK(swarm.clock().now() - start > seconds(2));
+    CHECK(swarm.clock().now() - start < seconds(4));
+
+    one.first_group.reset();  // it is not what the epoch ended with
+    one.wait = Duration();
+    auto second = download_result(swarm.context(100), one, swarm.donors());
+    const auto result = co_await std::move(second);
+    REQUIRE(result.has_error());
+    CHECK(result.error().code == Errc::late);
+
+    for (Store* store : stores) store->advance(8);
+    one.first_group = group;
+    auto third = download_result(swarm.context(100), one, swarm.donors());
+    const auto over = co_await std::move(third);
+    REQUIRE(over.has_error());
+    CHECK(over.error().code == Errc::stale);
+    stores[1]->keep_first_group(7, group, kept(committed));  // too late as well
+    auto fourth = download_result(swarm.context(100), one, swarm.donors());
+    CHECK((co_await std::move(fourth)).has_error());
+  });
+}
+
 TEST_CASE("sim: a file of the run comes by its hash and appears whole") {
   const test::TempFolder folder;
   const Bytes text(7 * kChunkBytes + 3, std::byte(42));
@@ -654,7 +701,7 @@ TEST_CASE("store: bytes that no correct peer sends are refused") {
   swarm.run([&](TaskGroup&) -> Task<> {
     const Context context = swarm.context(100);
     wire::AskIndex ask;
-    ask.kind = 3;
+    ask.kind = 4;
     std::vector<std::pair<std::string_view, Frame>> bad;
     bad.emplace_back(wire::kIndexMethod, frame::encode(wire::Message(ask)));
     bad.emplace_back(wire::kIndexMethod, frame::encode(wire::Message(wire::Chunk{})));

@@ -72,15 +72,17 @@ struct Moshpit::Progress {
   Digest previous{};
   PassOutcome outcome;
   PassReport& report;
-  TaskGroup* tasks = nullptr;  ///< of the pass
   std::uint32_t round = 1;
-  bool again = false;  ///< this round was tried before
-  bool lacks = false;  ///< it committed without a voice of every cell
+  bool again = false;          ///< this round was tried before
+  bool lacks = false;          ///< it committed without a voice of every cell
+  TaskGroup* tasks = nullptr;  ///< of the pass
+  std::optional<TaskGroup::TaskId> learning = {};
   /// What the first group committed, if that was not known here at its end and nothing was made of it yet.
-  std::shared_ptr<const CommittedRound> learnt = nullptr;
+  std::optional<Outcome> learnt = {};
+  bool knows_whether_counted = false;  ///< though its first group failed here
 
   /// What was learnt is of use: the round that begins with it is not over.
-  bool may_speak() const { return learnt != nullptr && round == 2 && previous == Digest{}; }
+  bool may_speak() const { return learnt.has_value() && round == 2 && previous == Digest{}; }
   void only_receive() {
     weights = 0;
     work = {};
@@ -227,11 +229,11 @@ Task<boost::system::error_code> Moshpit::in_vain(const Progress& progress) const
   co_return matchmaking::NoGroup::late;
 }
 
-Task<Result<Group>> Moshpit::find_while_it_stands(std::uint32_t round, Progress& progress) {
+Task<Result<Group>> Moshpit::find_while_it_stands(Progress& progress) {
   const Wait wait(waits_since_, context_.clock);
   for (;;) {
     if (progress.may_speak()) speak_after_all(progress);
-    auto group = co_await matchmaking::search_until(find(round, progress), in_vain(progress));
+    auto group = co_await matchmaking::search_until(find(progress.round, progress), in_vain(progress));
     if (group || !progress.may_speak()) co_return group;
   }
 }
@@ -269,7 +271,8 @@ Task<Result<Group>> Moshpit::begin(Pass pass) {
 Task<Result<>> Moshpit::run_rounds(Progress& progress) {
   Result<> last;
   for (progress.round = 1; progress.round <= pass_->schedule->rounds(); ++progress.round) {
-    last = co_await run_round(progress.round, progress);
+    last = co_await run_round(progress);
+    if (progress.round == 2) stop_learning(progress);
     if (last) continue;
     if (last.error() == matchmaking::NoGroup::left) break;
     if (!over()) continue;
@@ -280,12 +283,12 @@ Task<Result<>> Moshpit::run_rounds(Progress& progress) {
 }
 
 /// Until its cell has a whole result, with or without this peer, or the pass is over.
-Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
+Task<Result<>> Moshpit::run_round(Progress& progress) {
   std::optional<Wait> wait;  // since the first try ended
   for (progress.again = false;; progress.again = true) {
     progress.lacks = false;
-    auto done = co_await try_round(round, progress);
-    const bool may_be_counted = round == 1 && counted_in_ == here();
+    auto done = co_await try_round(progress);
+    const bool may_be_counted = progress.round == 1 && counted_in_ == here();
     const bool once_more = !done && (progress.lacks || came_to_nothing(done.error())) && !too_light_;
     if (!once_more || may_be_counted || !pass_->stands || over()) {
       if (!done) progress.only_receive();
@@ -293,7 +296,7 @@ Task<Result<>> Moshpit::run_round(std::uint32_t round, Progress& progress) {
     }
     context_.log.info("averaging.round_again",
                       {{"epoch", pass_->epoch},
-                       {"round", round},
+                       {"round", progress.round},
                        {"reason", progress.lacks ? "a voice was lost" : done.error().message()}});
     if (!wait) wait.emplace(waits_since_, context_.clock);
     co_await context_.clock.sleep_until(context_.clock.now() + kTryAgain);
@@ -308,16 +311,21 @@ Duration Moshpit::needed(const RoundReport& report, Duration took) const {
   return whole ? took : std::max(Duration(), took - options_.all_reduce.suspicion.silence_max);
 }
 
-Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
+Task<Result<>> Moshpit::try_round(Progress& progress) {
+  const std::uint32_t round = progress.round;
   Result<Group> group = matchmaking::NoGroup::begun;
   if (round == 1 && !progress.again && first_) group = std::move(*first_);
-  if (round > 1 || progress.again) group = co_await find_while_it_stands(round, progress);
+  if (round > 1 || progress.again) group = co_await find_while_it_stands(progress);
   if (!group) co_return group.error();
   RoundReport& report = progress.report.rounds.emplace_back();
   auto talk = std::move(first_talk_);  // of later rounds none
   const TimePoint start = context_.clock.now();
   const TrueForNow averaging(averaging_);
-  auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, progress.weights, progress.work,
+  // a group that began while this peer was about to speak for its cell knows one that listens: another one speaks
+  const bool listens = group->roster[group->rank_of(context_.identity.id()).value()].previous != progress.previous;
+  Weights weights = listens ? Weights(0) : progress.weights;
+  Work work = listens ? Work() : progress.work;
+  auto outcome = co_await all_reduce(context_, *group, codecs_, progress.values, std::move(weights), std::move(work),
                                      options_.all_reduce, report, std::move(talk));
   longest_round_ = std::max(longest_round_, needed(report, context_.clock.now() - start));
   too_light_ = report.reason == RoundReport::Reason::weight_low;
@@ -325,7 +333,7 @@ Task<Result<>> Moshpit::try_round(std::uint32_t round, Progress& progress) {
   if (round == 1 && report.undecided) counted_in_ = here();
   const bool committed_elsewhere = report.undecided || report.outcome == RoundReport::Outcome::behind;
   if (round == 1 && committed_elsewhere && pass_->fetch_first)
-    progress.tasks->spawn("averaging.learn", learn(*group, progress));
+    progress.learning = progress.tasks->spawn("averaging.learn", learn(*group, progress));
   if (!outcome) co_return outcome.error();
   longest_committed_ = std::max(longest_committed_, needed(report, context_.clock.now() - start));
   if (round == 1) first_committed(*outcome, progress.report);
@@ -373,17 +381,24 @@ void Moshpit::first_committed(const Outcome& outcome, PassReport& report) {
 Task<> Moshpit::learn(Group group, Progress& progress) {
   auto round = co_await pass_->fetch_first(std::move(group));
   if (round == nullptr) co_return;
-  first_committed({report_of(*round), round}, progress.report);
+  progress.learnt = Outcome{report_of(*round), round};
+  first_committed(*progress.learnt, progress.report);
+  progress.knows_whether_counted = true;
   context_.log.info("averaging.first_learnt",
                     {{"epoch", pass_->epoch}, {"round", progress.round}, {"counted", progress.report.counted}});
-  progress.learnt = std::move(round);
+}
+
+/// The round that would begin with it is over.
+void Moshpit::stop_learning(Progress& progress) {
+  if (progress.learning) progress.tasks->cancel(*progress.learning);
+  progress.learnt.reset();
 }
 
 /// For its cell, as if it had been there when the first group committed.
 void Moshpit::speak_after_all(Progress& progress) {
-  const auto round = std::exchange(progress.learnt, nullptr);
-  round->apply(progress.values);
-  (void)carry_on({report_of(*round), round}, progress);  // of an average of nobody it goes on to receive only
+  Outcome first = *std::exchange(progress.learnt, std::nullopt);
+  first.proof->apply(progress.values);
+  (void)carry_on(std::move(first), progress);  // of an average of nobody it goes on to receive only
 }
 
 /// Who missed the round in which its groupmates' voice was left out learns it from the units of the result.
@@ -430,7 +445,8 @@ Task<Result<PassOutcome>> Moshpit::finish(std::span<float> values, std::uint64_t
   };
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
-  if (last && weight > 0 && !report.counted && !report.overlapped) co_await ask_whether_counted(report);
+  const bool asks = last && weight > 0 && !report.counted && !report.overlapped && !progress.knows_whether_counted;
+  if (asks) co_await ask_whether_counted(report);
   if (last) look_whether_counted(own_work, progress);
   context_.log.info("averaging.pass", {{"epoch", pass_->epoch},
                                        {"rounds", rounds},

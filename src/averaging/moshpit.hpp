@@ -56,7 +56,7 @@ struct PassOutcome {
 /// is another one in every group: so nothing of a pass that is not complete *here* is used, and the caller keeps its
 /// own samples. Complete is a last round that committed, with values of every cell that the grid sends to it, each of
 /// them itself with values of every cell that the grid had sent to it. Whoever misses a round only receives (weight 0)
-/// until it has taken part in a whole group again. A cell makes a group only with more than half of its peers: there
+/// until it has the result of a whole group again. A cell makes a group only with more than half of its peers: there
 /// are never two.
 ///
 /// A round that came to nothing in its whole cell, or lacked a voice, is tried again with the same values, as long as
@@ -145,15 +145,16 @@ class Moshpit {
   void make_matchmakers();
   matchmaking::Wanted wanted(std::uint32_t round, const Progress& progress) const;
   Task<Result<matchmaking::Group>> find(std::uint32_t round, const Progress& progress);
-  Task<Result<matchmaking::Group>> find_while_it_stands(std::uint32_t round, Progress& progress);
+  Task<Result<matchmaking::Group>> find_while_it_stands(Progress& progress);
   Task<boost::system::error_code> in_vain(const Progress& progress) const;
   bool over() const;
   Task<Result<>> run_rounds(Progress& progress);
-  Task<Result<>> run_round(std::uint32_t round, Progress& progress);
-  Task<Result<>> try_round(std::uint32_t round, Progress& progress);
+  Task<Result<>> run_round(Progress& progress);
+  Task<Result<>> try_round(Progress& progress);
   Result<> carry_on(Outcome outcome, Progress& progress);
   void first_committed(const Outcome& outcome, PassReport& report);
   Task<> learn(matchmaking::Group group, Progress& progress);
+  static void stop_learning(Progress& progress);
   void speak_after_all(Progress& progress);
   Duration needed(const RoundReport& report, Duration took) const;
   static void restore(Progress& progress);

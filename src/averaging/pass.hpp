@@ -29,8 +29,8 @@ struct Pass {
   std::function<bool()> stands;
   /// Whether others have the result already. Empty: nobody knows.
   std::function<bool()> overtaken;
-  /// What that first group committed, of which this peer does not know: by who was in it and did. Cancelled with the
-  /// pass; null: nobody can tell any more. Empty: nobody is asked.
+  /// What that first group committed, of which this peer does not know: by who was in it and did. Cancelled when it is
+  /// of no use any more; null: the epoch is over. Empty: nobody is asked.
   std::function<Task<std::shared_ptr<const CommittedRound>>(matchmaking::Group)> fetch_first;
   /// A first group's result is here: until the epoch is over groupmates may ask for it. Empty: none do.
   std::function<void(std::shared_ptr<const CommittedRound>)> keep_first;

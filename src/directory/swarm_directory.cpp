@@ -426,7 +426,8 @@ Task<> SwarmDirectory::poll(std::string key) {
     const bool calm = heard.answered > 0 && heard.news == 0 && server_.form() == Form::routed;
     if (!calm) doublings = 0;
     const auto about = static_cast<Duration::rep>(period - period / 10 + random_.below(period / 5 + 1));
-    co_await rest(heard.answered > 0 ? Duration(about << doublings) : options_.retry);
+    const Duration pause = heard.answered > 0 ? Duration(about << doublings) : options_.retry;
+    co_await rest(pause);
     if (calm) doublings = std::min(doublings + 1, options_.calm_doublings);
   }
 }

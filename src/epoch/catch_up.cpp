@@ -172,11 +172,15 @@ Task<CatchUp::Round> CatchUp::first_group(matchmaking::Group group) {
     const bool has_all = member.role != matchmaking::Role::auxiliary;
     if (has_all && member.id != needs_.net.self()) donors.push_back(member.id);
   }
+  const auto can_reach = [this](const PeerId& peer) { return needs_.net.can_reach(peer); };
   for (;;) {
-    WantedRound first = wanted(group.epoch, kFirstGroupAwaited);
+    // a relay holds a place for each question, and others need those
+    const bool by_relays = std::none_of(donors.begin(), donors.end(), can_reach);
+    WantedRound first = wanted(group.epoch, by_relays ? Duration() : kFirstGroupAwaited);
     first.first_group = group.id;
     auto fetched = co_await epoch::fetch_round(downloads(), std::move(first), donors);
     if (fetched) co_return std::move(fetched->round);
+    if (fetched.error().code == Errc::stale && fetched.error().number > group.epoch) co_return nullptr;
     co_await needs_.clock.sleep_until(needs_.clock.now() + kFirstGroupPause);
   }
 }
@@ -240,7 +244,7 @@ Task<boost::system::result<CatchUp::State, Refusal>> CatchUp::download(state::Wa
     arrival.donors = progress.donors;
     meanwhile.bytes = progress.bytes_total;
   };
-  const state::Context context{needs_.net, needs_.clock, needs_.workers, needs_.log, needs_.random};
+  const state::Context context = downloads();
   boost::system::result<State, Refusal> came(Errc::gone);
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     tasks.spawn("epoch.rounds_meanwhile", fetch_rounds_meanwhile(wanted.epoch, meanwhile));

@@ -41,8 +41,8 @@ struct Arrival {
   double seconds = 0;
 };
 
-/// Each of the questions below begins nothing new once `leave()` was called, and holds the trainer from the first thing
-/// that is taken over on: whatever it computed on the way would be for nothing. The caller releases it.
+/// Each of the questions below but the last begins nothing new once `leave()` was called, and holds the trainer from
+/// the first thing that is taken over on: whatever it computed on the way would be for nothing. The caller releases it.
 /// Thread safety: none; belongs to the node's loop. One question at a time.
 class CatchUp {
  public:
@@ -85,7 +85,8 @@ class CatchUp {
 
   using Round = std::shared_ptr<const averaging::CommittedRound>;
   /// What `group`, the first of a pass, committed: by any other member that did, or will. Asks until it is there, or
-  /// cancelled; not bound to the trainer, and may be asked beside any other question.
+  /// cancelled; null when a donor's epoch is past it. Takes nothing over, and runs beside any other question, also
+  /// while this peer leaves.
   Task<Round> first_group(matchmaking::Group group);
 
   void leave() noexcept { leaving_ = true; }

@@ -85,6 +85,10 @@ Task<boost::system::result<FetchedRound, Refusal>> fetch_round(state::Context co
   state::FetchOptions options;
   options.grace = kResultGrace;
   options.refused_grace = kRefusedGrace;
+  if (wanted.first_group) {  // any one of its members may be the only one that has it, and not soon
+    options.donors_max = donors.size();
+    options.refused_grace = wanted.wait + kRefusedGrace;
+  }
   auto fetched = co_await state::download_result(context, std::move(result), std::move(donors), options);
   if (!fetched) co_return fetched.error();
   co_return FetchedRound{std::move(*verified), std::move(fetched->silent)};

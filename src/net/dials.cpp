@@ -103,8 +103,9 @@ Task<> Dials::dial(PeerId peer, std::vector<Address> addresses, bool onward) {
   const bool by_relay_only = std::all_of(addresses.begin(), addresses.end(), is_relay);
   DialOptions options = options_;
   if (const KnownPeer* known = needs_.peers.find(peer); known != nullptr && known->bare_in_vain) options.bare_time = {};
+  OnwardRelays relays = onward ? onward_ : OnwardRelays();
   auto opened = co_await dial_any(needs_.network, needs_.clock, needs_.rules, std::move(addresses), peer,
-                                  next_attempt(), options, onward ? onward_ : OnwardRelays());
+                                  next_attempt(), options, std::move(relays));
   if (tasks_ == nullptr) co_return;               // too late: the node has said goodbye to all
   if (opened && (*opened)->redundant) co_return;  // the peer has dialled us meanwhile
   if (opened) {

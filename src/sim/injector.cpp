@@ -152,7 +152,8 @@ Task<> Injector::strike(std::size_t index, std::size_t victim) {
 }
 
 Task<> Injector::pause(Duration length) {
-  co_await clock().sleep_until(length == Duration() ? TimePoint::max() : clock().now() + length);
+  const TimePoint end = length == Duration() ? TimePoint::max() : clock().now() + length;
+  co_await clock().sleep_until(end);
 }
 
 Task<> Injector::hurt(const Fault& fault, Peer& peer) {
@@ -181,7 +182,8 @@ Task<> Injector::end(const Fault& fault, Peer& peer) {
   SimNetwork& network = stage_.network();
   const TimePoint back = clock().now() + fault.length;
   if (fault.kind == FaultKind::ban) {
-    co_await ban(fault.length == Duration() ? kBanned : fault.length, peer);
+    const Duration banned = fault.length == Duration() ? kBanned : fault.length;
+    co_await ban(banned, peer);
   } else {
     if (fault.kind == FaultKind::leave) co_await peer.leave();
     network.kill(peer.host());

@@ -236,11 +236,11 @@ Task<boost::system::result<const Offer*, Refusal>> Store::wait_for(Key key, Time
     }
     if (mine && mine->refusal) co_return *mine->refusal;
     if (auto refused = cannot_have(key)) co_return *refused;
-    const bool ahead = is_ahead(key);
-    if (clock_.now() >= (ahead ? until : deadline)) co_return not_reached(key);
+    const TimePoint last = is_ahead(key) ? until : deadline;
+    if (clock_.now() >= last) co_return not_reached(key);
     if (!mine) mine = wish(key);
     if (!mine) co_return Refusal(Errc::busy, "too much is asked for", 1000);
-    (void)co_await changed_.wait_until(clock_, ahead ? until : deadline);  // what has happened is looked up above
+    (void)co_await changed_.wait_until(clock_, last);  // what has happened is looked up above
   }
 }
 
@@ -331,6 +331,7 @@ Store::Refused Store::cannot_have(const Key& key) const {
     case Kind::result:
     case Kind::first_group:
       if (result(key) != nullptr) return std::nullopt;
+      if (key.kind == Kind::first_group && key.epoch > epoch_ + 1) return not_reached(key);
       return key.epoch < epoch_ ? std::optional(over) : std::nullopt;
     case Kind::file: break;
   }
@@ -343,6 +344,10 @@ std::shared_ptr<Store::Wish> Store::wish(const Key& key) {
   for (const auto& open : wishes_) {
     if (auto same = open.lock(); same->key == key && !same->refusal) return same;
   }
+  const bool names_any = key.kind == Kind::first_group;  // an honest peer asks for that of one group at a time
+  const auto first_groups = std::count_if(wishes_.begin(), wishes_.end(),
+                                          [](const auto& open) { return open.lock()->key.kind == Kind::first_group; });
+  if (names_any && static_cast<std::size_t>(first_groups) >= options_.first_groups_max) return nullptr;
   if (wishes_.size() >= options_.wishes_max) return nullptr;
   auto made = std::make_shared<Wish>(Wish{key, std::nullopt});
   wishes_.push_back(made);

@@ -31,14 +31,15 @@ struct StoreOptions {
   std::size_t result_bytes_max = 16U << 20U;     ///< of the last results, but at least 2 epochs
   std::size_t files_max = 16;                    ///< of the run
   Duration wait_max = std::chrono::seconds(60);  ///< for an epoch that is not reached yet
-  std::size_t wishes_max = 16;                   ///< things not ready yet that somebody waits for
+  std::size_t wishes_max = 16;                   ///< things not ready yet that somebody waits for,
+  std::size_t first_groups_max = 4;              ///< of them results of first groups
   PassOnOptions pass_on = {};
 };
 
 /// Registers `state.index`, `state.chunk`, `state.have` and `state.pass`. A snapshot is taken only when somebody asks,
 /// once per epoch, and hashed on `workers`. Memory: `snapshots_max` states or `snapshot_bytes_max`, one that it
-/// fetched, and the results, twice those that were asked for. Thread safety: none; belongs to the node's loop. Outlives
-/// the endpoint's service of its methods.
+/// fetched, and the results with that of the last first group, twice those that were asked for. Thread safety: none;
+/// belongs to the node's loop. Outlives the endpoint's service of its methods.
 class Store {
  public:
   /// A copy of the state at the begin of `epoch`; another epoch or a refusal when training has moved on. Called from

@@ -223,7 +223,8 @@ TEST_CASE("calls: an answer that nobody takes gives its place up after its deadl
       CHECK(server.handled == 64);
       const StreamHandle one_more = server.ask("test.contribute", 1000, 200, 10);
       Server::pump(server.asker.streams, server.streams);
-      co_await server.pause(left_ms == 2000 ? milliseconds(3100) : milliseconds(30'000));
+      const milliseconds over = left_ms == 2000 ? milliseconds(3100) : milliseconds(30'000);
+      co_await server.pause(over);
       server.server.tick(server.world.clock().now());
       (void)server.ask("test.contribute", 1000, 201, 10);
       Server::pump(server.asker.streams, server.streams);

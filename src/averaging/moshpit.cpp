@@ -159,34 +159,6 @@ Wanted Moshpit::wanted(std::uint32_t round, const Progress& progress) const {
   return wanted;
 }
 
-/// Whether its sums run in the grid's order, and whether who claims a common past has come from one cell, and the other
-/// way round: else this group ends with other bytes than its neighbours. Auxiliaries bring nothing to a sum.
-bool Moshpit::as_foreseen(const Group& group) const {
-  const auto digit = [&](const matchmaking::Member& member) {
-    return pass_->schedule->dropped(member.id, group.round);
-  };
-  const auto brings_nothing = [](const auto* member) { return member->role == matchmaking::Role::auxiliary; };
-  std::vector<const matchmaking::Member*> in_order(group.roster.size());
-  for (const auto& member : group.roster) {
-    if (!brings_nothing(&member) && !pass_->schedule->contains(member.id)) return false;
-    in_order[member.order] = &member;
-  }
-  std::erase_if(in_order, brings_nothing);
-  const auto not_after = [&](const auto* a, const auto* b) {
-    return std::pair(digit(*a), a->id) >= std::pair(digit(*b), b->id);
-  };
-  if (std::adjacent_find(in_order.begin(), in_order.end(), not_after) != in_order.end()) return false;
-  std::map<std::uint32_t, Digest> group_of_cell;
-  std::map<Digest, std::uint32_t> cell_of_group;
-  for (const auto& member : group.roster) {
-    if (member.previous == Digest{}) continue;
-    if (group.round == 1 || brings_nothing(&member)) return false;
-    if (group_of_cell.emplace(digit(member), member.previous).first->second != member.previous) return false;
-    if (cell_of_group.emplace(member.previous, digit(member)).first->second != digit(member)) return false;
-  }
-  return true;
-}
-
 /// Whether values of every cell that the grid sends here are in all of the result.
 bool Moshpit::whole(const Group& group, const RoundReport& report) const {
   if (group.round == 1) return true;
@@ -204,7 +176,7 @@ bool Moshpit::whole(const Group& group, const RoundReport& report) const {
 Task<Result<Group>> Moshpit::find(std::uint32_t round, const Progress& progress) {
   Wanted search = wanted(round, progress);
   auto group = co_await matchmakers_.at(round - 1)->find_group(std::move(search));
-  if (!group || as_foreseen(*group)) co_return group;
+  if (!group || as_foreseen(*group, *pass_->schedule)) co_return group;
   context_.log.warn("averaging.group_not_foreseen", {{"epoch", group->epoch}, {"round", group->round}});
   co_return Errc::bad_request;
 }
@@ -274,6 +246,8 @@ Task<Result<>> Moshpit::run_rounds(Progress& progress) {
     last = co_await run_round(progress);
     if (progress.round == 2) stop_learning(progress);
     if (last) continue;
+    if (progress.round == 1 && pass_->fetch_first && last.error() != matchmaking::NoGroup::left && !over())
+      progress.learning = progress.tasks->spawn("averaging.learn", learn(progress));
     if (last.error() == matchmaking::NoGroup::left) break;
     if (!over()) continue;
     last = pass_->stands() ? matchmaking::NoGroup::begun : matchmaking::NoGroup::late;
@@ -331,9 +305,6 @@ Task<Result<>> Moshpit::try_round(Progress& progress) {
   too_light_ = report.reason == RoundReport::Reason::weight_low;
   // others may commit what this peer has signed for: in another group of its cell it would be counted again
   if (round == 1 && report.undecided) counted_in_ = here();
-  const bool committed_elsewhere = report.undecided || report.outcome == RoundReport::Outcome::behind;
-  if (round == 1 && committed_elsewhere && pass_->fetch_first)
-    progress.learning = progress.tasks->spawn("averaging.learn", learn(*group, progress));
   if (!outcome) co_return outcome.error();
   longest_committed_ = std::max(longest_committed_, needed(report, context_.clock.now() - start));
   if (round == 1) first_committed(*outcome, progress.report);
@@ -349,8 +320,8 @@ Task<Result<>> Moshpit::try_round(Progress& progress) {
 Result<> Moshpit::carry_on(Outcome outcome, Progress& progress) {
   const RoundReport report = outcome.report;
   const Group& group = outcome.proof->group();
-  const auto self = static_cast<Rank>(group.rank_of(context_.identity.id()).value());
-  if (overlapped(report, self)) {
+  const auto self = group.rank_of(context_.identity.id());
+  if (self && overlapped(report, static_cast<Rank>(*self))) {
     progress.report.counted = false;
     progress.report.overlapped = true;
   }
@@ -361,7 +332,7 @@ Result<> Moshpit::carry_on(Outcome outcome, Progress& progress) {
   progress.outcome.rounds.push_back(std::move(outcome));
   progress.outcome.weight = report.weight;
   if (empty || progress.lacks) return Errc::stale;
-  matchmakers_.at(report.round - 1)->settled();
+  if (self) matchmakers_.at(report.round - 1)->settled();
   progress.weights = Weights(report.weight_runs);
   progress.work = for_next_round(progress.outcome.work);
   progress.previous = report.group;
@@ -370,16 +341,18 @@ Result<> Moshpit::carry_on(Outcome outcome, Progress& progress) {
 
 void Moshpit::first_committed(const Outcome& outcome, PassReport& report) {
   const Group& group = outcome.proof->group();
-  matchmakers_.front()->committed(group, outcome.proof->holders());
-  report.counted = outcome.report.peers[group.rank_of(context_.identity.id()).value()].counted > 0;
+  const auto self = group.rank_of(context_.identity.id());
+  if (self) matchmakers_.front()->committed(group, outcome.proof->holders());
+  report.counted = self && outcome.report.peers[*self].counted > 0;
   if (report.counted) counted_in_ = here();
   first_groups_.committed(outcome.report);
   if (pass_->keep_first) pass_->keep_first(outcome.proof);
 }
 
-/// This peer has signed for what that first group came to, and lost sight of it.
-Task<> Moshpit::learn(Group group, Progress& progress) {
-  auto round = co_await pass_->fetch_first(std::move(group));
+/// This peer has signed for what its first group came to, and lost sight of it; or the group began without this peer.
+Task<> Moshpit::learn(Progress& progress) {
+  WantedFirst wanted = first_of(*pass_, options_.bundle, context_.identity.id());
+  auto round = co_await pass_->fetch_first(std::move(wanted));
   if (round == nullptr) co_return;
   progress.learnt = Outcome{report_of(*round), round};
   first_committed(*progress.learnt, progress.report);

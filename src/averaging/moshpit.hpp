@@ -63,10 +63,10 @@ struct PassOutcome {
 /// the pass stands; and from round 2 on no group begins without a voice of every cell, whose round before may be on
 /// slower lines. But who was counted in a first group, or has signed for its result and does not know what came of it,
 /// is in no other one of that grid and epoch: so whoever ends with a whole result of this grid has the same bytes, and
-/// each sample once. Who does not know asks the others of that group, and once one of them hands its result on speaks
-/// for the cell in round 2, unless that is over. What ends a pass in vain is another grid (the own samples go on to
-/// that), or others' result, which is fetched; then the own samples are dropped if `PassReport::counted`, like those of
-/// any round that was missed.
+/// each sample once. Who has no result of its first group, for whatever reason, asks the others of its cell, and once
+/// one of them hands it on speaks for the cell in round 2, unless that is over. What ends a pass in vain is another
+/// grid (the own samples go on to that), or others' result, which is fetched; then the own samples are dropped if
+/// `PassReport::counted`, like those of any round that was missed.
 ///
 /// Thread safety: none; belongs to the node's loop. One pass at a time. Memory while it runs: one more vector than
 /// all_reduce() needs. `leave()` or `stop()` must have returned before it is destroyed, unless begin() was never
@@ -153,14 +153,13 @@ class Moshpit {
   Task<Result<>> try_round(Progress& progress);
   Result<> carry_on(Outcome outcome, Progress& progress);
   void first_committed(const Outcome& outcome, PassReport& report);
-  Task<> learn(matchmaking::Group group, Progress& progress);
+  Task<> learn(Progress& progress);
   static void stop_learning(Progress& progress);
   void speak_after_all(Progress& progress);
   Duration needed(const RoundReport& report, Duration took) const;
   static void restore(Progress& progress);
   Task<> ask_whether_counted(PassReport& report);
   static void look_whether_counted(const Work& own, Progress& progress);
-  bool as_foreseen(const matchmaking::Group& group) const;
   bool whole(const matchmaking::Group& group, const RoundReport& report) const;
   Work for_next_round(Work work) const;
 

@@ -1,8 +1,12 @@
 #include "averaging/pass.hpp"
 
+#include "matchmaking/wire.hpp"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
+#include <map>
 #include <utility>
 
 namespace collab::averaging {
@@ -56,6 +60,51 @@ Wanted wanted_in(const Pass& pass, const std::string& bundle, std::uint32_t roun
   wanted.voiced = round > 1 && pass.stands;
   wanted.electorate = cell.size();  // more than half of the cell, so there are never two groups
   return wanted;
+}
+
+WantedFirst first_of(const Pass& pass, const std::string& bundle, const PeerId& self) {
+  WantedFirst wanted;
+  wanted.epoch = pass.epoch;
+  const std::string key = key_in(pass, bundle, 1, pass.schedule->digits(self, 1));
+  wanted.topic = matchmaking::topic(key, pass.epoch, 1);
+  std::vector<matchmaking::Seat> seats;
+  for (const PeerId& peer : pass.schedule->group(self, 1)) {
+    wanted.cell.push_back(pass.look_up ? pass.look_up(peer).id : peer);
+    seats.push_back(matchmaking::seat_of(peer));
+  }
+  wanted.is_it = [schedule = pass.schedule, seats, epoch = pass.epoch, topic = wanted.topic](const auto& group) {
+    const auto fits = [&](const matchmaking::Member& member) {
+      return member.role == matchmaking::Role::auxiliary ||
+             std::find(seats.begin(), seats.end(), matchmaking::seat_of(member.id)) != seats.end();
+    };
+    return group.topic == topic && group.epoch == epoch && group.round == 1 && group.electorate >= seats.size() &&
+           std::all_of(group.roster.begin(), group.roster.end(), fits) && as_foreseen(group, *schedule);
+  };
+  return wanted;
+}
+
+bool as_foreseen(const matchmaking::Group& group, const matchmaking::Schedule& schedule) {
+  const auto digit = [&](const matchmaking::Member& member) { return schedule.dropped(member.id, group.round); };
+  const auto brings_nothing = [](const auto* member) { return member->role == matchmaking::Role::auxiliary; };
+  std::vector<const matchmaking::Member*> in_order(group.roster.size());
+  for (const auto& member : group.roster) {
+    if (!brings_nothing(&member) && !schedule.contains(member.id)) return false;
+    in_order[member.order] = &member;
+  }
+  std::erase_if(in_order, brings_nothing);
+  const auto not_after = [&](const auto* a, const auto* b) {
+    return std::pair(digit(*a), a->id) >= std::pair(digit(*b), b->id);
+  };
+  if (std::adjacent_find(in_order.begin(), in_order.end(), not_after) != in_order.end()) return false;
+  std::map<std::uint32_t, Digest> group_of_cell;
+  std::map<Digest, std::uint32_t> cell_of_group;
+  for (const auto& member : group.roster) {
+    if (member.previous == Digest{}) continue;
+    if (group.round == 1 || brings_nothing(&member)) return false;
+    if (group_of_cell.emplace(digit(member), member.previous).first->second != member.previous) return false;
+    if (cell_of_group.emplace(member.previous, digit(member)).first->second != digit(member)) return false;
+  }
+  return true;
 }
 
 matchmaking::MatchmakerOptions search_options(matchmaking::MatchmakerOptions options, std::uint32_t round) {

@@ -15,6 +15,14 @@
 
 namespace collab::averaging {
 
+/// What the peers of one cell commit in round 1, as one of them asks the others for it that was not there.
+struct WantedFirst {
+  std::uint64_t epoch = 0;
+  Digest topic{};                                        ///< Group::topic
+  std::vector<PeerId> cell;                              ///< who may have it
+  std::function<bool(const matchmaking::Group&)> is_it;  ///< on any thread; owns what it needs
+};
+
 /// All but `deadline` is equal on all its peers.
 struct Pass {
   matchmaking::Grid grid;
@@ -29,10 +37,10 @@ struct Pass {
   std::function<bool()> stands;
   /// Whether others have the result already. Empty: nobody knows.
   std::function<bool()> overtaken;
-  /// What that first group committed, of which this peer does not know: by who was in it and did. Cancelled when it is
-  /// of no use any more; null: the epoch is over. Empty: nobody is asked.
-  std::function<Task<std::shared_ptr<const CommittedRound>>(matchmaking::Group)> fetch_first;
-  /// A first group's result is here: until the epoch is over groupmates may ask for it. Empty: none do.
+  /// Asks until somebody has it. Cancelled when it is of no use any more; null: the epoch is over. Empty: nobody is
+  /// asked.
+  std::function<Task<std::shared_ptr<const CommittedRound>>(WantedFirst)> fetch_first;
+  /// A first group's result is here: until the epoch is over others of its cell may ask for it. Empty: none do.
   std::function<void(std::shared_ptr<const CommittedRound>)> keep_first;
   std::uint64_t epoch = 0;
   std::uint64_t target_samples = 0;  ///< round 1 begins then; 0: as soon as everybody is there
@@ -51,6 +59,14 @@ std::string key_in(const Pass& pass, const std::string& bundle, std::uint32_t ro
 /// itself out, and says what it brings; `deadline` is the caller's to set.
 matchmaking::Wanted wanted_in(const Pass& pass, const std::string& bundle, std::uint32_t round,
                               const std::vector<PeerId>& cell);
+
+/// For who is in the cell of `self` in round 1. A group of it is of its peers, and auxiliaries, and needs more than
+/// half of them for a commit.
+WantedFirst first_of(const Pass& pass, const std::string& bundle, const PeerId& self);
+
+/// Whether the sums of `group` run in the grid's order, and whether who claims a common past has come from one cell,
+/// and the other way round: else it ends with other bytes than its neighbours. Auxiliaries bring nothing to a sum.
+bool as_foreseen(const matchmaking::Group& group, const matchmaking::Schedule& schedule);
 
 /// The options of searches in that round, from those of a search for the one group of everybody.
 matchmaking::MatchmakerOptions search_options(matchmaking::MatchmakerOptions options, std::uint32_t round);

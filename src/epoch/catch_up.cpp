@@ -163,24 +163,22 @@ state::Context CatchUp::downloads() {
 }
 
 WantedRound CatchUp::wanted(std::uint64_t epoch, Duration wait) const {
-  return {epoch, std::nullopt, wait, options_.schema, options_.codecs, needs_.scheme};
+  return {epoch, std::nullopt, {}, wait, options_.schema, options_.codecs, needs_.scheme};
 }
 
-Task<CatchUp::Round> CatchUp::first_group(matchmaking::Group group) {
-  std::vector<PeerId> donors;
-  for (const auto& member : group.roster) {
-    const bool has_all = member.role != matchmaking::Role::auxiliary;
-    if (has_all && member.id != needs_.net.self()) donors.push_back(member.id);
-  }
+Task<CatchUp::Round> CatchUp::first_group(averaging::WantedFirst wanted_first) {
+  std::vector<PeerId> donors = wanted_first.cell;
+  std::erase(donors, needs_.net.self());
   const auto can_reach = [this](const PeerId& peer) { return needs_.net.can_reach(peer); };
   for (;;) {
     // a relay holds a place for each question, and others need those
     const bool by_relays = std::none_of(donors.begin(), donors.end(), can_reach);
-    WantedRound first = wanted(group.epoch, by_relays ? Duration() : kFirstGroupAwaited);
-    first.first_group = group.id;
+    WantedRound first = wanted(wanted_first.epoch, by_relays ? Duration() : kFirstGroupAwaited);
+    first.first_group = wanted_first.topic;
+    first.is_it = wanted_first.is_it;
     auto fetched = co_await epoch::fetch_round(downloads(), std::move(first), donors);
     if (fetched) co_return std::move(fetched->round);
-    if (fetched.error().code == Errc::stale && fetched.error().number > group.epoch) co_return nullptr;
+    if (fetched.error().code == Errc::stale && fetched.error().number > wanted_first.epoch) co_return nullptr;
     co_await needs_.clock.sleep_until(needs_.clock.now() + kFirstGroupPause);
   }
 }

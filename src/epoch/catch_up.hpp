@@ -2,6 +2,7 @@
 // How a peer that is behind gets to where the others are: by the rounds it missed, else by the whole state.
 
 #include "averaging/committed_round.hpp"
+#include "averaging/pass.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
@@ -84,10 +85,10 @@ class CatchUp {
   Task<Outcome> by_either(std::uint64_t epoch, Duration wait = {});
 
   using Round = std::shared_ptr<const averaging::CommittedRound>;
-  /// What `group`, the first of a pass, committed: by any other member that did, or will. Asks until it is there, or
-  /// cancelled; null when a donor's epoch is past it. Takes nothing over, and runs beside any other question, also
-  /// while this peer leaves.
-  Task<Round> first_group(matchmaking::Group group);
+  /// What the first group of its cell committed: by any other peer of that cell that has it, or will have it. Asks
+  /// until it is there, or cancelled; null when a donor's epoch is past it. Takes nothing over, and runs beside any
+  /// other question, also while this peer leaves.
+  Task<Round> first_group(averaging::WantedFirst wanted_first);
 
   void leave() noexcept { leaving_ = true; }
 

@@ -467,9 +467,11 @@ Task<> Member::take_part(TaskGroup& tasks) {
   told_no_seat_ = false;
   if (seating != nullptr) {
     options.pass = pass_over(*seating, epoch_, context_.identity.id(), context_.tracker);
-    options.pass->fetch_first = [this](const matchmaking::Group& group) { return catch_up_.first_group(group); };
+    options.pass->fetch_first = [this](averaging::WantedFirst wanted) {
+      return catch_up_.first_group(std::move(wanted));
+    };
     options.pass->keep_first = [this](const std::shared_ptr<const averaging::CommittedRound>& round) {
-      context_.store.keep_first_group(round->group().epoch, round->group().id, kept(round));
+      context_.store.keep_first_group(round->group().epoch, round->group().topic, kept(round));
     };
   }
   options.target_batch = options_.target_batch;

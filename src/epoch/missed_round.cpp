@@ -75,12 +75,12 @@ Task<boost::system::result<FetchedRound, Refusal>> fetch_round(state::Context co
   result.wait = wanted.wait;
   result.deadline = context.clock.now() + kResultTime;
   result.bytes_max = kResultBytesPerValue * wanted.codecs.length() + kResultBytesMin;
-  result.check = [verified, epoch = wanted.epoch, first_group = wanted.first_group, schema = wanted.schema,
-                  codecs = wanted.codecs, &scheme = wanted.scheme](const auto bytes) {
+  result.check = [verified, epoch = wanted.epoch, is_it = wanted.is_it, schema = wanted.schema, codecs = wanted.codecs,
+                  &scheme = wanted.scheme](const auto bytes) {
     auto round = decode_round(bytes, epoch, schema, codecs, scheme);
-    const bool is_it = round && (!first_group || (*round)->group().id == *first_group);
-    if (is_it) *verified = std::move(*round);
-    return is_it;
+    const bool good = round && (!is_it || is_it((*round)->group()));
+    if (good) *verified = std::move(*round);
+    return good;
   };
   state::FetchOptions options;
   options.grace = kResultGrace;

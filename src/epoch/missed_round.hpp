@@ -29,8 +29,10 @@ Result<std::shared_ptr<const averaging::CommittedRound>> decode_round(std::span<
 /// What is asked for, and what the bytes must fit.
 struct WantedRound {
   std::uint64_t epoch = 0;
-  std::optional<Digest> first_group;  ///< the one that this group of a pass committed, not the one that ended the epoch
-  Duration wait{};                    ///< donors may wait so long for it to end
+  /// A group of a pass with this topic, not the one that ended the epoch;
+  std::optional<Digest> first_group;
+  std::function<bool(const matchmaking::Group&)> is_it;  ///< and it must be this one. Empty: any
+  Duration wait{};                                       ///< donors may wait so long for it to end
   Digest schema{};
   const CodecMap& codecs;         ///< copied
   const SignatureScheme& scheme;  ///< outlives the call

@@ -53,7 +53,7 @@ class EpochInstead {
 
 struct WantedResult {
   std::uint64_t epoch = 0;
-  std::optional<Digest> first_group;  ///< what that one committed, not what the epoch ended with
+  std::optional<Digest> first_group;  ///< what that one committed, by its topic, not what the epoch ended with
   std::uint64_t bytes_max = std::uint64_t(512) << 20U;
   Duration wait{};  ///< how long donors may wait until the round has committed; at most 60 s
   /// Whether these bytes are what the round committed. Runs on `workers`, so it owns what it touches. Donors may hold

@@ -110,9 +110,9 @@ void Store::keep_result(std::uint64_t epoch, KeptResult result) {
   changed_.notify();
 }
 
-void Store::keep_first_group(std::uint64_t epoch, const Digest& group, KeptResult result) {
+void Store::keep_first_group(std::uint64_t epoch, const Digest& topic, KeptResult result) {
   if (epoch < epoch_) return;
-  first_group_ = FirstGroup{{Kind::first_group, epoch, group}, std::move(result)};
+  first_group_ = FirstGroup{{Kind::first_group, epoch, topic}, std::move(result)};
   forget_offers([](const Key& key) { return key.kind == Kind::first_group; });
   changed_.notify();
 }

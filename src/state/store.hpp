@@ -60,8 +60,9 @@ class Store {
   /// `result`: what the round of `epoch` committed.
   void keep_result(std::uint64_t epoch, KeptResult result);
   const ResultKeeper& results() const noexcept { return results_; }
-  /// `result`: what the first group `group` of a pass committed in `epoch`. The last one, until the state is past it.
-  void keep_first_group(std::uint64_t epoch, const Digest& group, KeptResult result);
+  /// `result`: what the first group of a pass with that topic committed in `epoch`. The last one, until the state is
+  /// past it.
+  void keep_first_group(std::uint64_t epoch, const Digest& topic, KeptResult result);
 
   /// Offers a file of the run under `name`, for as long as the store lives; hashes it on `workers` first.
   /// Throws `Failure` when it cannot be read, or is larger than kIndexedBytesMax. Errors: `busy` when there are

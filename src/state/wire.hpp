@@ -36,8 +36,8 @@ enum class Kind : std::uint8_t {
   snapshot = 0,  ///< the state at the begin of `epoch`: the same bytes at every peer of that epoch
   result = 1,    ///< what a round of `epoch` committed, as opaque bytes in one section "result"; verified by the asker
   file = 2,      ///< of the run: tokenizer, prepared text; named by a hash of the manifest; one section "file"
-  /// What a first group of a pass over the grid committed in `epoch`, named by its id; otherwise as a result. Its
-  /// members that do not know ask for it, until the epoch is over.
+  /// What a first group of a pass over the grid committed in `epoch`, named by its topic;
+  /// otherwise as a result. Others of its cell that have none ask for it, until the epoch is over.
   first_group = 3,
 };
 

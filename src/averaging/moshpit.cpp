@@ -246,12 +246,12 @@ Task<Result<>> Moshpit::run_rounds(Progress& progress) {
     last = co_await run_round(progress);
     if (progress.round == 2) stop_learning(progress);
     if (last) continue;
-    if (progress.round == 1 && pass_->fetch_first && last.error() != matchmaking::NoGroup::left && !over())
-      progress.learning = progress.tasks->spawn("averaging.learn", learn(progress));
     if (last.error() == matchmaking::NoGroup::left) break;
-    if (!over()) continue;
-    last = pass_->stands() ? matchmaking::NoGroup::begun : matchmaking::NoGroup::late;
-    break;
+    if (over()) {
+      last = pass_->stands() ? matchmaking::NoGroup::begun : matchmaking::NoGroup::late;
+      break;
+    }
+    if (progress.round == 1) start_learning(progress);
   }
   co_return last;
 }
@@ -344,16 +344,20 @@ void Moshpit::first_committed(const Outcome& outcome, PassReport& report) {
   const auto self = group.rank_of(context_.identity.id());
   if (self) matchmakers_.front()->committed(group, outcome.proof->holders());
   report.counted = self && outcome.report.peers[*self].counted > 0;
-  if (report.counted) counted_in_ = here();
+  if (report.counted && forgotten_ != here()) counted_in_ = here();
   first_groups_.committed(outcome.report);
   if (pass_->keep_first) pass_->keep_first(outcome.proof);
+}
+
+void Moshpit::start_learning(Progress& progress) {
+  if (pass_->fetch_first && pass_->schedule->rounds() > 1)
+    progress.learning = progress.tasks->spawn("averaging.learn", learn(progress));
 }
 
 /// This peer has signed for what its first group came to, and lost sight of it; or the group began without this peer.
 Task<> Moshpit::learn(Progress& progress) {
   WantedFirst wanted = first_of(*pass_, options_.bundle, context_.identity.id());
   auto round = co_await pass_->fetch_first(std::move(wanted));
-  if (round == nullptr) co_return;
   progress.learnt = Outcome{report_of(*round), round};
   first_committed(*progress.learnt, progress.report);
   progress.knows_whether_counted = true;

@@ -154,6 +154,7 @@ class Moshpit {
   Result<> carry_on(Outcome outcome, Progress& progress);
   void first_committed(const Outcome& outcome, PassReport& report);
   Task<> learn(Progress& progress);
+  void start_learning(Progress& progress);
   static void stop_learning(Progress& progress);
   void speak_after_all(Progress& progress);
   Duration needed(const RoundReport& report, Duration took) const;

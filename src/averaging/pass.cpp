@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace collab::averaging {
@@ -68,10 +69,13 @@ WantedFirst first_of(const Pass& pass, const std::string& bundle, const PeerId& 
   const std::string key = key_in(pass, bundle, 1, pass.schedule->digits(self, 1));
   wanted.topic = matchmaking::topic(key, pass.epoch, 1);
   std::vector<matchmaking::Seat> seats;
-  for (const PeerId& peer : pass.schedule->group(self, 1)) {
-    wanted.cell.push_back(pass.look_up ? pass.look_up(peer).id : peer);
-    seats.push_back(matchmaking::seat_of(peer));
-  }
+  const std::vector<PeerId> cell = pass.schedule->group(self, 1);
+  for (const PeerId& peer : cell) seats.push_back(matchmaking::seat_of(peer));
+  wanted.cell = [cell, look_up = pass.look_up] {
+    std::vector<PeerId> known;
+    for (const PeerId& peer : cell) known.push_back(look_up ? look_up(peer).id : peer);
+    return known;
+  };
   wanted.is_it = [schedule = pass.schedule, seats, epoch = pass.epoch, topic = wanted.topic](const auto& group) {
     const auto fits = [&](const matchmaking::Member& member) {
       return member.role == matchmaking::Role::auxiliary ||
@@ -92,6 +96,9 @@ bool as_foreseen(const matchmaking::Group& group, const matchmaking::Schedule& s
     in_order[member.order] = &member;
   }
   std::erase_if(in_order, brings_nothing);
+  std::set<matchmaking::Seat> seats;  // keys of one seat can be made
+  for (const auto* member : in_order)
+    if (!seats.insert(matchmaking::seat_of(member->id)).second) return false;
   const auto not_after = [&](const auto* a, const auto* b) {
     return std::pair(digit(*a), a->id) >= std::pair(digit(*b), b->id);
   };

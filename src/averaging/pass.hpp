@@ -19,7 +19,7 @@ namespace collab::averaging {
 struct WantedFirst {
   std::uint64_t epoch = 0;
   Digest topic{};                                        ///< Group::topic
-  std::vector<PeerId> cell;                              ///< who may have it
+  std::function<std::vector<PeerId>()> cell;             ///< who may have it, as far as they are known by now
   std::function<bool(const matchmaking::Group&)> is_it;  ///< on any thread; owns what it needs
 };
 
@@ -37,8 +37,7 @@ struct Pass {
   std::function<bool()> stands;
   /// Whether others have the result already. Empty: nobody knows.
   std::function<bool()> overtaken;
-  /// Asks until somebody has it. Cancelled when it is of no use any more; null: the epoch is over. Empty: nobody is
-  /// asked.
+  /// Asks until somebody has it. Cancelled when it is of no use any more. Empty: nobody is asked.
   std::function<Task<std::shared_ptr<const CommittedRound>>(WantedFirst)> fetch_first;
   /// A first group's result is here: until the epoch is over others of its cell may ask for it. Empty: none do.
   std::function<void(std::shared_ptr<const CommittedRound>)> keep_first;
@@ -65,7 +64,8 @@ matchmaking::Wanted wanted_in(const Pass& pass, const std::string& bundle, std::
 WantedFirst first_of(const Pass& pass, const std::string& bundle, const PeerId& self);
 
 /// Whether the sums of `group` run in the grid's order, and whether who claims a common past has come from one cell,
-/// and the other way round: else it ends with other bytes than its neighbours. Auxiliaries bring nothing to a sum.
+/// and the other way round, and nobody sits there twice: else it ends with other bytes than its neighbours. Auxiliaries
+/// bring nothing to a sum.
 bool as_foreseen(const matchmaking::Group& group, const matchmaking::Schedule& schedule);
 
 /// The options of searches in that round, from those of a search for the one group of everybody.

@@ -167,18 +167,17 @@ WantedRound CatchUp::wanted(std::uint64_t epoch, Duration wait) const {
 }
 
 Task<CatchUp::Round> CatchUp::first_group(averaging::WantedFirst wanted_first) {
-  std::vector<PeerId> donors = wanted_first.cell;
-  std::erase(donors, needs_.net.self());
   const auto can_reach = [this](const PeerId& peer) { return needs_.net.can_reach(peer); };
   for (;;) {
+    std::vector<PeerId> donors = wanted_first.cell();
+    std::erase(donors, needs_.net.self());
     // a relay holds a place for each question, and others need those
     const bool by_relays = std::none_of(donors.begin(), donors.end(), can_reach);
     WantedRound first = wanted(wanted_first.epoch, by_relays ? Duration() : kFirstGroupAwaited);
     first.first_group = wanted_first.topic;
     first.is_it = wanted_first.is_it;
-    auto fetched = co_await epoch::fetch_round(downloads(), std::move(first), donors);
+    auto fetched = co_await epoch::fetch_round(downloads(), std::move(first), std::move(donors));
     if (fetched) co_return std::move(fetched->round);
-    if (fetched.error().code == Errc::stale && fetched.error().number > wanted_first.epoch) co_return nullptr;
     co_await needs_.clock.sleep_until(needs_.clock.now() + kFirstGroupPause);
   }
 }

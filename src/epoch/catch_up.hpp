@@ -86,8 +86,8 @@ class CatchUp {
 
   using Round = std::shared_ptr<const averaging::CommittedRound>;
   /// What the first group of its cell committed: by any other peer of that cell that has it, or will have it. Asks
-  /// until it is there, or cancelled; null when a donor's epoch is past it. Takes nothing over, and runs beside any
-  /// other question, also while this peer leaves.
+  /// until it is there, or cancelled: one donor's word that the epoch is over is no reason to stop. Takes nothing over,
+  /// and runs beside any other question, also while this peer leaves.
   Task<Round> first_group(averaging::WantedFirst wanted_first);
 
   void leave() noexcept { leaving_ = true; }

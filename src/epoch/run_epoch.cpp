@@ -288,7 +288,9 @@ Task<> add_owed(EpochContext node, const EpochOptions& options, const matchmakin
 void settle_owed(EpochContext node, std::shared_ptr<const averaging::CommittedRound> first, const EpochReport& report) {
   if (!node.owed.in_use()) return;
   if (first == nullptr) return node.owed.forget();  // lost once is better than sent twice
-  if (report.own_weight == 0 && first->group().round == 1) return node.owed.left_out();
+  const bool brought_nothing = report.own_weight == 0 && first->group().round == 1;
+  if (brought_nothing && !report.left_out_why.empty()) return node.owed.left_out();
+  if (brought_nothing) return node.owed.missed(std::move(first));  // parts of an earlier try may be in it
   node.owed.settle(std::move(first));
 }
 

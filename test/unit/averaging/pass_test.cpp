@@ -42,7 +42,7 @@ TEST_CASE("pass: of what is handed on only a group of the own cell is believed, 
   const std::vector<PeerId> cell = pass.schedule->group(self, 1);
   REQUIRE(cell.size() == 3);
   CHECK(wanted.epoch == 7);
-  CHECK(wanted.cell == cell);
+  CHECK(wanted.cell() == cell);
   CHECK(wanted.is_it(group_of(cell, wanted.topic, 3)));
   const std::vector<PeerId> without_self = [&] {
     std::vector<PeerId> others = cell;
@@ -57,6 +57,11 @@ TEST_CASE("pass: of what is handed on only a group of the own cell is believed, 
   SUBCASE("not one with strangers, who could sign whatever they like") {
     CHECK_FALSE(wanted.is_it(group_of({test::peer(7), test::peer(8), test::peer(9)}, wanted.topic, 3)));
     CHECK_FALSE(wanted.is_it(group_of({cell[0], cell[1], test::peer(9)}, wanted.topic, 3)));
+  }
+  SUBCASE("not one in which somebody sits twice, by a key that was made for it") {
+    PeerId twin = cell[0];
+    twin.key[30] = 1;
+    CHECK_FALSE(wanted.is_it(group_of({cell[0], twin, cell[1]}, wanted.topic, 3)));
   }
   SUBCASE("not that of another cell, epoch or round") {
     const std::vector<std::vector<PeerId>> cells = pass.schedule->groups(1);

@@ -129,7 +129,7 @@ Session::Session(Context context, std::shared_ptr<const Shape> shape, std::span<
               [this](Rank peer) { suspicion_.departed(peer); }}),
       bytes_received_(shape_->members.size, 0),
       probed_(shape_->members.size),
-      repeated_(shape_->members.size, context.clock.now()),
+      repeated_(shape_->members.size, started_ - Duration(1)),  // a line may break in the moment of the begin
       asked_at_(shape_->members.size),
       told_at_(shape_->members.size),
       changed_(executor) {

@@ -2,7 +2,9 @@
 
 #include "directory/peer_record.hpp"
 
-#include <map>
+#include <boost/container/flat_map.hpp>
+
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -29,7 +31,7 @@ Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
     std::vector<net::Address> addresses;
     std::vector<net::Address> relays;
   };
-  std::map<PeerId, Introduced> introduced;
+  boost::container::flat_map<PeerId, Introduced> introduced;  // in one piece, for all of it is gone through
   bool only_proven = false;
   for (;;) {
     const bool all_anew = only_dials(members->records(), net.self()) != only_proven;
@@ -56,7 +58,7 @@ Task<> introduce_peers(Directory& directory, net::Endpoint& net, Log& log) {
       if (is_known) {
         known++->second = std::move(now);
       } else {
-        introduced.emplace_hint(known, record.owner, std::move(now));
+        known = std::next(introduced.emplace_hint(known, record.owner, std::move(now)));
       }
     }
     introduced.erase(known, introduced.end());

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace collab::directory {
 namespace {
@@ -62,10 +63,11 @@ ServerSet::Published ServerSet::read(const SignedRecord& signed_record, const Pu
 void ServerSet::read_all(const Storage& storage, std::int64_t now_ms) {
   std::vector<Published> all;
   all.reserve(published_.size() + 1);
+  next_expiry_ms_ = std::numeric_limits<std::int64_t>::max();
   auto before = published_.begin();
   for (const SignedRecord* record : storage.records(std::string(kPeerKey), now_ms)) {
     const Record& fact = record->record;
-    next_ms_ = std::min(next_ms_, fact.expires_ms);
+    next_expiry_ms_ = std::min(next_expiry_ms_, fact.expires_ms);
     if (!fact.subkey.empty()) continue;
     while (before != published_.end() && before->owner < fact.owner) ++before;
     const bool known = before != published_.end() && before->owner == fact.owner;
@@ -74,22 +76,68 @@ void ServerSet::read_all(const Storage& storage, std::int64_t now_ms) {
   published_ = std::move(all);
 }
 
+bool ServerSet::may_serve(const Published& peer) const {
+  return peer.valid && (peer.reachable || is_bootstrap(peer.owner));
+}
+
+/// A node's sequence begins at its start, in Unix milliseconds.
+std::int64_t ServerSet::young_until_ms(const Published& peer) const {
+  return static_cast<std::int64_t>(std::min(peer.sequence, kSequenceFar)) + options_.young_ms;
+}
+
+/// Whether the servers may be others for it.
+bool ServerSet::bring(const SignedRecord& record, std::int64_t now_ms) {
+  const Record& fact = record.record;
+  const bool visible = fact.expires_ms > now_ms && !fact.value.empty();
+  if (visible) next_expiry_ms_ = std::min(next_expiry_ms_, fact.expires_ms);
+  if (!fact.subkey.empty()) return false;
+  const auto before = [](const Published& peer, const PeerId& id) { return peer.owner < id; };
+  const auto place = std::lower_bound(published_.begin(), published_.end(), fact.owner, before);
+  const bool known = place != published_.end() && place->owner == fact.owner;
+  if (!visible) {
+    const bool served = known && may_serve(*place);
+    if (known) published_.erase(place);
+    return served;
+  }
+  const Published now = read(record, known ? &*place : nullptr);
+  if (!known) {
+    published_.insert(place, now);
+    return may_serve(now);
+  }
+  const Published was = std::exchange(*place, now);
+  const auto young = [&](const Published& peer) { return young_until_ms(peer) > now_ms; };
+  const auto stands = [&](const Published& peer) {
+    return std::tuple(may_serve(peer), peer.reachable, peer.directory, young(peer));
+  };
+  return (may_serve(was) || may_serve(now)) && stands(was) != stands(now);
+}
+
 bool ServerSet::update(const Storage& storage, std::int64_t now_ms) {
-  const std::uint64_t version = storage.visible_version(std::string(kPeerKey));
-  if (version == seen_version_ && now_ms >= seen_ms_ && now_ms < next_ms_) return false;
+  const std::string key(kPeerKey);
+  const std::uint64_t version = storage.visible_version(key);
+  const bool in_order = now_ms >= seen_ms_ && now_ms < next_expiry_ms_;
+  if (version == seen_version_ && in_order && now_ms < next_grown_ms_) return false;
   seen_version_ = version;
   seen_ms_ = now_ms;
-  next_ms_ = std::numeric_limits<std::int64_t>::max();
-  read_all(storage, now_ms);
+  bool others = !in_order || now_ms >= next_grown_ms_;
+  if (in_order) {
+    for (const SignedRecord* changed : storage.changed(key, newest_)) others = bring(*changed, now_ms) || others;
+  } else {
+    read_all(storage, now_ms);
+  }
+  newest_ = std::max(newest_, storage.latest(key));
+  return others && choose(now_ms);
+}
 
+/// Returns whether they are others.
+bool ServerSet::choose(std::int64_t now_ms) {
+  next_grown_ms_ = std::numeric_limits<std::int64_t>::max();
   std::vector<Member> flagged;
   std::vector<Member> reachable;
   for (const Published& peer : published_) {
     if (!peer.valid || !peer.reachable) continue;
-    // a node's sequence begins at its start, in Unix milliseconds
-    const std::int64_t born_ms = static_cast<std::int64_t>(std::min(peer.sequence, kSequenceFar));
-    const bool young = born_ms + options_.young_ms > now_ms;
-    if (young) next_ms_ = std::min(next_ms_, born_ms + options_.young_ms);
+    const bool young = young_until_ms(peer) > now_ms;
+    if (young) next_grown_ms_ = std::min(next_grown_ms_, young_until_ms(peer));
     if (peer.directory) flagged.push_back({false, peer.rank, peer.owner});
     reachable.push_back({young, peer.rank, peer.owner});
   }

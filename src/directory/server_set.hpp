@@ -49,14 +49,20 @@ class ServerSet {
   };
   Published read(const SignedRecord& record, const Published* before) const;
   void read_all(const Storage& storage, std::int64_t now_ms);
+  bool bring(const SignedRecord& record, std::int64_t now_ms);
+  bool may_serve(const Published& peer) const;
+  std::int64_t young_until_ms(const Published& peer) const;
+  bool choose(std::int64_t now_ms);
 
   Options options_;
   std::vector<Published> published_;  ///< sorted by owner: of many one or two have changed since the last time
   std::vector<PeerId> ids_;
   std::uint64_t hash_ = 0;
-  std::uint64_t seen_version_ = 0;
-  std::int64_t seen_ms_ = 0;
-  std::int64_t next_ms_ = 0;  ///< when the next record expires or the next member is young no more
+  std::uint64_t seen_version_ = 0;    ///< of what is visible, and
+  std::uint64_t newest_ = 0;          ///< the newest change, at
+  std::int64_t seen_ms_ = 0;          ///< the last update
+  std::int64_t next_expiry_ms_ = 0;   ///< of one of the records
+  std::int64_t next_grown_ms_ = 0;    ///< when the next member is young no more
 };
 
 }  // namespace collab::directory

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 namespace collab::directory {
@@ -134,8 +135,9 @@ Verdict Storage::check_quotas(const SignedRecord& record, std::size_t bytes, con
   if (entries_.size() + more_records > options_.records_max || grown(bytes_) > options_.bytes_max) {
     return Refusal(Errc::busy, "the storer is full", 10'000);
   }
-  const auto found = owners_.find(record.record.owner);
-  const Usage used = found == owners_.end() ? Usage() : found->second.usage;
+  const auto found = replaced == nullptr ? owners_.find(record.record.owner) : owners_.end();
+  const bool known = replaced != nullptr || found != owners_.end();
+  const Usage used = replaced != nullptr ? replaced->owner->usage : known ? found->second.usage : Usage();
   // the authority may ban as many as there is room for: its signature is checked next
   const bool bans = record.record.key == kBanKey && record.record.owner == options_.rules.authority;
   if (bans) {
@@ -143,7 +145,7 @@ Verdict Storage::check_quotas(const SignedRecord& record, std::size_t bytes, con
   } else if (used.records + more_records > options_.owner_records_max || grown(used.bytes) > options_.owner_bytes_max) {
     return Refusal(Errc::busy, "the owner's quota is used up", 10'000);
   }
-  if (brought(source) && found != owners_.end() && owner(record.record.owner, now_ms).tokens < 1) {
+  if (brought(source) && known && owner(record.record.owner, now_ms).tokens < 1) {
     return Refusal(Errc::busy, "the owner writes too often",
                    static_cast<std::uint64_t>(std::ceil(1000 / options_.owner_records_per_s)));
   }
@@ -172,24 +174,29 @@ Storage::Owner& Storage::owner(const PeerId& id, std::int64_t now_ms) {
 }
 
 void Storage::store(const SlotId& slot, SignedRecord record, Bytes encoded, const std::string& origin, Claim claim) {
-  std::int64_t forget_ms = forget_after(record.record.expires_ms);
-  const auto [entry, fresh] = entries_.try_emplace(slot);
-  if (!fresh) {
-    forget_ms = std::max(forget_ms, entry->second.forget_ms);
-    unlist(entry);
+  const auto [place, fresh] = entries_.try_emplace(slot);
+  Entry& entry = place->second;
+  if (!fresh) unlist(place);
+  Shelf& shelf = shelves_[record.record.key];
+  if (fresh) {
+    shelf.by_owner[{record.record.owner, record.record.subkey}] = place;
+    entry.owner = &owners_[record.record.owner];
+    entry.turn = shelf.by_change.insert(shelf.by_change.end(), place);
+  } else {
+    shelf.by_change.splice(shelf.by_change.end(), shelf.by_change, entry.turn);
   }
-  Entry made{std::move(record), std::move(encoded), ++changes_, 0, forget_ms, origin, std::move(claim.leased), {}};
-  made.granted = made.leased;
-  made.granted.subtract(claim.taken);
-  entry->second = std::move(made);
-  const Record& stored = entry->second.record.record;
-  Shelf& shelf = shelves_[stored.key];
-  if (fresh) shelf.by_owner[{stored.owner, stored.subkey}] = entry;
-  shelf.by_change.emplace_hint(shelf.by_change.end(), entry->second.change, entry);
-  by_expiry_.emplace(forget_ms, slot);
-  entry->second.hash = hash_of(version_of(slot, stored));
-  bucket_hashes_[bucket_of(slot)] += entry->second.hash;
-  count(entry->second, 1);
+  entry.record = std::move(record);
+  entry.encoded = std::move(encoded);
+  entry.change = ++changes_;
+  entry.forget_ms = std::max(entry.forget_ms, forget_after(entry.record.record.expires_ms));
+  if (fresh) by_expiry_.emplace(entry.forget_ms, slot);  // looked at then, however much later it became
+  entry.origin = origin;
+  entry.granted = claim.leased;
+  entry.granted.subtract(claim.taken);
+  entry.leased = std::move(claim.leased);
+  entry.hash = hash_of(version_of(slot, entry.record.record));
+  bucket_hashes_[bucket_of(slot)] += entry.hash;
+  count(entry, 1);
 }
 
 std::optional<Storage::Claim> Storage::claim_of(const Record& lease, std::int64_t now_ms) const {
@@ -214,11 +221,8 @@ bool Storage::claims_anothers(const Record& lease, std::int64_t now_ms) const {
   return claim && !claim->taken.empty();
 }
 
-/// From wherever its version counts; its place stays its own. Leaves empty owners and networks to the caller.
+/// From wherever its version counts. Leaves empty owners and networks to the caller.
 void Storage::unlist(Entries::iterator entry) {
-  const Record& record = entry->second.record.record;
-  shelves_.at(record.key).by_change.erase(entry->second.change);
-  by_expiry_.erase({entry->second.forget_ms, entry->first});
   bucket_hashes_[bucket_of(entry->first)] -= entry->second.hash;
   count(entry->second, -1);
 }
@@ -229,7 +233,7 @@ void Storage::count(const Entry& entry, int sign) {
     usage.bytes += static_cast<std::size_t>(sign) * entry.encoded.size();  // modulo 2^64, so -1 subtracts
   };
   bytes_ += static_cast<std::size_t>(sign) * entry.encoded.size();
-  add(owners_[entry.record.record.owner].usage);
+  add(entry.owner->usage);
   if (entry.origin.empty()) return;
   Usage& network = origins_[entry.origin];
   add(network);
@@ -244,6 +248,13 @@ bool Storage::keep_evidence(const SignedRecord& old, const SignedRecord& fresh) 
   return takes;
 }
 
+/// From the end, where nearly everybody who asks has been.
+Storage::Changes::const_iterator Storage::first_after(const Changes& changes, std::uint64_t since) {
+  auto first = changes.end();
+  while (first != changes.begin() && (*std::prev(first))->second.change > since) --first;
+  return first;
+}
+
 Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::int64_t now_ms, std::size_t bytes_max,
                             std::span<const Mark> known) const {
   Page page;
@@ -252,8 +263,8 @@ Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::in
   if (shelf == shelves_.end()) return page;
   std::size_t bytes = 0;
   const auto& changes = shelf->second.by_change;
-  for (auto next = changes.upper_bound(since); next != changes.end(); ++next) {
-    const Entry& entry = next->second->second;
+  for (auto next = first_after(changes, since); next != changes.end(); ++next) {
+    const Entry& entry = (*next)->second;
     const bool is_over = forget_after(entry.record.record.expires_ms) < now_ms;
     if (!is_over && !std::binary_search(known.begin(), known.end(), mark_of(entry.record))) {
       bytes += entry.encoded.size();
@@ -261,7 +272,7 @@ Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::in
       if (page.more) break;
       page.records.push_back(entry.encoded);
     }
-    page.next = next->first;
+    page.next = entry.change;
   }
   return page;
 }
@@ -287,7 +298,7 @@ std::vector<std::string> Storage::keys() const {
 std::uint64_t Storage::latest(const std::string& key) const {
   const auto shelf = shelves_.find(key);
   if (shelf == shelves_.end() || shelf->second.by_change.empty()) return 0;
-  return shelf->second.by_change.rbegin()->first;
+  return shelf->second.by_change.back()->second.change;
 }
 
 std::uint64_t Storage::visible_version(const std::string& key) const {
@@ -310,8 +321,8 @@ std::vector<const SignedRecord*> Storage::changed(const std::string& key, std::u
   const auto shelf = shelves_.find(key);
   if (shelf == shelves_.end()) return changed;
   const auto& changes = shelf->second.by_change;
-  for (auto next = changes.upper_bound(since); next != changes.end(); ++next)
-    changed.push_back(&next->second->second.record);
+  for (auto next = first_after(changes, since); next != changes.end(); ++next)
+    changed.push_back(&(*next)->second.record);
   return changed;
 }
 
@@ -360,10 +371,16 @@ std::vector<Version> Storage::versions(std::size_t bucket, const SlotId& after, 
 void Storage::expire(std::int64_t now_ms) {
   while (!by_expiry_.empty() && by_expiry_.begin()->first < now_ms) {
     const auto entry = entries_.find(by_expiry_.begin()->second);
+    by_expiry_.erase(by_expiry_.begin());
+    if (entry->second.forget_ms >= now_ms) {  // it has been renewed
+      by_expiry_.emplace(entry->second.forget_ms, entry->first);
+      continue;
+    }
     const Record& record = entry->second.record.record;
     const PeerId owner_id = record.owner;
     unlist(entry);
     const auto shelf = shelves_.find(record.key);
+    shelf->second.by_change.erase(entry->second.turn);
     shelf->second.by_owner.erase({record.owner, record.subkey});
     if (shelf->second.by_owner.empty()) shelves_.erase(shelf);
     entries_.erase(entry);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <list>
 #include <map>
 #include <optional>
 #include <set>
@@ -141,6 +142,10 @@ class Storage {
   const std::vector<Evidence>& evidence() const noexcept { return evidence_; }
 
  private:
+  struct Entry;
+  struct Owner;
+  using Entries = std::map<SlotId, Entry>;
+  using Changes = std::list<Entries::iterator>;
   struct Entry {
     SignedRecord record;
     Bytes encoded;  // it is read far more often than written
@@ -150,8 +155,9 @@ class Storage {
     std::string origin;
     Work leased;   // of a lease: its units,
     Work granted;  // and which of them nobody else had here when it came
+    Owner* owner = nullptr;
+    Changes::iterator turn;  // among those of its key
   };
-  using Entries = std::map<SlotId, Entry>;
   struct ByPlace {
     using is_transparent = void;
     template <class A, class B>
@@ -162,7 +168,7 @@ class Storage {
   };
   struct Shelf {
     std::map<std::pair<PeerId, std::string>, Entries::iterator, ByPlace> by_owner;
-    std::map<std::uint64_t, Entries::iterator> by_change;
+    Changes by_change;  // the newest last
     std::uint64_t visible_version = 0;
   };
   struct Usage {
@@ -190,6 +196,7 @@ class Storage {
   void store(const SlotId&, SignedRecord record, Bytes encoded, const std::string& origin, Claim claim);
   void unlist(Entries::iterator);
   void count(const Entry&, int sign);
+  static Changes::const_iterator first_after(const Changes& changes, std::uint64_t since);
   bool keep_evidence(const SignedRecord& old, const SignedRecord& fresh);
 
   Options options_;
@@ -197,7 +204,7 @@ class Storage {
   std::map<std::string, Shelf, std::less<>> shelves_;
   std::map<PeerId, Owner> owners_;
   std::map<std::string, Usage> origins_;
-  std::set<std::pair<std::int64_t, SlotId>> by_expiry_;
+  std::set<std::pair<std::int64_t, SlotId>> by_expiry_;  // each entry once, for when it was to be forgotten at first
   std::array<std::uint64_t, kBuckets> bucket_hashes_{};
   std::vector<Evidence> evidence_;
   std::uint64_t changes_ = 0;

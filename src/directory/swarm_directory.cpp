@@ -200,13 +200,12 @@ bool SwarmDirectory::connected() const {
 }
 
 TimePoint SwarmDirectory::steady_since() const {
-  // the others come to one that serves; and of a large swarm some are always there, whom nobody is connected to for
-  // long
-  const std::vector<PeerId> servers = server_.servers().ids();
-  const bool serves = std::find(servers.begin(), servers.end(), net_.self()) != servers.end();
-  if (serves || server_.form() == Form::routed) return TimePoint::min();
+  // of a large swarm some are always there, whom nobody is connected to for long; and the others come to one that serves
+  if (server_.form() == Form::routed) return TimePoint::min();
+  const ServerSet& servers = server_.servers();
+  if (servers.contains(net_.self())) return TimePoint::min();
   TimePoint since = TimePoint::max();
-  for (const PeerId& server : servers) {
+  for (const PeerId& server : servers.ids()) {
     const net::LinkState link = net_.link(server);
     if (link.connected) since = std::min(since, link.back_at == TimePoint() ? TimePoint::min() : link.back_at);
   }

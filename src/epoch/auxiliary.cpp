@@ -104,7 +104,7 @@ void Auxiliary::look_at_seats() {
   looked_at_seats_ = now;
   SeatingKeeper::Now look;
   look.epoch = epoch_ - std::min<std::uint64_t>(epoch_, 1);  // some are in the one before still
-  for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
+  look.present = context_.tracker.taking_part();
   look.recent = context_.tracker.recent();
   look.clients = context_.tracker.clients();
   look.swarm_epoch = epoch_;

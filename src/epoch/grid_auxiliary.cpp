@@ -60,9 +60,9 @@ void GridAuxiliary::serve() {
 std::set<std::uint64_t> GridAuxiliary::epochs() const {
   std::set<std::uint64_t> epochs;
   const std::uint64_t global = needs_.tracker.global_epoch().value_or(0);
-  for (const progress::Standing& standing : needs_.tracker.taking_part()) {
+  for (const progress::Standing& standing : needs_.tracker.others()) {
     const std::uint64_t epoch = standing.record.epoch;
-    if (epoch > global + 1 || epoch + 1 < global) continue;
+    if (!standing.record.taking_part || epoch > global + 1 || epoch + 1 < global) continue;
     const matchmaking::Seating* seating = needs_.seats.in_force(epoch);
     if (seating != nullptr && !seating->one_group()) epochs.insert(epoch);
   }
@@ -90,8 +90,8 @@ void GridAuxiliary::look_who_leads() {
   if (looked_at_ != TimePoint::min() && now < looked_at_ + kLookWhoLeads) return;
   looked_at_ = now;
   leaders_.clear();
-  for (const progress::Standing& standing : needs_.tracker.taking_part())
-    if (!standing.record.client) leaders_.insert(matchmaking::seat_of(standing.peer));
+  for (const progress::Standing& standing : needs_.tracker.others())
+    if (standing.record.taking_part && !standing.record.client) leaders_.insert(matchmaking::seat_of(standing.peer));
 }
 
 bool GridAuxiliary::needs_us(const std::vector<PeerId>& members) const {

@@ -322,7 +322,7 @@ void Member::look_at_seats() {
   look.hopeless = moshpit_->stuck(stuck_after, longer * kHopelessRounds);
   look.last_epoch = last_epoch_;
   look.batch_full_in = full ? Duration() : from_seconds(std::min(context_.tracker.eta_s(), kEtaMax));
-  for (const progress::Standing& standing : context_.tracker.taking_part()) look.present.push_back(standing.peer);
+  look.present = context_.tracker.taking_part();
   look.recent = tracker.recent();
   look.clients = tracker.clients();
   look.averaging = moshpit_->averaging();

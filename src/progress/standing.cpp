@@ -41,42 +41,35 @@ std::optional<std::uint64_t> global_epoch(const std::vector<Standing>& standings
   return epochs.global();
 }
 
-namespace {
+void Votes::add(const Digest& hash, std::uint64_t samples) {
+  For& votes = votes_[hash];
+  ++votes.peers;
+  votes.samples += samples;
+}
 
-struct Votes {
-  void add(const Record& record) {
-    ++peers;
-    samples += record.samples;
-  }
-  std::size_t peers = 0;
-  std::uint64_t samples = 0;
-};
-
-std::optional<Digest> most(const std::map<Digest, Votes>& votes) {
+std::optional<Digest> Votes::most() const {
   std::optional<Digest> best;
-  for (const auto& [hash, of] : votes) {  // ascending, so a tie stays with the lower hash
-    const Votes& leading = best ? votes.at(*best) : of;
-    if (!best || std::tie(of.peers, of.samples) > std::tie(leading.peers, leading.samples)) best = hash;
+  for (const auto& [hash, votes] : votes_) {  // ascending, so a tie stays with the lower hash
+    const For& leading = best ? votes_.at(*best) : votes;
+    if (!best || std::tie(votes.peers, votes.samples) > std::tie(leading.peers, leading.samples)) best = hash;
   }
   return best;
 }
 
-}  // namespace
-
 std::optional<Digest> majority(const std::vector<Standing>& standings, std::uint64_t epoch) {
-  std::map<Digest, Votes> votes;
+  Votes votes;
   for (const auto& [peer, record] : standings)
-    if (record.epoch == epoch) votes[record.parameters].add(record);
-  return most(votes);
+    if (record.epoch == epoch) votes.add(record.parameters, record.samples);
+  return votes.most();
 }
 
 std::optional<Digest> majority_ledger(const std::vector<Standing>& standings, std::uint64_t epoch) {
   const auto parameters = majority(standings, epoch);
-  std::map<Digest, Votes> votes;
+  Votes votes;
   for (const auto& [peer, record] : standings)
     if (record.epoch == epoch && record.parameters == parameters && record.ledger != Digest{})
-      votes[record.ledger].add(record);
-  return most(votes);
+      votes.add(record.ledger, record.samples);
+  return votes.most();
 }
 
 double gathered(const Record& record, std::uint64_t epoch, std::int64_t unix_ms) {

@@ -39,6 +39,21 @@ class EpochsShown {
 /// EpochsShown::global of all of them.
 std::optional<std::uint64_t> global_epoch(const std::vector<Standing>& standings);
 
+/// For hashes that peers hold.
+class Votes {
+ public:
+  void add(const Digest& hash, std::uint64_t samples);
+  /// That of most peers; ties to more samples, then to the lower hash. Empty: nobody voted.
+  std::optional<Digest> most() const;
+
+ private:
+  struct For {
+    std::size_t peers = 0;
+    std::uint64_t samples = 0;
+  };
+  std::map<Digest, For> votes_;
+};
+
 /// The hash that most of those at `epoch` hold; ties to more samples, then to the lower hash. Empty: nobody is there.
 std::optional<Digest> majority(const std::vector<Standing>& standings, std::uint64_t epoch);
 /// The ledger that most of those tell who hold the majority's parameters; ties as above. Empty: nobody tells one.

@@ -244,7 +244,8 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
     present.push_back(record.owner);
   }
   fresh_.until_ms = std::numeric_limits<std::int64_t>::min();
-  if (present != present_) forget_all_but(present);
+  // who is new need not be forgotten
+  if (!std::includes(present.begin(), present.end(), present_.begin(), present_.end())) forget_all_but(present);
   present_ = std::move(present);
   Yardsticks yardsticks;
   if (!news.empty()) {
@@ -260,7 +261,7 @@ void Tracker::read_records(const std::vector<directory::Record>& records) {
     known_.insert_or_assign(record->owner, reports_.at(record->owner).believed());
   }
   read_any_ = read_any_ || !told_.empty();
-  for (const directory::Record* record : news) tell_odd(record->owner);
+  tell_odd(news);
   note_who_gathers();
   changed_.notify();
 }
@@ -286,24 +287,41 @@ void Tracker::forget_all_but(const std::vector<PeerId>& present) {
 
 /// Of who says what cannot be, or holds what nobody else holds: said once, until it is in line again. With fewer than
 /// three voters nobody is odd.
-void Tracker::tell_odd(const PeerId& peer) {
-  const Record& record = known_.at(peer);
-  const bool like_mine = record.epoch == own_.epoch && record.parameters == own_.parameters;
-  if (shown_ && (like_mine || record.epoch < own_.epoch)) {  // as most records are: nothing to count
-    odd_.erase(peer);
-    return;
+void Tracker::tell_odd(const std::vector<const directory::Record*>& news) {
+  std::optional<Common> common;  // looked for once, and not at all where all are alike
+  for (const directory::Record* from : news) {
+    const PeerId& peer = from->owner;
+    const Record& record = known_.at(peer);
+    const bool like_mine = record.epoch == own_.epoch && record.parameters == own_.parameters;
+    if (shown_ && (like_mine || record.epoch < own_.epoch)) {  // as most records are
+      odd_.erase(peer);
+      continue;
+    }
+    if (!common) common = common_of();
+    if (common->voters < 3 || !record.taking_part) continue;
+    const char* why = nullptr;
+    if (record.epoch > common->epoch + kEpochsAhead) why = "epochs ahead of all others";
+    if (record.epoch == common->epoch && record.parameters != common->parameters) why = "other parameters than most";
+    if (why == nullptr) {
+      if (record.epoch == common->epoch) odd_.erase(peer);
+    } else if (odd_.insert(peer).second) {
+      needs_.log.warn("progress.odd", {{"peer", peer.short_text()}, {"epoch", record.epoch}, {"why", why}});
+    }
   }
-  const auto standings = taking_part();
-  const auto global = progress::global_epoch(standings);
-  if (standings.size() < 3 || !global || !record.taking_part) return;
-  const char* why = nullptr;
-  if (record.epoch > *global + kEpochsAhead) why = "epochs ahead of all others";
-  if (record.epoch == *global && record.parameters != majority(standings, *global)) why = "other parameters than most";
-  if (why == nullptr) {
-    if (record.epoch == *global) odd_.erase(peer);
-  } else if (odd_.insert(peer).second) {
-    needs_.log.warn("progress.odd", {{"peer", peer.short_text()}, {"epoch", record.epoch}, {"why", why}});
-  }
+}
+
+Tracker::Common Tracker::common_of() const {
+  std::vector<const Record*> voters;
+  for (const Standing& standing : others())
+    if (standing.record.taking_part) voters.push_back(&standing.record);
+  if (shown_ && own_.taking_part) voters.push_back(&own_);
+  EpochsShown epochs;
+  for (const Record* record : voters) epochs.add(record->epoch);
+  const std::uint64_t epoch = epochs.global().value_or(0);
+  Votes votes;
+  for (const Record* record : voters)
+    if (record->epoch == epoch) votes.add(record->parameters, record->samples);
+  return {voters.size(), epoch, votes.most()};
 }
 
 void Tracker::note_who_gathers() {
@@ -439,10 +457,13 @@ std::vector<PeerId> Tracker::recent() const {
   return peers;
 }
 
-std::vector<Standing> Tracker::taking_part() const {
-  auto standings = all();
-  std::erase_if(standings, [](const Standing& standing) { return !standing.record.taking_part; });
-  return standings;
+std::vector<PeerId> Tracker::taking_part() const {
+  std::vector<PeerId> peers;
+  peers.reserve(fresh().taking_part + 1);
+  for (const Standing& standing : others())
+    if (standing.record.taking_part) peers.push_back(standing.peer);
+  if (shown_ && own_.taking_part) peers.push_back(needs_.self);
+  return peers;
 }
 
 std::vector<PeerId> Tracker::clients() const {
@@ -454,9 +475,10 @@ std::vector<PeerId> Tracker::clients() const {
 }
 
 bool Tracker::nobody_can_be_dialled() const {
-  const auto standings = taking_part();
-  const auto only_dials = [](const Standing& standing) { return standing.record.client; };
-  return standings.size() > 1 && std::all_of(standings.begin(), standings.end(), only_dials);
+  const bool own = shown_ && own_.taking_part;
+  if (fresh().taking_part + (own ? 1 : 0) < 2 || (own && !own_.client)) return false;
+  const auto may_be = [](const Standing& one) { return one.record.taking_part && !one.record.client; };
+  return std::none_of(others().begin(), others().end(), may_be);
 }
 
 bool Tracker::hears_all() const {
@@ -568,21 +590,24 @@ double Tracker::eta_s() const {
 double Tracker::loss() const {
   double sum = 0;
   std::size_t count = 0;
-  for (const auto& [peer, record] : all()) {
-    if (!record.taking_part || !std::isfinite(record.loss)) continue;
+  const auto add = [&](const Record& record) {
+    if (!record.taking_part || !std::isfinite(record.loss)) return;
     sum += record.loss;
     ++count;
-  }
+  };
+  for (const Standing& standing : others()) add(standing.record);
+  if (shown_) add(own_);
   return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(count);
 }
 
 std::vector<PeerId> Tracker::donors(std::uint64_t epoch) const {
-  auto standings = others();
-  std::erase_if(standings, [&](const Standing& standing) { return standing.record.epoch < epoch; });
-  std::stable_sort(standings.begin(), standings.end(),
-                   [](const Standing& a, const Standing& b) { return a.record.epoch > b.record.epoch; });
+  std::vector<const Standing*> there;
+  for (const Standing& standing : others())
+    if (standing.record.epoch >= epoch) there.push_back(&standing);
+  std::stable_sort(there.begin(), there.end(),
+                   [](const Standing* a, const Standing* b) { return a->record.epoch > b->record.epoch; });
   std::vector<PeerId> peers;
-  for (const Standing& standing : standings) peers.push_back(standing.peer);
+  for (const Standing* standing : there) peers.push_back(standing->peer);
   return peers;
 }
 

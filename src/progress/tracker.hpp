@@ -103,8 +103,8 @@ class Tracker {
   std::size_t recent_peers() const;
   /// Who they are, sorted; this one only while it gathers samples.
   std::vector<PeerId> recent() const;
-  /// Fresh records of those who take part, this peer's own among them when it does.
-  std::vector<Standing> taking_part() const;
+  /// Who takes part by a fresh record, this peer among them when it does.
+  std::vector<PeerId> taking_part() const;
   /// Who only dials, by the last record of each, however old; sorted.
   std::vector<PeerId> clients() const;
   /// Two or more take part, and all of them only dial: unless somebody averages for them, no group comes about.
@@ -188,7 +188,14 @@ class Tracker {
   void forget_all_but(const std::vector<PeerId>& present);
   void believe(const directory::Record& from, const Yardsticks& all);
   void credit_heir(const PeerId& leaver);
-  void tell_odd(const PeerId& peer);
+  void tell_odd(const std::vector<const directory::Record*>& news);
+  /// What most of those who take part hold at the swarm's epoch.
+  struct Common {
+    std::size_t voters = 0;
+    std::uint64_t epoch = 0;
+    std::optional<Digest> parameters;
+  };
+  Common common_of() const;
   void note_who_gathers();
 
   /// In one piece, for all of it is gone through with each reading.

@@ -1,7 +1,7 @@
 #pragma once
-// The sub-commands of collab-peer that do not train. Each returns an exit code and throws `Failure`.
+// The sub-commands of collab-peer that need no model. Each returns an exit code and throws `Failure`; all but
+// `show_config` want a run that is named.
 
-#include "jobs/registry.hpp"
 #include "node/config.hpp"
 
 #include <string>
@@ -20,9 +20,5 @@ int ask_to_leave(const node::Config& config);
 /// The peer of this home, whether it runs or not, takes no part for `words` ("2h"), or until it is resumed.
 int pause_peer(const node::Config& config, const std::vector<std::string>& words);
 int resume_peer(const node::Config& config);
-/// Copies the newest checkpoint's model to --to.
-int export_checkpoint(const node::Config& config);
-/// Loss of the newest checkpoint on the held-out text, beside the unigram baseline.
-int evaluate_checkpoint(const Registry& jobs, const node::Config& config);
 
 }  // namespace collab::jobs

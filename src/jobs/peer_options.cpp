@@ -104,4 +104,12 @@ cli::Synopsis peer_synopsis() {
   return synopsis;
 }
 
+std::string run_id_of(const node::Config& config) {
+  return node::parse_run_name(config.text("run-id")).run_id;
+}
+
+std::filesystem::path home_of(const node::Config& config) {
+  return config.has("home") ? std::filesystem::path(config.text("home")) : node::default_home(run_id_of(config));
+}
+
 }  // namespace collab::jobs

@@ -342,14 +342,6 @@ optim::RunOptions run_options_of(const node::Config& config, const std::string& 
   return options;
 }
 
-std::string run_id_of(const node::Config& config) {
-  return node::parse_run_name(config.text("run-id")).run_id;
-}
-
-std::filesystem::path home_of(const node::Config& config) {
-  return config.has("home") ? std::filesystem::path(config.text("home")) : optim::default_home(run_id_of(config));
-}
-
 epoch::Delay delay_of(const node::Config& config) {
   const std::string what = config.text("delay");
   if (what == "none") return epoch::Delay::none;

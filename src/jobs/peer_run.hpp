@@ -3,12 +3,12 @@
 
 #include "epoch/delay.hpp"
 #include "jobs/owner.hpp"
+#include "jobs/peer_options.hpp"
 #include "jobs/registry.hpp"
 #include "node/config.hpp"
 #include "node/mode.hpp"
 #include "optim/collaboration.hpp"
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -20,10 +20,6 @@ int run_peer(const Registry& jobs, const node::Config& config, Owner& owner, con
 
 /// What the options say of the run and of this peer. `link`: a join link, or empty. Throws `Failure(usage)`.
 optim::RunOptions run_options_of(const node::Config& config, const std::string& link);
-/// From --home, else the run's default place. Throws `Failure(usage)` when the run is not named.
-std::filesystem::path home_of(const node::Config& config);
-/// Without the pinned key.
-std::string run_id_of(const node::Config& config);
 /// What of an epoch's end this peer does not wait for. Throws `Failure(usage)` for what is none of --delay's words.
 epoch::Delay delay_of(const node::Config& config);
 /// The mode that it insists on. Throws `Failure(usage)` for what is none.

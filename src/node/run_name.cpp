@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace collab::node {
 namespace {
@@ -116,6 +117,13 @@ JoinLink parse_join_link(std::string_view text) {
     if (link.addresses.size() > kLinkAddressesMax) refuse("has too many addresses");
   }
   return link;
+}
+
+std::filesystem::path default_home(const std::string& run_id) {
+  const char* data = std::getenv("XDG_DATA_HOME");
+  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "collab" / run_id;
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home != nullptr ? home : ".") / ".local/share/collab" / run_id;
 }
 
 }  // namespace collab::node

@@ -4,6 +4,7 @@
 #include "crypto/peer_id.hpp"
 #include "net/address.hpp"
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,10 @@ bool is_run_id(std::string_view text) noexcept;
 std::string to_string(const RunName&);
 /// `NAME` or `NAME#KEY`. Throws `Failure(usage)`, saying what is wrong with which part.
 RunName parse_run_name(std::string_view text);
+
+/// Where a run keeps key, contacts, caches and checkpoints when nobody says otherwise: $XDG_DATA_HOME or
+/// ~/.local/share, then collab/<run>.
+std::filesystem::path default_home(const std::string& run_id);
 
 /// Where somebody may be dialled and, when it is known, who has to be there.
 struct PeerAddress {

@@ -39,17 +39,10 @@ double relay_bytes_per_s(const RunOptions& options) {
 
 }  // namespace
 
-std::filesystem::path default_home(const std::string& run_id) {
-  const char* data = std::getenv("XDG_DATA_HOME");
-  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "collab" / run_id;
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : ".") / ".local/share/collab" / run_id;
-}
-
 Collaboration::Parts::Parts(RunOptions run_options)
     : options(std::move(run_options)),
       run(node::parse_run_name(options.run_id)),
-      home(options.home.empty() ? default_home(run.run_id) : options.home),
+      home(options.home.empty() ? node::default_home(run.run_id) : options.home),
       seed(draw()),
       runtime(options.workers),
       tcp(runtime.loop(), runtime.clock(),
@@ -87,7 +80,7 @@ node::NodeOptions node_options_of(const RunOptions& options) {
   node::NodeOptions out;
   out.run = node::parse_run_name(options.run_id);
   if (options.authority) out.run.authority = options.authority;
-  out.home = options.home.empty() ? default_home(out.run.run_id) : options.home;
+  out.home = options.home.empty() ? node::default_home(out.run.run_id) : options.home;
   for (const std::string& text : options.bootstrap) {
     if (node::looks_like_link(text)) {
       const node::JoinLink link = node::parse_join_link(text);

@@ -19,10 +19,6 @@ struct Manifest;
 
 namespace collab::optim {
 
-/// Where a run keeps key, contacts, caches and checkpoints when nobody says otherwise: $XDG_DATA_HOME or
-/// ~/.local/share, then collab/<run>.
-std::filesystem::path default_home(const std::string& run_id);
-
 struct RunOptions {
   std::string run_id = {};
   /// "host:port", "ID@host:port" or a join link; empty: run book, contacts, LAN

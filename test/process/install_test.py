@@ -65,15 +65,17 @@ def elsewhere(prefix, libraries):
     Returns the place that it has."""
     place = re.search(r'^libtorch=(.*)$', (libraries / 'pkgconfig/collab.pc').read_text(), re.M)[1]
     nowhere = '/nowhere'.ljust(len(place), '-')[:len(place)]  # so that it fits into the programs too
-    files = [prefix / 'bin/collab-peer', libraries / 'libcollab.so', libraries / 'pkgconfig/collab.pc',
+    trainer = prefix / 'libexec/collab/collab-trainer'
+    files = [trainer, libraries / 'libcollab.so', libraries / 'pkgconfig/collab.pc',
              libraries / 'cmake/collab/collabConfig.cmake']
     for file in files:
         there = file.read_bytes()
         assert place.encode() in there, f'{file} does not say where libtorch is'
         file.write_bytes(there.replace(place.encode(), nowhere.encode()))
-    started = subprocess.run([prefix / 'bin/collab-peer', '--help'], text=True, capture_output=True)
+    run(prefix / 'bin/collab-peer', '--help')  # needs none
+    started = subprocess.run([prefix / 'bin/collab-peer', '--run-id', 'none'], text=True, capture_output=True)
     assert started.returncode != 0 and 'libtorch_cpu.so' in started.stderr, started
-    run(prefix / 'bin/collab-peer', '--help', env=dict(os.environ, LD_LIBRARY_PATH=f'{place}/lib'))
+    run(trainer, '--help', env=dict(os.environ, LD_LIBRARY_PATH=f'{place}/lib'))
     return place
 
 

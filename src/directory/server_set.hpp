@@ -58,11 +58,11 @@ class ServerSet {
   std::vector<Published> published_;  ///< sorted by owner: of many one or two have changed since the last time
   std::vector<PeerId> ids_;
   std::uint64_t hash_ = 0;
-  std::uint64_t seen_version_ = 0;    ///< of what is visible, and
-  std::uint64_t newest_ = 0;          ///< the newest change, at
-  std::int64_t seen_ms_ = 0;          ///< the last update
-  std::int64_t next_expiry_ms_ = 0;   ///< of one of the records
-  std::int64_t next_grown_ms_ = 0;    ///< when the next member is young no more
+  std::uint64_t seen_version_ = 0;   ///< of what is visible, and
+  std::uint64_t newest_ = 0;         ///< the newest change, at
+  std::int64_t seen_ms_ = 0;         ///< the last update
+  std::int64_t next_expiry_ms_ = 0;  ///< of one of the records
+  std::int64_t next_grown_ms_ = 0;   ///< when the next member is young no more
 };
 
 }  // namespace collab::directory

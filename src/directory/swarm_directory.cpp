@@ -200,7 +200,8 @@ bool SwarmDirectory::connected() const {
 }
 
 TimePoint SwarmDirectory::steady_since() const {
-  // of a large swarm some are always there, whom nobody is connected to for long; and the others come to one that serves
+  // of a large swarm some are always there, whom nobody is connected to for long; and the others come to one that
+  // serves
   if (server_.form() == Form::routed) return TimePoint::min();
   const ServerSet& servers = server_.servers();
   if (servers.contains(net_.self())) return TimePoint::min();

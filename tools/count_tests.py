@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Adds up the test cases behind a run of `meson test` and prints the one line that counts.
+"""Adds up the test cases behind runs of `meson test` and prints the one line that counts.
+
+Told the folder and their names: NAME.json is the log of one, and NAME.status how it ended.
 
 A program that says how many cases it ran (doctest, or our own process tests) counts with those; any other counts as
 one. A program that died in mid-run counts as one failure more. Exits non-zero when anything failed or nothing ran.
@@ -12,9 +14,16 @@ SKIP_REASON = re.compile(r'^skipped: .*$', re.M)
 
 passed = failed = skipped = 0
 reasons = []
-log = pathlib.Path(sys.argv[1])
-for line in log.read_text().splitlines() if log.exists() else []:
-    test = json.loads(line)
+tests = []
+ended_badly = []
+for name in sys.argv[2:]:
+    log, ended = (pathlib.Path(sys.argv[1], name + end) for end in ('.json', '.status'))
+    lines = log.read_text().splitlines() if log.exists() else []
+    tests += map(json.loads, lines)
+    status = ended.read_text().strip() if ended.exists() else 'no status'
+    if status != '0' or not lines:
+        ended_badly.append(f'{name}: {len(lines)} tests, {status}')
+for test in tests:
     output = test.get('stdout') or ''
     counts = DOCTEST.search(re.sub(r'\x1b\[[0-9;]*m', '', output))
     counts = [int(n or 0) for n in counts.groups()[1:]] if counts else None
@@ -28,7 +37,7 @@ for line in log.read_text().splitlines() if log.exists() else []:
     passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
     reasons += [f'{test["name"]}: {reason}' for reason in SKIP_REASON.findall(output)]
 
-for reason in reasons:
+for reason in reasons + ended_badly:
     print(reason)
 print(f'{passed} passed, {failed} failed, {skipped} skipped')
-sys.exit(failed > 0 or passed == 0 or (int(sys.argv[2]) != 0))
+sys.exit(failed > 0 or passed == 0 or len(ended_badly) > 0)

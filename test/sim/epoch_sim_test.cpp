@@ -129,7 +129,8 @@ TEST_CASE("epoch sim: whose line was down is back in the group soon, also where 
     CAPTURE(seed);
     SwarmOptions options = small(seed, 6, 60);
     options.clients = 5;
-    options.values = std::size_t(1) << 18U;  // while a result is fetched an epoch passes
+    options.values = std::size_t(1) << 16U;
+    options.line.up_bytes_per_s = options.line.down_bytes_per_s = 3e6;  // while a result is fetched an epoch passes
     options.links.latency_min = options.links.latency_max = 1ms;
     options.rates.assign(6, 200);
     options.microbatch = 16;
@@ -165,11 +166,11 @@ TEST_CASE(
 TEST_CASE("epoch sim: a laptop whose lid was closed for two minutes is in a group again soon after it is opened") {
   for (const std::uint64_t seed : test::seeds(3)) {
     CAPTURE(seed);
-    SwarmOptions options = small(seed, 6, 150);
-    options.target_batch = 480;
-    options.faults.events = {timed(12s, FaultKind::suspend, 5, 120s)};
+    SwarmOptions options = small(seed, 4, 150);
+    options.target_batch = 320;
+    options.faults.events = {timed(12s, FaultKind::suspend, 3, 120s)};
     const Outcome outcome = run_and_check(options);
-    const auto is_back = [](const EpochFact& fact) { return fact.begun > 132s && fact.weights.contains(5); };
+    const auto is_back = [](const EpochFact& fact) { return fact.begun > 132s && fact.weights.contains(3); };
     const auto back = std::find_if(outcome.epoch_facts.begin(), outcome.epoch_facts.end(), is_back);
     REQUIRE((back != outcome.epoch_facts.end()));
     CHECK(to_seconds(back->committed) < 132 + 10);  // an epoch takes five seconds

@@ -67,9 +67,12 @@ Outcome run_seed(const Job& job, const SwarmOptions& options, const cli::Interru
   Swarm swarm(options);
   swarm.stop_when([&](Duration at) { return interrupt.asked() || (job.until && at >= *job.until); });
   if (job.trace) {
-    swarm.trace([&](const TraceLine& line) {
-      if (job.trace->shows(line)) fmt::print("{:10.3f} peer {:<3} {}\n", to_seconds(line.at), line.peer, line.text);
-    });
+    const auto show = [&](const TraceLine& line) {
+      const std::string who = line.peer == kCoordinator ? "coord" : fmt::format("peer {:<3}", line.peer);
+      if (job.trace->shows(line)) fmt::print("{:10.3f} {:<8} {}\n", to_seconds(line.at), who, line.text);
+    };
+    swarm.trace(show);
+    swarm.trace_coordinator(show);
   }
   Outcome outcome = swarm.run();
   if (!outcome.interrupted && (options.seed - job.options.seed) % kTwiceEvery == kTwiceEvery - 1)

@@ -338,11 +338,16 @@ TraceFilter parse_trace(const std::string& text) {
       filter.room = word.substr(5);
       continue;
     }
+    if (word == "peer=coordinator") {
+      filter.peer = kCoordinator;
+      continue;
+    }
     std::size_t peer = 0;
     const auto digits = word.starts_with("peer=") ? word.substr(5) : std::string_view();
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), peer);
     if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
-      refuse(fmt::format("--trace does not know \"{}\"", word), "--trace peer=3,room=averaging, or --trace all");
+      refuse(fmt::format("--trace does not know \"{}\"", word),
+             "--trace peer=3,room=averaging, --trace peer=coordinator, or --trace all");
     filter.peer = peer;
   }
   return filter;

@@ -25,6 +25,9 @@ Identity Coordinator::identity(std::uint64_t seed, const SignatureScheme& scheme
 
 Coordinator::Coordinator(const PeerNeeds& needs, Host& host, CoordinatorOptions options)
     : random_(Random(needs.seed).derive(name_of(options.life))), tasks_(needs.loop, rethrow) {
+  Witness& witness = needs.witness;
+  log_.observe(
+      [&witness](LogLevel, std::string_view event, Log::Fields fields) { witness.coordinator_logged(event, fields); });
   const node::NodeNeeds node_needs{needs.loop, needs.loop, host.clock(), host,
                                    random_,    log_,       metrics_,     &needs.verified};
   node_ = std::make_unique<node::Node>(node_needs, identity(needs.seed, needs.scheme), std::move(options.node));

@@ -51,6 +51,11 @@ void Recorder::logged(std::size_t peer, LogLevel, std::string_view event, Log::F
   keep_last_events();
 }
 
+void Recorder::coordinator_logged(std::string_view event, Log::Fields fields) {
+  if (see_coordinator_)
+    see_coordinator_({clock_.now().time_since_epoch(), kCoordinator, std::string(event), in_words(event, fields)});
+}
+
 void Recorder::reached(std::size_t peer, Phase phase) {
   if (see_phase_) see_phase_(peer, phase);
 }

@@ -25,6 +25,7 @@ class Recorder final : public Witness {
 
   void on_phase(std::function<void(std::size_t, Phase)> see) { see_phase_ = std::move(see); }
   void trace(std::function<void(const TraceLine&)> see) { see_line_ = std::move(see); }
+  void trace_coordinator(std::function<void(const TraceLine&)> see) { see_coordinator_ = std::move(see); }
 
   /// Whose events come; outlives the recorder's use.
   void watch(const std::vector<std::unique_ptr<Peer>>& peers) { peers_ = &peers; }
@@ -46,6 +47,7 @@ class Recorder final : public Witness {
   Outcome take() { return std::move(outcome_); }
 
   void logged(std::size_t peer, LogLevel level, std::string_view event, Log::Fields fields) override;
+  void coordinator_logged(std::string_view event, Log::Fields fields) override;
   void reached(std::size_t peer, Phase phase) override;
   void happened(std::size_t peer, const epoch::MemberEvent& event) override;
   void handed_over(const HandOver& mine) override { invariants_.handed_over(mine); }
@@ -84,6 +86,7 @@ class Recorder final : public Witness {
   Invariants& invariants_;
   std::function<void(std::size_t, Phase)> see_phase_;
   std::function<void(const TraceLine&)> see_line_;
+  std::function<void(const TraceLine&)> see_coordinator_;
   std::map<std::size_t, std::deque<Event>> last_;
   std::map<std::size_t, std::uint64_t> failed_;
   std::map<std::uint64_t, Duration> begun_;  // by epoch

@@ -463,6 +463,10 @@ void Swarm::trace(std::function<void(const TraceLine&)> see) {
   world_->recorder.trace(std::move(see));
 }
 
+void Swarm::trace_coordinator(std::function<void(const TraceLine&)> see) {
+  world_->recorder.trace_coordinator(std::move(see));
+}
+
 void Swarm::stop_when(std::function<bool(Duration)> asked) {
   world_->asked_to_stop = std::move(asked);
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,10 +60,12 @@ struct SwarmOptions {
   std::uint64_t aborted_rounds = 0;  ///< the first so many rounds are kept from being decided, at every peer
 };
 
+inline constexpr std::size_t kCoordinator = std::numeric_limits<std::size_t>::max();
+
 /// One log event, for who follows a run.
 struct TraceLine {
   Duration at{};
-  std::size_t peer = 0;
+  std::size_t peer = 0;  ///< or `kCoordinator`
   std::string event;
   std::string text;  ///< event and fields
 };
@@ -78,6 +81,8 @@ class Swarm {
 
   /// Sees every event of every peer. Before `run`.
   void trace(std::function<void(const TraceLine&)> see);
+  /// The same of the coordinator.
+  void trace_coordinator(std::function<void(const TraceLine&)> see);
   /// Asked now and then, in virtual time; true ends the run early. Before `run`.
   void stop_when(std::function<bool(Duration now)> asked);
   Outcome run();

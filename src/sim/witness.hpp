@@ -62,6 +62,7 @@ class Witness {
  public:
   virtual ~Witness() = default;
   virtual void logged(std::size_t peer, LogLevel level, std::string_view event, Log::Fields fields) = 0;
+  virtual void coordinator_logged(std::string_view event, Log::Fields fields) = 0;
   virtual void reached(std::size_t peer, Phase phase) = 0;
   virtual void happened(std::size_t peer, const epoch::MemberEvent& event) = 0;
   virtual void handed_over(const HandOver& mine) = 0;

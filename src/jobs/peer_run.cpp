@@ -223,17 +223,18 @@ void Stay::note_dropped() {
 }
 
 void Stay::after_epoch(optim::StepResult result) {
-  const std::uint64_t epoch = optimizer_->epoch();
-  const bool committed = result == optim::StepResult::committed;
+  const bool committed = result == optim::StepResult::committed && optimizer_->last_report();
   const auto& report = optimizer_->last_report();
-  const double loss = committed && report ? report->loss : std::nan("");
+  // who is asked to stop at a border may have stepped once more, of which its report is on the way still
+  const std::uint64_t epoch = committed ? report->epoch + 1 : optimizer_->epoch();
+  const double loss = committed ? report->loss : std::nan("");
   epochs_ += committed ? 1 : 0;
-  samples_ += committed && report ? report->own_weight : 0;
+  samples_ += committed ? report->own_weight : 0;
   optim::Progress over = collaboration_.progress();
   over.epoch = epoch;
   over.loss = loss;
-  over.samples = committed && report ? report->weight : 0;
-  over.own_samples = committed && report ? report->own_weight : 0;
+  over.samples = committed ? report->weight : 0;
+  over.own_samples = committed ? report->own_weight : 0;
   over.eta_s = std::numeric_limits<double>::infinity();  // that of the next step, of which nothing is known yet
   output_.epoch(over);
   if (output_.wants_json()) {
@@ -243,17 +244,17 @@ void Stay::after_epoch(optim::StepResult result) {
                              : result == optim::StepResult::caught_up ? "caught_up"
                                                                       : "restored"},
                   {"loss", number_or_null(loss)},
-                  {"samples", committed && report ? report->weight : 0},
-                  {"own_samples", committed && report ? report->own_weight : 0},
-                  {"peers", committed && report && report->group ? report->group->roster.size() : 1},
-                  {"coarse", committed && report && report->round.coarse},
-                  {"averaging_s", committed && report ? to_seconds(report->averaging) : 0.0},
+                  {"samples", committed ? report->weight : 0},
+                  {"own_samples", committed ? report->own_weight : 0},
+                  {"peers", committed && report->group ? report->group->roster.size() : 1},
+                  {"coarse", committed && report->round.coarse},
+                  {"averaging_s", committed ? to_seconds(report->averaging) : 0.0},
                   {"bytes_up", collaboration_.parts().moved("sent")},
                   {"bytes_down", collaboration_.parts().moved("received")},
-                  {"parameters", to_hex(committed && report ? report->parameters : optimizer_->parameter_hash())},
-                  {"ledger", to_hex(optimizer_->ledger_hash())}});
+                  {"parameters", to_hex(committed ? report->parameters : optimizer_->parameter_hash())},
+                  {"ledger", to_hex(committed ? report->ledger : optimizer_->ledger_hash())}});
   }
-  if (committed && report) write_csv(*report);
+  if (committed) write_csv(*report);
   if (recipe_.data.evaluate_every > 0 && epoch % recipe_.data.evaluate_every == 0 && !config_.toggle("no-evaluate"))
     evaluate();
   const auto every = static_cast<std::uint64_t>(config_.number("checkpoint-every"));

@@ -528,8 +528,7 @@ Digest Optimizer::parameter_hash() const {
 
 Digest Optimizer::ledger_hash() const {
   const auto alone = inner_->trainer.still();
-  const Bytes bytes = inner_->trainer.ledger().canonical();
-  return hash_bytes("collab ledger", std::span<const std::byte>(bytes));
+  return state::content_hash(inner_->trainer.ledger().canonical());
 }
 
 bool Optimizer::my_turn() const {

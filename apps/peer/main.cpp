@@ -9,7 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string>
+#include <system_error>
 #include <unistd.h>
+#include <vector>
 
 namespace collab {
 namespace {
@@ -18,10 +21,11 @@ namespace fs = std::filesystem;
 
 /// Beside this program, where it was built; else where `meson install` puts it. Throws `Failure(machine)`.
 fs::path trainer() {
-  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  const fs::path installed = (here / ".." / COLLAB_LIBEXEC / "collab-trainer").lexically_normal();
+  std::error_code ignored;  // what cannot be seen is not there
+  const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  const fs::path installed = (here / COLLAB_LIBEXEC / "collab-trainer").lexically_normal();
   for (const fs::path& place : {here / "collab-trainer", installed})
-    if (fs::exists(place)) return place;
+    if (fs::exists(place, ignored)) return place;
   throw Failure(ExitCode::machine,
                 fmt::format("collab-trainer, which computes for it, is neither in {} nor at {}", here.string(),
                             installed.string()),

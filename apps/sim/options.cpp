@@ -128,7 +128,7 @@ node::OptionTable sim_options() {
       {"until", OptionKind::real, run, "SECONDS", "", "stop there, virtual: to look at a moment", 0.1, 1e7},
       {"shrink", OptionKind::text, output, "FILE", "",
        "of the first seed that breaks: the smallest schedule that still does"},
-      {"trace", OptionKind::text, output, "WHAT", "", "events: all, or peer=3,room=averaging"},
+      {"trace", OptionKind::text, output, "WHAT", "", "events: all, or peer=3,room=averaging; peer=coordinator"},
       {.name = "json",
        .kind = OptionKind::text,
        .topic = output,

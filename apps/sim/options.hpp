@@ -35,7 +35,8 @@ Crypto crypto_of(const node::Config& config);
 /// `workload`: training or averaging. Throws `Failure(usage)`.
 SwarmOptions swarm_options(const std::string& workload, const node::Config& config);
 
-/// Which events `--trace` shows: "peer=3,room=averaging", any of both, in any order; "all".
+/// Which events `--trace` shows: "peer=3,room=averaging", any of both, in any order;
+/// "peer=coordinator"; "all".
 struct TraceFilter {
   std::optional<std::size_t> peer;
   std::string room;  ///< first word of an event's name; empty: all

@@ -248,11 +248,16 @@ bool Storage::keep_evidence(const SignedRecord& old, const SignedRecord& fresh) 
   return takes;
 }
 
-/// From the end, where nearly everybody who asks has been.
+/// Nearly everybody who asks has been at the end; who begins, or reads page after page, has not: so from both ends.
 Storage::Changes::const_iterator Storage::first_after(const Changes& changes, std::uint64_t since) {
-  auto first = changes.end();
-  while (first != changes.begin() && (*std::prev(first))->second.change > since) --first;
-  return first;
+  auto before = changes.begin();
+  auto after = changes.end();
+  while (before != after && (*before)->second.change <= since) {
+    if ((*std::prev(after))->second.change <= since) return after;
+    ++before;
+    --after;
+  }
+  return before;
 }
 
 Storage::Page Storage::page(const std::string& key, std::uint64_t since, std::int64_t now_ms, std::size_t bytes_max,

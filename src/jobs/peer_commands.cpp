@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include <ctime>
+#include <filesystem>
+#include <utility>
 
 namespace collab::jobs {
 

@@ -1,5 +1,7 @@
 #include "jobs/peer_options.hpp"
 
+#include "node/run_name.hpp"
+
 namespace collab::jobs {
 
 using node::OptionKind;

@@ -476,9 +476,10 @@ std::vector<PeerId> Tracker::clients() const {
 
 bool Tracker::nobody_can_be_dialled() const {
   const bool own = shown_ && own_.taking_part;
-  if (fresh().taking_part + (own ? 1 : 0) < 2 || (own && !own_.client)) return false;
+  const auto& others = this->others();  // once: what it is may change with the time
+  if (fresh_.taking_part + (own ? 1 : 0) < 2 || (own && !own_.client)) return false;
   const auto may_be = [](const Standing& one) { return one.record.taking_part && !one.record.client; };
-  return std::none_of(others().begin(), others().end(), may_be);
+  return std::none_of(others.begin(), others.end(), may_be);
 }
 
 bool Tracker::hears_all() const {
@@ -674,7 +675,8 @@ bool Tracker::others_average(std::uint64_t epoch) const {
     const Record& record = one.record;
     return record.averaging && record.taking_part && record.epoch <= epoch && epoch - record.epoch <= 1;
   };
-  return std::count_if(others().begin(), others().end(), averages) >= 2;
+  const auto& others = this->others();
+  return std::count_if(others.begin(), others.end(), averages) >= 2;
 }
 
 bool Tracker::has_given_up(const PeerId& peer, std::uint64_t epoch, std::uint32_t attempt,

@@ -65,7 +65,7 @@ def elsewhere(prefix, libraries):
     Returns the place that it has."""
     place = re.search(r'^libtorch=(.*)$', (libraries / 'pkgconfig/collab.pc').read_text(), re.M)[1]
     nowhere = '/nowhere'.ljust(len(place), '-')[:len(place)]  # so that it fits into the programs too
-    trainer = prefix / 'libexec/collab/collab-trainer'
+    [trainer] = prefix.rglob('collab-trainer')
     files = [trainer, libraries / 'libcollab.so', libraries / 'pkgconfig/collab.pc',
              libraries / 'cmake/collab/collabConfig.cmake']
     for file in files:

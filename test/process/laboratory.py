@@ -23,6 +23,10 @@ def build(kinds):
     missing = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool, path=os.environ['PATH'])})
     if missing:
         return f'not installed: {" ".join(missing)} (tools/setup --lab)'
+    # whatever ends this test, when its end of the pipe is closed the rest goes as well
+    global guard
+    guard = subprocess.Popen(['sh', '-c', 'read gone; exec "$0" down', LAB / 'nat_lab.sh'], stdin=subprocess.PIPE,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         lab('nat_lab.sh', 'up', *(f'{site}={kind}' for site, kind in kinds.items()))
     except AssertionError as problem:

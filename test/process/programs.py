@@ -1,9 +1,12 @@
 """Programs that a test starts and watches: their JSON lines, a bound for every wait, nothing left running."""
-import json, os, pathlib, signal, socket, subprocess, threading, time
+import json, os, pathlib, signal, socket, subprocess, sys, threading, time
 
 # the proxy of the machine that tests is no business of theirs
 for name in ('https_proxy', 'HTTPS_PROXY', 'no_proxy', 'NO_PROXY', 'COLLAB_PROXY'):
     os.environ.pop(name, None)
+
+# who is interrupted leaves nothing running: `meson test` sends this to all processes of a test, and waits for half a second
+signal.signal(signal.SIGTERM, lambda *_: sys.exit('interrupted'))
 
 # all that runs in the tests is as urgent as they are
 os.environ['COLLAB_NICE'] = '0'

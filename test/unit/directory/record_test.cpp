@@ -231,6 +231,43 @@ TEST_CASE("storage: pages tell each change once; a withdrawal is a change to rea
   CHECK(storage.page("k", before, kNow, 1 << 20).records.size() == 1);
 }
 
+TEST_CASE("storage: whoever has seen any of the changes gets those after it, the oldest first") {
+  Storage storage(bengali());
+  const auto put = [&](unsigned char owner, std::uint64_t sequence, const std::string& key = "k") {
+    storage.offer(record(identity(owner), sequence, kNow + 1000, key), kNow, Storage::Source::put);
+  };
+  for (unsigned char owner = 1; owner <= 7; ++owner) put(owner, 1);
+  put(2, 2);
+  put(9, 1, "other");
+  put(5, 2);
+  const std::vector<std::pair<std::uint64_t, unsigned char>> changes = {{1, 1}, {3, 3}, {4, 4}, {6, 6},
+                                                                        {7, 7}, {8, 2}, {10, 5}};
+  CHECK(storage.latest("k") == 10);
+  for (std::uint64_t since = 0; since <= 11; ++since) {
+    CAPTURE(since);
+    std::vector<PeerId> due;
+    for (const auto& [change, owner] : changes)
+      if (change > since) due.push_back(identity(owner).id());
+    std::vector<PeerId> told;
+    for (const SignedRecord* changed : storage.changed("k", since)) told.push_back(changed->record.owner);
+    CHECK(bool(told == due));
+    CHECK(storage.page("k", since, kNow, 1 << 20).records.size() == due.size());
+  }
+}
+
+TEST_CASE("storage: what was renewed is forgotten when its last version is over, not when its first was") {
+  Storage storage(bengali());
+  for (const std::int64_t lasts_ms : {1000, 9000, 20'000})
+    storage.offer(record(identity(1), static_cast<std::uint64_t>(lasts_ms), kNow + lasts_ms, "k"), kNow,
+                  Storage::Source::put);
+  storage.expire(kNow + 1000 + kExpiryBehindMsMax + 1);
+  storage.expire(kNow + 20'000 + kExpiryBehindMsMax);
+  CHECK(storage.size() == 1);
+  storage.expire(kNow + 20'000 + kExpiryBehindMsMax + 1);
+  CHECK(storage.size() == 0);
+  CHECK(storage.keys().empty());
+}
+
 TEST_CASE("storage: a page leaves out what its reader has in these very bytes") {
   Storage storage(bengali());
   std::vector<SignedRecord> records;

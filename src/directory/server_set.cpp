@@ -115,11 +115,12 @@ bool ServerSet::bring(const SignedRecord& record, std::int64_t now_ms) {
 bool ServerSet::update(const Storage& storage, std::int64_t now_ms) {
   const std::string key(kPeerKey);
   const std::uint64_t version = storage.visible_version(key);
-  const bool in_order = now_ms >= seen_ms_ && now_ms < next_expiry_ms_;
-  if (version == seen_version_ && in_order && now_ms < next_grown_ms_) return false;
+  // a renewal is seen by nobody but here: whoever is young no more may have been renewed
+  const bool in_order = now_ms >= seen_ms_ && now_ms < std::min(next_expiry_ms_, next_grown_ms_);
+  if (version == seen_version_ && in_order) return false;
   seen_version_ = version;
   seen_ms_ = now_ms;
-  bool others = !in_order || now_ms >= next_grown_ms_;
+  bool others = !in_order;
   if (in_order) {
     for (const SignedRecord* changed : storage.changed(key, newest_)) others = bring(*changed, now_ms) || others;
   } else {

@@ -38,7 +38,10 @@ class Members {
     Record draft;
     draft.key = std::string(kPeerKey);
     draft.sequence = sequence;
-    draft.expires_ms = now_ms + 500 + static_cast<std::int64_t>(random_.below(15'000));
+    // a renewal lasts longer than what it renews: readers need not see it
+    std::int64_t& expires_ms = expiries_.at(number);
+    expires_ms = std::max(expires_ms, now_ms + 500 + static_cast<std::int64_t>(random_.below(15'000)));
+    draft.expires_ms = expires_ms;
     if (!random_.chance(0.15)) draft.value = *encode(says(number));
     storage_.offer(sign_record(node(number), "bengali", std::move(draft)), now_ms, Storage::Source::read);
   }
@@ -61,6 +64,7 @@ class Members {
   Storage& storage_;
   std::array<std::uint64_t, kNodes> sequences_{};
   std::array<std::uint64_t, kNodes> incarnations_{};
+  std::array<std::int64_t, kNodes> expiries_{};
 };
 
 }  // namespace

@@ -99,14 +99,28 @@ bool SeatingKeeper::is_far(const Seating& seating) const {
   return seating.from > std::max(epoch_, swarm_epoch_) + kEpochsAhead * notice_;
 }
 
+/// Of the seatings that are gone by, for that first epoch.
+std::optional<std::uint32_t> SeatingKeeper::last_revision(std::uint64_t from) const {
+  const auto after = known_.upper_bound({from, std::numeric_limits<std::uint32_t>::max()});
+  if (after == known_.begin() || std::prev(after)->first.first != from) return std::nullopt;
+  return std::prev(after)->first.second;
+}
+
+/// Later than those that were passed over, too: peers that came sooner may go by them.
+std::uint32_t SeatingKeeper::next_revision(std::uint64_t from) const {
+  const auto known = last_revision(from);
+  const auto passed_over = passed_over_revisions_.find(from);
+  const std::uint32_t next = known ? *known + 1 : 0;
+  if (passed_over == passed_over_revisions_.end()) return next;
+  return std::clamp(passed_over->second + 1, next, known.value_or(0) + kRevisionsAhead);
+}
+
 /// Whether an honest writer would write it now. Who has not looked yet does not know the epoch.
 bool SeatingKeeper::is_due(const Seating& seating) {
   const bool usual_size = seating.radices.front() == options_.group_size_max;
   if (seating.one_group() && !usual_size && seating.radices.front() != matchmaking::kGroupSizeMax) return false;
   if (peers_ == 0) return seating.from <= epoch_ + options_.epochs_ahead_max && seating.revision <= kRevisionsUnseen;
-  const auto after = known_.upper_bound({seating.from, std::numeric_limits<std::uint32_t>::max()});
-  const bool known = after != known_.begin() && std::prev(after)->first.first == seating.from;
-  const std::uint32_t revision = known ? std::prev(after)->first.second : 0;
+  const std::uint32_t revision = last_revision(seating.from).value_or(0);
   const bool due = !is_far(seating) && seating.revision <= revision + kRevisionsAhead;
   passed_over_ = passed_over_ || !due;
   return due;
@@ -119,6 +133,8 @@ bool SeatingKeeper::is_absurd(const PeerId& writer, const Seating& seating) {
       seating.one_group() ? std::min<std::size_t>(peers_, 2 * seating.radices.front()) : seating.seats.size();
   if (peers_ == 0 || (seats <= kSeatsOff * peers_ && peers_ <= kSeatsOff * seats)) return false;
   passed_over_ = true;
+  std::uint32_t& revision = passed_over_revisions_[seating.from];
+  revision = std::max(revision, seating.revision);
   if (absurd_.size() < kAbsurdTold && absurd_.insert(writer).second)
     needs_.log.warn("grid.absurd", {{"peer", writer.short_text()}, {"seats", seats}, {"peers", peers_}});
   return true;
@@ -136,11 +152,13 @@ void SeatingKeeper::judge_early() {
 }
 
 /// While a swarm gathers, peers count differently: what one passes over as another swarm's, one who came later follows,
-/// and each would keep to his for the whole epoch. So who counts many more by now follows none of the old ones.
+/// and each would keep to his for the whole epoch. So who counts many more by now follows none of the old ones, but for
+/// the one by which a pass may have begun.
 void SeatingKeeper::outgrow(const Now& now) {
-  if (now.averaging || now.batch_full_in < options_.notice) return;
+  const bool may_have_begun = now.averaging || now.batch_full_in < options_.notice;
   for (auto& [place, known] : known_) {
     const Seating& seating = known.seating;
+    if (may_have_begun && seating.from <= epoch_) continue;
     if (known.outgrown || seating.one_group() || peers_ <= kSeatsOff * seating.seats.size()) continue;
     known.outgrown = passed_over_ = true;
   }
@@ -156,6 +174,7 @@ const Seating* SeatingKeeper::in_force(std::uint64_t epoch) const {
 void SeatingKeeper::forget_old() {
   const auto after = known_.upper_bound({epoch_, std::numeric_limits<std::uint32_t>::max()});
   if (after != known_.begin()) known_.erase(known_.begin(), std::prev(after));
+  passed_over_revisions_.erase(passed_over_revisions_.begin(), passed_over_revisions_.lower_bound(epoch_));
   for (unsigned slot = 0; slot < own_.size(); ++slot) {
     const bool in_use = own_[slot].pieces > 0;
     if (in_use && !known_.empty() && own_[slot].place < known_.begin()->first) withdraw(slot);
@@ -260,9 +279,7 @@ void SeatingKeeper::look_at(const Now& now) {
   if (misfits_ < kMisfitsMin || !now.my_turn) return;
   wanted.from = stuck ? epoch_ : soonest;  // an epoch to come may never come
   if (!stuck && planned != nullptr) wanted.from = std::max(wanted.from, planned->from);
-  const auto after = known_.upper_bound({wanted.from, std::numeric_limits<std::uint32_t>::max()});
-  const bool again_for_it = after != known_.begin() && std::prev(after)->first.first == wanted.from;
-  if (again_for_it) wanted.revision = std::prev(after)->first.second + 1;
+  wanted.revision = next_revision(wanted.from);
   misfits_ = 0;
   write(std::move(wanted));
 }

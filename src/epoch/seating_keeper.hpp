@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -104,6 +105,8 @@ class SeatingKeeper {
   bool leaves_many_out(const matchmaking::Seating& seating, const Now& now) const;
   std::uint64_t notice(Duration last_epoch) const;
   bool is_far(const matchmaking::Seating& seating) const;
+  std::optional<std::uint32_t> last_revision(std::uint64_t from) const;
+  std::uint32_t next_revision(std::uint64_t from) const;
   bool is_due(const matchmaking::Seating& seating);
   bool is_absurd(const PeerId& writer, const matchmaking::Seating& seating);
   matchmaking::Seating wanted_for(const std::vector<PeerId>& present, const std::vector<PeerId>& clients,
@@ -128,6 +131,7 @@ class SeatingKeeper {
   std::size_t peers_ = 0;              ///< as of the last look
   bool passed_over_ = false;           ///< some seating did not fit them
   std::set<PeerId> absurd_;            ///< whose
+  std::map<std::uint64_t, std::uint32_t> passed_over_revisions_;  ///< the last, by the first epoch
   std::array<Slot, 2> own_;            // what this peer publishes
   Signal changed_;
 };

@@ -424,6 +424,39 @@ TEST_CASE("seating keeper: who has outgrown a list writes a later one, and durin
   }
 }
 
+TEST_CASE("seating keeper: a list for an epoch to come, of a swarm that has doubled since, is not gone by") {
+  Peers peers(7);
+  for (const std::uint64_t epoch : {1, 2}) peers.epoch(epoch);
+  REQUIRE(peers.keepers[0]->in_force(4)->seats.size() == 7);
+  for (unsigned char late = 100; late < 112; ++late) peers.add(late);
+  for (const auto& keeper : peers.keepers) {  // in a round, and it is nobody's turn to write
+    keeper->look_at({3, false, 1s, peers.ids, peers.ids, {}, false, false, 0s, true});
+    CHECK(keeper->in_force(4) == nullptr);
+  }
+}
+
+TEST_CASE("seating keeper: who writes a list writes a later one than any that it has passed over") {
+  Peers peers(9);
+  const auto look = [&](std::size_t turn) {
+    for (std::size_t i = 0; i < peers.ids.size(); ++i)
+      peers.keepers[i]->look_at({2, true, 1s, peers.ids, peers.ids, {}, i == turn, false, 60s});
+    peers.settle();
+  };
+  look(9);
+  matchmaking::Seating old;  // of when they were few
+  old.from = 2;
+  old.revision = 3;
+  old.radices = {2, 2};
+  for (const int number : {1, 2, 3, 4}) old.seats.push_back(matchmaking::seat_of(peer(static_cast<unsigned char>(number))));
+  std::sort(old.seats.begin(), old.seats.end());
+  peers.write(200, old);
+  REQUIRE(peers.in_force(0, 2).empty());
+  for (int again = 0; again < 2; ++again) look(5);
+  REQUIRE(peers.keepers[0]->in_force(2) != nullptr);
+  CHECK(peers.keepers[0]->in_force(2)->seats.size() == 9);
+  CHECK(peers.keepers[0]->in_force(2)->revision > old.revision);
+}
+
 TEST_CASE(
     "seating keeper: where a pass is hopeless the same seats are another grid, where it is only stuck they stay") {
   Peers peers(12);

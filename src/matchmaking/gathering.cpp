@@ -9,6 +9,7 @@ namespace {
 constexpr std::string_view kUnreachable = "unreachable";
 constexpr unsigned kDoublingsMax = 5;  // of what a lie is held against who told it
 constexpr std::size_t kBegunMax = 16;  // groups of one round that are declined, for each is remembered
+constexpr std::uint64_t kElsewhereParts = 16;  // of a batch: with each that the other groups have more, a leader is told
 
 }  // namespace
 
@@ -82,11 +83,16 @@ wire::Samples Gathering::told() const {
   wire::Samples samples;
   samples.total = own_samples_;
   samples.electorate = static_cast<std::uint32_t>(terms_.wanted.electorate);
+  samples.elsewhere = leader_.read_elsewhere();
   return samples;
 }
 
 void Gathering::on_samples_elsewhere(std::uint64_t total, TimePoint now) {
   leader_.on_samples_elsewhere(total);
+  if (!outcome_ && follower_.leader() && total > elsewhere_told_ + terms_.wanted.target_samples / kElsewhereParts) {
+    elsewhere_told_ = total;
+    send(*follower_.leader(), told());
+  }
   maybe_begin(now);
 }
 
@@ -231,6 +237,7 @@ void Gathering::resign(const PeerId& to) {
 }
 
 void Gathering::ask(const PeerId& leader, TimePoint now) {
+  elsewhere_told_ = 0;
   wire::Join join = follower_.ask(leader, own_samples_, now);
   join.attempt = leader_.attempt();
   send(leader, std::move(join));

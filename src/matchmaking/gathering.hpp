@@ -174,6 +174,7 @@ class Gathering {
   Leader leader_;
   Follower follower_;
   std::uint64_t own_samples_ = 0;
+  std::uint64_t elsewhere_told_ = 0;  ///< to whom this peer follows
   std::uint32_t next_attempt_ = 0;
   bool leading_ = false;
   bool may_presume_ = false;             // until the first leader is known

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 
 namespace collab::matchmaking {
 
@@ -65,6 +66,16 @@ void Leader::on_samples(const PeerId& from, const wire::Samples& told) {
   if (member == members_.end()) return;
   member->second.applicant.samples = told.total;
   member->second.electorate = told.electorate;
+  member->second.elsewhere = std::min(told.elsewhere, terms_.wanted.target_samples);
+}
+
+std::uint64_t Leader::elsewhere() const {
+  std::vector<std::uint64_t> read{elsewhere_};
+  for (const auto& [id, member] : members_)
+    if (member.applicant.role != Role::auxiliary) read.push_back(member.elsewhere);
+  const auto middle = read.begin() + static_cast<std::ptrdiff_t>(read.size() / 2);
+  std::nth_element(read.begin(), middle, read.end(), std::greater<>());
+  return std::max(elsewhere_, *middle);
 }
 
 std::vector<PeerId> Leader::followers() const {
@@ -119,7 +130,7 @@ std::uint64_t Leader::samples(std::uint64_t own) const {
 /// By what its members say, whatever of it is believed. Asked with each of their messages, most of which are too early.
 bool Leader::may_have_batch(std::uint64_t own) const {
   const std::uint64_t target = terms_.wanted.target_samples;
-  std::uint64_t told = std::min(own, target) + std::min(elsewhere_, target);
+  std::uint64_t told = std::min(own, target) + std::min(elsewhere(), target);
   for (const auto& [id, member] : members_) told += std::min(member.applicant.samples, target);
   return told >= target;
 }
@@ -160,7 +171,7 @@ std::set<std::uint32_t> Leader::unvoiced() const {
 
 std::optional<Group> Leader::begin(std::uint64_t own_samples, bool waiting_for_others, TimePoint now) const {
   if (!may_have_batch(own_samples)) return std::nullopt;
-  if (samples(own_samples) + elsewhere_ < terms_.wanted.target_samples || !has_quorum()) return std::nullopt;
+  if (samples(own_samples) + elsewhere() < terms_.wanted.target_samples || !has_quorum()) return std::nullopt;
   if (waiting_for_others && !full() && now < gather_deadline()) return std::nullopt;
   const std::set<PeerId> without = refusing();
   if (members_.size() == without.size() && (waiting_for_others || !members_.empty() || !terms_.wanted.alone))

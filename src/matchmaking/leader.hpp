@@ -28,8 +28,12 @@ class Leader {
   /// Somebody is in a later try of this round: the group is of the highest that anybody here has tried.
   void learn(std::uint32_t attempt);
   std::uint32_t attempt() const noexcept { return attempt_; }
-  /// Samples that the other groups of this round have told in the directory.
+  /// Samples that the other groups of this round have told in the directory, as far as this peer has read it.
   void on_samples_elsewhere(std::uint64_t total) noexcept { elsewhere_ = total; }
+  std::uint64_t read_elsewhere() const noexcept { return elsewhere_; }
+  /// The same, or what more than half of the group have read, if that is more: a large swarm's records are read one
+  /// after the other, and groups that know least would hold up all.
+  std::uint64_t elsewhere() const;
   void drop(const PeerId& peer) { members_.erase(peer); }
   /// Nobody counts on us any more, and nobody is presumed again.
   void resign() { members_.clear(); }
@@ -69,6 +73,7 @@ class Leader {
     bool joined = false;         ///< by a Join; else presumed
     bool unheard = false;        ///< has been told of
     std::size_t electorate = 0;  ///< as it counts; 0: not told
+    std::uint64_t elsewhere = 0;
     TimePoint since{};
   };
 

@@ -70,11 +70,13 @@ struct Join {
               electorate)
 };
 
-/// Follower -> leader, after every microbatch, and when it counts other peers. Replaces what was told before.
+/// Follower -> leader, after every microbatch, when it counts other peers, and while the batch fills elsewhere. Replaces
+/// what was told before.
 struct Samples {
   std::uint64_t total = 0;
   std::uint32_t electorate = 0;  ///< as in Join
-  MESSAGE_MAP(total, electorate)
+  std::uint64_t elsewhere = 0;   ///< of the other groups of this round, as its sender has read
+  MESSAGE_MAP(total, electorate, elsewhere)
 };
 
 /// Leader -> follower: "you are in, stay with me".

@@ -106,7 +106,7 @@ Frame distorted_gathering(Lie lie, const PeerId& self, const PeerId& to, Frame f
     return frame::encode(matchmaking::wire::Header(among_strangers(std::move(*begin), self, to)));
   auto* samples = std::get_if<matchmaking::wire::Samples>(&message->header);
   if (samples == nullptr || lie != Lie::heavy) return frame;
-  samples->total = kHeavy;
+  samples->total = samples->elsewhere = kHeavy;
   return frame::encode(message->header);
 }
 

@@ -257,6 +257,20 @@ TEST_CASE("gathering: a group that counts on a role that its member has no more 
   }
 }
 
+TEST_CASE("gathering: who follows tells its leader how the batch fills elsewhere, by sixteenths") {
+  One follower(kPlaces[1], knowing({kPlaces[0]}));
+  REQUIRE(follower.said_to<wire::Join>(kPlaces[0]));
+  const auto told = [&](std::uint64_t elsewhere) {
+    follower.gathering.on_samples_elsewhere(elsewhere, kStart);
+    const auto samples = follower.said_to<wire::Samples>(kPlaces[0]);
+    return samples ? samples->elsewhere : 0;
+  };
+  CHECK(told(kTarget / 20) == 0);
+  CHECK(told(kTarget / 10) == kTarget / 10);
+  CHECK(told(kTarget / 10 + 1) == 0);
+  CHECK(told(kTarget / 5) == kTarget / 5);
+}
+
 TEST_CASE("gathering: a standing group begins on the samples that fill the batch, without a Join") {
   Start start;
   start.direct = true;

@@ -28,6 +28,33 @@ TEST_CASE("leader: it begins when the batch is full, and not on a sample less") 
   CHECK(check(*group, peer(2), terms.options.values));
 }
 
+TEST_CASE("leader: of the other groups it believes what it has read, or more than half of its group, and no liars") {
+  const Terms terms = terms_of(1);
+  Leader leader(terms);
+  for (const unsigned other : {2, 3, 4}) CHECK(!leader.on_join(peer(other), join_of(other, 0), kStart));
+  const auto tell = [&](unsigned other, std::uint64_t elsewhere) {
+    wire::Samples told;
+    told.elsewhere = elsewhere;
+    leader.on_samples(peer(other), told);
+  };
+  leader.on_samples_elsewhere(10);
+  CHECK(leader.elsewhere() == 10);
+  tell(2, std::numeric_limits<std::uint64_t>::max());
+  tell(3, kTarget);
+  CHECK(leader.elsewhere() == 10);
+  CHECK(!leader.begin(kTarget - 11, false, kStart));
+  tell(4, 60);
+  CHECK(leader.elsewhere() == 60);  // two of four are not more than half
+  CHECK(!leader.begin(kTarget - 61, false, kStart));
+  CHECK(leader.begin(kTarget - 60, false, kStart));
+  leader.on_samples_elsewhere(70);
+  CHECK(leader.elsewhere() == 70);
+  leader.drop(peer(4));
+  leader.drop(peer(3));
+  tell(2, kTarget);
+  CHECK(leader.elsewhere() == 70);  // of two, one
+}
+
 TEST_CASE("leader: on a grid it takes auxiliaries that nobody expects, as many as leave room for those who are") {
   Terms terms = terms_of(1, 1);
   terms.wanted.expected = {{peer(2), Role::client}, {peer(3), Role::client}};

@@ -84,6 +84,31 @@ double gathered(const std::vector<Standing>& standings, std::uint64_t epoch, std
   return sum;
 }
 
+void Steps::take(std::uint64_t next, std::int64_t now_ms) {
+  const bool in_step = began_ms != kNever && next == epoch + 1;
+  before_ms = in_step ? last_ms : kNever;
+  last_ms = in_step ? now_ms : kNever;
+  began_ms = now_ms;
+  epoch = next;
+}
+
+bool gathers(const Record& record, const Steps& steps) {
+  if (!record.taking_part || record.epoch > steps.epoch) return false;
+  switch (steps.epoch - record.epoch) {
+    case 0: return true;
+    case 1: return record.unix_ms <= steps.last_ms;
+    case 2: return record.unix_ms <= steps.before_ms;
+    default: return false;
+  }
+}
+
+double gathered(const Record& record, const Steps& steps, std::int64_t unix_ms) {
+  if (record.epoch == steps.epoch) return gathered(record, steps.epoch, unix_ms);
+  if (!gathers(record, steps)) return 0;
+  const std::int64_t until_ms = std::min(unix_ms, record.unix_ms + 2 * std::int64_t(record.period_ms));
+  return record.samples_per_s * static_cast<double>(std::max<std::int64_t>(0, until_ms - steps.began_ms)) / 1000;
+}
+
 double samples_per_s(const std::vector<Standing>& standings, std::uint64_t epoch) {
   double sum = 0;
   for (const auto& [peer, record] : standings) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -63,6 +64,22 @@ std::optional<Digest> majority_ledger(const std::vector<Standing>& standings, st
 /// periods. Of one of them, and of all.
 double gathered(const Record& record, std::uint64_t epoch, std::int64_t unix_ms);
 double gathered(const std::vector<Standing>& standings, std::uint64_t epoch, std::int64_t unix_ms);
+
+/// When a peer took its last steps. In a large swarm most records that it knows tell of an epoch that is over.
+struct Steps {
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
+  std::uint64_t epoch = 0;          ///< that began with the last one
+  std::int64_t began_ms = kNever;   ///< when
+  std::int64_t last_ms = kNever;    ///< the same, if it came from the epoch before
+  std::int64_t before_ms = kNever;  ///< when that one had begun, if it came from the one before it
+
+  void take(std::uint64_t next, std::int64_t now_ms);
+};
+/// Whether who told that gathers for the epoch of `steps`: it said so, or was in step in one of the two before it when
+/// it told of that.
+bool gathers(const Record& record, const Steps& steps);
+/// As above, with what those gather since the epoch began, at the told rate, who were in step before it.
+double gathered(const Record& record, const Steps& steps, std::int64_t unix_ms);
 
 /// Samples per second of all who take part at `epoch` or one before it (their next record will say so).
 double samples_per_s(const std::vector<Standing>& standings, std::uint64_t epoch);

@@ -84,6 +84,10 @@ void Tracker::show(Record own) {
   }
   own.unix_ms = needs_.clock.unix_ms();
   own.period_ms = own_.period_ms;
+  if (!shown_ || own.epoch != own_.epoch) {
+    steps_.take(own.epoch, own.unix_ms);
+    fresh_ = {};  // samples grow from now on, not from when it was made
+  }
   own_ = std::move(own);
   shown_ = true;
   if (own_.heir && !heir_shown_) {
@@ -515,27 +519,36 @@ Task<> Tracker::ask_whether_alone() {
   }
 }
 
-const Tracker::Sum& Tracker::sum_of(std::uint64_t epoch) const {
+/// Of who shows nothing: as if it had come to the swarm's epoch by itself.
+Steps Tracker::steps() const {
+  if (shown_) return steps_;
+  Steps steps;
+  steps.epoch = epoch();
+  return steps;
+}
+
+const Tracker::Sum& Tracker::sum() const {
   (void)fresh();  // moves on with the time
   Fresh& fresh = fresh_;
-  if (fresh.sum && fresh.sum->epoch == epoch) return *fresh.sum;
+  const Steps steps = this->steps();
+  if (fresh.sum && fresh.sum->epoch == steps.epoch) return *fresh.sum;
   Sum& sum = fresh.sum.emplace();
-  sum.epoch = epoch;
+  sum.epoch = steps.epoch;
   for (const auto& [peer, record] : fresh.standings) {
-    if (record.epoch != epoch || !record.taking_part) continue;
-    sum.samples += gathered(record, epoch, fresh.from_ms);
+    if (!gathers(record, steps)) continue;
+    sum.samples += gathered(record, steps, fresh.from_ms);
     if (is_fresh(record, fresh.from_ms, 0)) sum.per_ms += record.samples_per_s / 1000;
   }
   for (const auto& [peer, samples] : handed_over_) {
     const auto known = known_.find(peer);
-    const bool counts = known != known_.end() && known->second.epoch == epoch && known->second.taking_part;
+    const bool counts = known != known_.end() && known->second.epoch == sum.epoch && known->second.taking_part;
     if (counts && is_fresh(known->second, fresh.from_ms)) sum.handed_over += samples;
   }
   return sum;
 }
 
 double Tracker::samples() const {
-  const Sum& sum = sum_of(epoch());
+  const Sum& sum = this->sum();
   const auto age_ms = static_cast<double>(needs_.clock.unix_ms() - fresh_.from_ms);
   return sum.samples + sum.per_ms * age_ms + static_cast<double>(own_.samples);
 }
@@ -546,14 +559,14 @@ double Tracker::samples_per_s() const {
 
 double Tracker::samples_elsewhere(const std::vector<PeerId>& peers) const {
   const std::int64_t now_ms = needs_.clock.unix_ms();
-  const std::uint64_t epoch = this->epoch();
-  double elsewhere = samples() - static_cast<double>(own_.samples) + sum_of(epoch).handed_over;
+  const Steps steps = this->steps();
+  double elsewhere = samples() - static_cast<double>(own_.samples) + sum().handed_over;
   for (const PeerId& peer : peers) {
     const auto known = known_.find(peer);
     if (known == known_.end() || !is_fresh(known->second, now_ms)) continue;
-    elsewhere -= gathered(known->second, epoch, now_ms);
+    elsewhere -= gathered(known->second, steps, now_ms);
     const auto handed_over = handed_over_.find(peer);
-    const bool counts = known->second.epoch == epoch && known->second.taking_part;
+    const bool counts = known->second.epoch == steps.epoch && known->second.taking_part;
     if (counts && handed_over != handed_over_.end()) elsewhere -= handed_over->second;
   }
   return std::max(0.0, elsewhere);

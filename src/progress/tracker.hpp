@@ -227,10 +227,11 @@ class Tracker {
     std::size_t taking_part = 0;
     double samples_per_s = 0;  ///< of those who take part
     EpochsShown epochs;
-    std::optional<Sum> sum;  ///< of the epoch that was asked about last
+    std::optional<Sum> sum;  ///< for the epoch in which it was asked for last
   };
   const Fresh& fresh() const;
-  const Sum& sum_of(std::uint64_t epoch) const;
+  const Sum& sum() const;
+  Steps steps() const;
   mutable Fresh fresh_;            // keeps its memory: in a large swarm it is made anew with each record
   ByPeer<TimePoint> gathered_at_;  // when a fresh record last said that they take part; in the future: will by then
   /// Until then none of them is silent for too long, as long as `gathered_at_` does not change.
@@ -257,6 +258,7 @@ class Tracker {
     bool is_unlike(const Record& other) const { return other.parameters != parameters || other.ledger != ledger; }
   };
   std::map<std::uint64_t, Held> history_;
+  Steps steps_;  // of this peer
   std::optional<Record> former_life_;
   std::function<void()> ask_;
   Record own_;

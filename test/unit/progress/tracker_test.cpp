@@ -436,6 +436,27 @@ TEST_CASE("tracker: who shows nothing sees the swarm's epoch and samples, and no
   swarm.world.run(scenario());
 }
 
+TEST_CASE("tracker: who told of the epoch before while it ran gathers for the next one, and who tells of it later does not") {
+  Swarm swarm({0, 0, 0});
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(20);
+    Trainer& first = *swarm.peers[0];
+    const double of_others = swarm.samples_per_s - static_cast<double>(kOwnMicrobatch) / to_seconds(first.step);
+    ++first.own.epoch;
+    first.own.samples = 0;
+    first.tracker.show(first.own);
+    co_await swarm.sleep_until(20.05);  // nothing that was told since is here
+    const double shown = first.tracker.samples() - static_cast<double>(first.tracker.own().samples);
+    CHECK(shown == doctest::Approx(0.05 * of_others).epsilon(0.05));
+    const double elsewhere = first.tracker.samples_elsewhere({test::peer(2)});
+    CHECK(elsewhere == doctest::Approx(0.05 * kOwnMicrobatch / to_seconds(swarm.peers[2]->step)).epsilon(0.05));
+    co_await swarm.sleep_until(25);
+    CHECK(first.tracker.samples() == static_cast<double>(first.own.samples));
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
+}
+
 TEST_CASE("tracker: a record tells what is so when it goes out, however long nothing was shown") {
   Swarm swarm({0});
   Trainer quiet(swarm.world, swarm.board, 2, 1s);

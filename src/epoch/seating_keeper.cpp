@@ -86,7 +86,10 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
   }
   const Seating* before = in_force(epoch_);
   known_.insert_or_assign(place, Known{writer, seating, peers_ > 0});
-  if (in_force(epoch_) != before && std::exchange(stuck_, false)) ++given_up_;
+  if (in_force(epoch_) != before) {
+    in_force_since_ = needs_.clock.now();
+    if (std::exchange(stuck_, false)) ++given_up_;
+  }
   needs_.log.info("grid.known", {{"from", seating.from},
                                  {"revision", seating.revision},
                                  {"grid", radices_text(seating)},
@@ -155,7 +158,7 @@ void SeatingKeeper::judge_early() {
 /// and each would keep to his for the whole epoch. So who counts many more by now follows none of the old ones, but for
 /// the one by which a pass may have begun.
 void SeatingKeeper::outgrow(const Now& now) {
-  const bool may_have_begun = now.averaging || now.batch_full_in < options_.notice;
+  const bool may_have_begun = now.averaging || now.others_average || now.batch_full_in < options_.notice;
   for (auto& [place, known] : known_) {
     const Seating& seating = known.seating;
     if (may_have_begun && seating.from <= epoch_) continue;
@@ -235,7 +238,7 @@ Seating SeatingKeeper::wanted_for(const std::vector<PeerId>& present, const std:
 
 /// A swarm that is still gathering seats its newcomers at once.
 bool SeatingKeeper::leaves_many_out(const Seating& seating, const Now& now) const {
-  if (seating.one_group() || now.batch_full_in < options_.notice) return false;
+  if (now.batch_full_in < options_.notice) return false;
   const auto out = [&](const PeerId& peer) { return !seating.has(peer); };
   const auto unseated = static_cast<std::size_t>(std::count_if(now.present.begin(), now.present.end(), out));
   return unseated > 0 && kUnseated * unseated >= now.present.size();
@@ -265,8 +268,8 @@ void SeatingKeeper::look_at(const Now& now) {
   // half of all peers do not fit into one group, or have no seat, since the swarm was still gathering
   const bool one_group = present == nullptr || present->one_group();
   const std::size_t seats = one_group ? group_size_max(epoch_) : present->seats.size();
-  const bool gathering = present != nullptr && leaves_many_out(*present, now);
-  const bool stuck = now.stuck || gathering || now.present.size() >= kSeatsOff * seats;
+  const bool few_seats = now.present.size() >= kSeatsOff * seats || (!one_group && leaves_many_out(*present, now));
+  const bool stuck = now.stuck || (few_seats && (one_group || !now.others_average));
   // one that nobody goes by yet may be of a swarm that was still gathering
   const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
   const Seating* written = stuck ? present : planned;

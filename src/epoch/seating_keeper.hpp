@@ -59,11 +59,13 @@ class SeatingKeeper {
     bool hopeless = false;        ///< stuck, and no pass over this grid will ever be complete
     Duration batch_full_in{};     ///< as far as is known; zero: it is full
     bool averaging = false;       ///< this peer is in a round: on slow lines it hears of the others late, or not at all
+    bool others_average = false;  ///< some are in a pass, of this epoch or still of the one before
     std::uint64_t swarm_epoch{};  ///< of the others, whom this peer may be behind; zero: unknown
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
   /// turn: for an epoch to come, or for the present one when that is stuck, when one group cannot hold most of the
   /// peers, or when many have no seat and its batch is far from full, for until then nobody begins a pass.
+  /// While others are in a pass only who is stuck writes for the present one: theirs would be for nothing.
   /// On a hopeless epoch the same seats are written anew, as another grid.
   /// A seating to come that does not fit any more is written anew as long as there is time to read it. Nothing is
   /// planned during a round.
@@ -73,6 +75,8 @@ class SeatingKeeper {
   /// still gathering. After each of them the next one deserves more time.
   unsigned given_up() const noexcept { return given_up_; }
 
+  /// When the one in force for the present epoch became it by being read.
+  TimePoint in_force_since() const noexcept { return in_force_since_; }
   /// Null: one group of everybody. Valid until the next call of something here.
   const matchmaking::Seating* in_force(std::uint64_t epoch) const;
   /// Of that one group: as the options say, or more where a grid would have cells that nobody can dial.
@@ -127,6 +131,7 @@ class SeatingKeeper {
   std::uint64_t notice_ = 0;  ///< in epochs, as of the last look
   bool stuck_ = false;        ///< on the seating in force, at some look
   unsigned given_up_ = 0;
+  TimePoint in_force_since_ = TimePoint::min();
   std::uint64_t unhelped_before_ = 0;  ///< epoch
   std::size_t peers_ = 0;              ///< as of the last look
   bool passed_over_ = false;           ///< some seating did not fit them

@@ -196,11 +196,14 @@ void Tracker::send() {
 Duration Tracker::period() {
   const double eta = eta_s();
   const Duration wanted = std::isfinite(eta) ? from_seconds(std::min(eta / 8, 3600.0)) : options_.period_max;
-  const auto crowded = from_seconds(static_cast<double>(current_peers()) / options_.read_per_s_max);
-  const Duration least = std::clamp<Duration>(crowded, options_.period_min, options_.period_max);
+  const Duration least = std::clamp<Duration>(spread(), options_.period_min, options_.period_max);
   const Duration bounded = std::clamp<Duration>(wanted, least, options_.period_max);
   const double jitter = 0.8 + 0.4 * static_cast<double>(needs_.random.below(1U << 20U)) * 0x1p-20;
   return from_seconds(to_seconds(bounded) * jitter);
+}
+
+Duration Tracker::spread() const {
+  return from_seconds(static_cast<double>(current_peers()) / options_.read_per_s_max);
 }
 
 Task<> Tracker::follow() {

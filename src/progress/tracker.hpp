@@ -160,6 +160,8 @@ class Tracker {
   /// Whether two of those who take part in `epoch`, or are still in the one before, said lately that they are in a
   /// round of a pass: as every round has two, one liar is none.
   bool others_average(std::uint64_t epoch) const;
+  /// How long it takes until everybody has read something of everybody.
+  Duration spread() const;
   /// Whether `peer` said that it cannot bring the result of a round of `epoch` any more in which it was, in this
   /// `incarnation`, at this `attempt`. Of who has begun a new life since nothing is known: the former one may have
   /// handed the result on.

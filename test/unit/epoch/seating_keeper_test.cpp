@@ -59,7 +59,7 @@ class Peers {
   void epoch(std::uint64_t number, Duration lasted = 1s, bool stuck = false, Duration batch_full_in = 0s) {
     for (std::size_t i = 0; i < ids.size(); ++i)
       keepers[i]->look_at({number, stuck, lasted, ids, joined(ids, silent), clients, number % ids.size() == i, false,
-                           batch_full_in, averaging});
+                           batch_full_in, averaging, others_average});
     settle();
   }
   void settle() {
@@ -80,6 +80,7 @@ class Peers {
   std::vector<PeerId> silent;   ///< for a moment
   std::vector<PeerId> clients;  ///< sorted
   bool averaging = false;
+  bool others_average = false;
   std::vector<std::unique_ptr<SeatingKeeper>> keepers;
 
  private:
@@ -421,6 +422,22 @@ TEST_CASE("seating keeper: who has outgrown a list writes a later one, and durin
     REQUIRE(peers.keepers[i]->in_force(0) != nullptr);
     CHECK(peers.keepers[i]->in_force(0)->seats.size() == 20);
     CHECK(peers.keepers[i]->in_force(0)->revision > before.revision);
+  }
+}
+
+TEST_CASE("seating keeper: while others are in a pass only who is stuck seats a swarm that has doubled anew") {
+  for (const bool stuck : {false, true}) {
+    CAPTURE(stuck);
+    Peers peers(8);
+    for (int look = 0; look < 2; ++look) peers.epoch(0, 1s, false, 60s);
+    const auto before = *peers.keepers[0]->in_force(0);
+    for (unsigned char late = 100; late < 112; ++late) peers.add(late);
+    peers.others_average = true;
+    for (int look = 0; look < 3; ++look) peers.epoch(0, 1s, stuck, 60s);
+    CHECK((*peers.keepers[0]->in_force(0) == before) == !stuck);
+    peers.others_average = false;
+    for (int look = 0; look < 3; ++look) peers.epoch(0, 1s, false, 60s);
+    CHECK(peers.keepers[0]->in_force(0)->seats.size() == 20);
   }
 }
 

@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kUnreachable = "unreachable";
 constexpr unsigned kDoublingsMax = 5;  // of what a lie is held against who told it
 constexpr std::size_t kBegunMax = 16;  // groups of one round that are declined, for each is remembered
-constexpr std::uint64_t kElsewhereParts = 16;  // of a batch: with each that the other groups have more, a leader is told
+constexpr std::uint64_t kElsewhereParts = 16;  // of a batch: when the others have one more, or less, a leader is told
 
 }  // namespace
 
@@ -89,7 +89,8 @@ wire::Samples Gathering::told() const {
 
 void Gathering::on_samples_elsewhere(std::uint64_t total, TimePoint now) {
   leader_.on_samples_elsewhere(total);
-  if (!outcome_ && follower_.leader() && total > elsewhere_told_ + terms_.wanted.target_samples / kElsewhereParts) {
+  const std::uint64_t change = std::max(total, elsewhere_told_) - std::min(total, elsewhere_told_);
+  if (!outcome_ && follower_.leader() && change > terms_.wanted.target_samples / kElsewhereParts) {
     elsewhere_told_ = total;
     send(*follower_.leader(), told());
   }

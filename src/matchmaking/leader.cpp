@@ -52,6 +52,8 @@ std::optional<RefusalReason> Leader::on_join(const PeerId& from, const wire::Joi
   follower.joined = true;
   follower.electorate = join.electorate;
   follower.since = now;
+  const bool again = known != members_.end() && join.incarnation == known->second.applicant.incarnation;
+  if (again) follower.elsewhere = known->second.elsewhere;
   members_[from] = follower;
   learn(join.attempt);
   return std::nullopt;
@@ -70,9 +72,12 @@ void Leader::on_samples(const PeerId& from, const wire::Samples& told) {
 }
 
 std::uint64_t Leader::elsewhere() const {
+  if (!terms_.foreseen()) return elsewhere_;
   std::vector<std::uint64_t> read{elsewhere_};
+  read.reserve(kGroupSizeMax);
   for (const auto& [id, member] : members_)
     if (member.applicant.role != Role::auxiliary) read.push_back(member.elsewhere);
+  read.resize(std::max(read.size(), terms_.wanted.expected.size() + 1));  // who is not there yet has read nothing
   const auto middle = read.begin() + static_cast<std::ptrdiff_t>(read.size() / 2);
   std::nth_element(read.begin(), middle, read.end(), std::greater<>());
   return std::max(elsewhere_, *middle);

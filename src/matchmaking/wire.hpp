@@ -70,8 +70,8 @@ struct Join {
               electorate)
 };
 
-/// Follower -> leader, after every microbatch, when it counts other peers, and while the batch fills elsewhere. Replaces
-/// what was told before.
+/// Follower -> leader, after every microbatch, when it counts other peers, and while the batch fills elsewhere.
+/// Replaces what was told before.
 struct Samples {
   std::uint64_t total = 0;
   std::uint32_t electorate = 0;  ///< as in Join

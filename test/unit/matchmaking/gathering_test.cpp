@@ -269,6 +269,7 @@ TEST_CASE("gathering: who follows tells its leader how the batch fills elsewhere
   CHECK(told(kTarget / 10) == kTarget / 10);
   CHECK(told(kTarget / 10 + 1) == 0);
   CHECK(told(kTarget / 5) == kTarget / 5);
+  CHECK(told(kTarget / 20) == kTarget / 20);  // somebody's record has gone stale
 }
 
 TEST_CASE("gathering: a standing group begins on the samples that fill the batch, without a Join") {

@@ -29,7 +29,8 @@ TEST_CASE("leader: it begins when the batch is full, and not on a sample less") 
 }
 
 TEST_CASE("leader: of the other groups it believes what it has read, or more than half of its group, and no liars") {
-  const Terms terms = terms_of(1);
+  Terms terms = terms_of(1);
+  for (const unsigned other : {2, 3, 4, 5}) terms.wanted.expected.push_back({peer(other), Role::node});
   Leader leader(terms);
   for (const unsigned other : {2, 3, 4}) CHECK(!leader.on_join(peer(other), join_of(other, 0), kStart));
   const auto tell = [&](unsigned other, std::uint64_t elsewhere) {
@@ -44,7 +45,9 @@ TEST_CASE("leader: of the other groups it believes what it has read, or more tha
   CHECK(leader.elsewhere() == 10);
   CHECK(!leader.begin(kTarget - 11, false, kStart));
   tell(4, 60);
-  CHECK(leader.elsewhere() == 60);  // two of four are not more than half
+  CHECK(leader.elsewhere() == 60);  // two of five are not more than half
+  CHECK(!leader.on_join(peer(4), join_of(4, 0), kStart));
+  CHECK(leader.elsewhere() == 60);  // asked again, it has not forgotten
   CHECK(!leader.begin(kTarget - 61, false, kStart));
   CHECK(leader.begin(kTarget - 60, false, kStart));
   leader.on_samples_elsewhere(70);
@@ -52,7 +55,16 @@ TEST_CASE("leader: of the other groups it believes what it has read, or more tha
   leader.drop(peer(4));
   leader.drop(peer(3));
   tell(2, kTarget);
-  CHECK(leader.elsewhere() == 70);  // of two, one
+  CHECK(leader.elsewhere() == 70);  // who is not there is no liar's voice
+  terms.wanted.expected.clear();  // one group of everybody
+  Leader of_all(terms);
+  for (const unsigned other : {2, 3}) {
+    CHECK(!of_all.on_join(peer(other), join_of(other, 0), kStart));
+    wire::Samples told;
+    told.elsewhere = kTarget;
+    of_all.on_samples(peer(other), told);
+  }
+  CHECK(of_all.elsewhere() == 0);
 }
 
 TEST_CASE("leader: on a grid it takes auxiliaries that nobody expects, as many as leave room for those who are") {

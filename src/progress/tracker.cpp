@@ -86,7 +86,7 @@ void Tracker::show(Record own) {
   own.period_ms = own_.period_ms;
   if (!shown_ || own.epoch != own_.epoch) {
     steps_.take(own.epoch, own.unix_ms);
-    fresh_ = {};  // samples grow from now on, not from when it was made
+    fresh_.until_ms = std::numeric_limits<std::int64_t>::min();  // samples grow from now on, not from when it was made
   }
   own_ = std::move(own);
   shown_ = true;
@@ -522,7 +522,7 @@ Task<> Tracker::ask_whether_alone() {
   }
 }
 
-/// Of who shows nothing: as if it had come to the swarm's epoch by itself.
+/// Who shows nothing was in no epoch before: for it only those gather who say so.
 Steps Tracker::steps() const {
   if (shown_) return steps_;
   Steps steps;

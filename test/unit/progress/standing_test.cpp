@@ -82,6 +82,34 @@ TEST_CASE("standing: samples go on at the told rate, for two periods at most") {
   CHECK(gathered({one}, 3, 1'000'500) == 0);
 }
 
+TEST_CASE("standing: who was in step when it told of one of the two epochs before gathers since the present one began") {
+  Steps steps;
+  for (const std::uint64_t epoch : {5, 6, 7}) steps.take(epoch, 1'000'000 + 1000 * static_cast<std::int64_t>(epoch));
+  Standing one = standing(1, 7, 0, 100);
+  one.record.samples_per_s = 10;
+  const auto told = [&](std::uint64_t epoch, std::int64_t unix_ms) {
+    one.record.epoch = epoch;
+    one.record.unix_ms = unix_ms;
+    return gathered(one.record, steps, 1'007'500);
+  };
+  CHECK(told(7, 1'007'000) == doctest::Approx(105));
+  CHECK(told(6, 1'006'900) == doctest::Approx(5));
+  CHECK(told(6, 1'007'001) == 0);  // it has not come along
+  CHECK(told(5, 1'006'000) == doctest::Approx(5));
+  CHECK(told(5, 1'006'001) == 0);
+  CHECK(told(4, 1'004'000) == 0);
+  CHECK(told(8, 1'007'000) == 0);
+  CHECK(told(6, 1'005'300) == doctest::Approx(3));  // and for two periods at most
+  one.record.taking_part = false;
+  CHECK(told(6, 1'006'900) == 0);
+  one.record.taking_part = true;
+  steps.take(9, 1'007'100);  // by a state: who is where is not known
+  CHECK(told(8, 1'007'000) == 0);
+  steps.take(10, 1'007'200);
+  CHECK(told(9, 1'007'150) == doctest::Approx(3));
+  CHECK(told(8, 1'007'000) == 0);
+}
+
 TEST_CASE("standing: a record speaks for two of its periods and a little") {
   Record record = standing(1, 3).record;
   record.unix_ms = 1'000'000;

@@ -314,14 +314,17 @@ void Member::look_at_seats() {
   tell_no_leader(now);
   SeatingKeeper::Now look;
   look.epoch = epoch_;
-  const Duration patience = std::max(kStuckAfter, tracker.spread());
-  const Duration stuck_after = patience * (1U << std::min(seats_.given_up(), kDoubledMax));
+  const Duration stuck_after =
+      std::max<Duration>(kStuckAfter * (1U << std::min(seats_.given_up(), kDoubledMax)), tracker.spread());
   look.others_average = tracker.others_average(epoch_);
   const bool are_slower = look.others_average && kStuckRounds * moshpit_->longest_round() < kSlowerMax;
   const unsigned longer = are_slower ? kSlowerLines : 1;
-  const Duration full_max = std::max(patience, longer * kStuckRounds * moshpit_->longest_round());
-  // not on a seating that most may not have read
-  const bool full_for_long = full_since_ && now - std::max(*full_since_, seats_.in_force_since()) >= full_max;
+  const Duration full_max =
+      std::max({kStuckAfter, tracker.spread(), longer * kStuckRounds * moshpit_->longest_round()});
+  look.pass_max = full_max;
+  // a seating that most may not have read yet is given time, though not by one that is read anew again and again
+  const auto since = [&] { return std::clamp(seats_.in_force_since(), *full_since_, *full_since_ + full_max); };
+  const bool full_for_long = full_since_ && now - since() >= full_max;
   look.stuck = full_for_long || moshpit_->stuck(stuck_after, longer * kStuckRounds);
   look.hopeless = moshpit_->stuck(stuck_after, longer * kHopelessRounds);
   look.last_epoch = last_epoch_;

@@ -85,9 +85,11 @@ void SeatingKeeper::consider(const PeerId& writer, const Seating& seating) {
     if (!before.outgrown && !matchmaking::goes_before(writer, before.writer, seating.from)) return;
   }
   const Seating* before = in_force(epoch_);
+  const bool replaces_it = found != known_.end() && before == &found->second.seating;
   known_.insert_or_assign(place, Known{writer, seating, peers_ > 0});
-  if (in_force(epoch_) != before) {
+  if (replaces_it || in_force(epoch_) != before) {
     in_force_since_ = needs_.clock.now();
+    others_since_.reset();
     if (std::exchange(stuck_, false)) ++given_up_;
   }
   needs_.log.info("grid.known", {{"from", seating.from},
@@ -102,20 +104,21 @@ bool SeatingKeeper::is_far(const Seating& seating) const {
   return seating.from > std::max(epoch_, swarm_epoch_) + kEpochsAhead * notice_;
 }
 
-/// Of the seatings that are gone by, for that first epoch.
+/// Of the seatings that are known for that first epoch.
 std::optional<std::uint32_t> SeatingKeeper::last_revision(std::uint64_t from) const {
   const auto after = known_.upper_bound({from, std::numeric_limits<std::uint32_t>::max()});
   if (after == known_.begin() || std::prev(after)->first.first != from) return std::nullopt;
   return std::prev(after)->first.second;
 }
 
-/// Later than those that were passed over, too: peers that came sooner may go by them.
+/// Later than those that were passed over, too, for peers that came sooner may go by them: but no further than half of
+/// what others take, of whom some may not know the last one.
 std::uint32_t SeatingKeeper::next_revision(std::uint64_t from) const {
   const auto known = last_revision(from);
   const auto passed_over = passed_over_revisions_.find(from);
   const std::uint32_t next = known ? *known + 1 : 0;
   if (passed_over == passed_over_revisions_.end()) return next;
-  return std::clamp(passed_over->second + 1, next, known.value_or(0) + kRevisionsAhead);
+  return std::clamp(passed_over->second + 1, next, known.value_or(0) + kRevisionsAhead / 2);
 }
 
 /// Whether an honest writer would write it now. Who has not looked yet does not know the epoch.
@@ -156,15 +159,24 @@ void SeatingKeeper::judge_early() {
 
 /// While a swarm gathers, peers count differently: what one passes over as another swarm's, one who came later follows,
 /// and each would keep to his for the whole epoch. So who counts many more by now follows none of the old ones, but for
-/// the one by which a pass may have begun.
+/// the one by which a pass may have begun. Of those to come it follows none for as long as it counts so many.
 void SeatingKeeper::outgrow(const Now& now) {
-  const bool may_have_begun = now.averaging || now.others_average || now.batch_full_in < options_.notice;
+  const bool may_have_begun = now.averaging || others_go_by_it(now) || now.batch_full_in < options_.notice;
   for (auto& [place, known] : known_) {
     const Seating& seating = known.seating;
-    if (may_have_begun && seating.from <= epoch_) continue;
-    if (known.outgrown || seating.one_group() || peers_ <= kSeatsOff * seating.seats.size()) continue;
-    known.outgrown = passed_over_ = true;
+    const bool present = seating.from <= epoch_;
+    if (seating.one_group() || (present ? may_have_begun || known.outgrown : seating.from <= swarm_epoch_)) continue;
+    const bool outgrown = peers_ > kSeatsOff * seating.seats.size();
+    if (outgrown && !std::exchange(known.outgrown, true)) passed_over_ = true;
+    known.outgrown = outgrown;
   }
+}
+
+/// Whether a pass is to be left alone. Those who only say that they are in one put it off, once for each seating.
+bool SeatingKeeper::others_go_by_it(const Now& now) {
+  if (!now.others_average) return false;
+  if (!others_since_) others_since_ = needs_.clock.now();
+  return needs_.clock.now() - *others_since_ < now.pass_max;
 }
 
 const Seating* SeatingKeeper::in_force(std::uint64_t epoch) const {
@@ -176,7 +188,9 @@ const Seating* SeatingKeeper::in_force(std::uint64_t epoch) const {
 
 void SeatingKeeper::forget_old() {
   const auto after = known_.upper_bound({epoch_, std::numeric_limits<std::uint32_t>::max()});
-  if (after != known_.begin()) known_.erase(known_.begin(), std::prev(after));
+  auto first = after == known_.begin() ? after : std::prev(after);
+  while (first != known_.begin() && first->second.outgrown) --first;  // one before it is in force
+  known_.erase(known_.begin(), first);
   passed_over_revisions_.erase(passed_over_revisions_.begin(), passed_over_revisions_.lower_bound(epoch_));
   for (unsigned slot = 0; slot < own_.size(); ++slot) {
     const bool in_use = own_[slot].pieces > 0;
@@ -248,6 +262,7 @@ void SeatingKeeper::look_at(const Now& now) {
   if (std::exchange(epoch_, now.epoch) != now.epoch) {
     stuck_ = false;
     given_up_ = 0;
+    others_since_.reset();
   }
   stuck_ = stuck_ || now.stuck;
   if (given_up_ >= kGivenUpMax) unhelped_before_ = epoch_ + kUnhelped;  // whoever says to help does not
@@ -269,7 +284,7 @@ void SeatingKeeper::look_at(const Now& now) {
   const bool one_group = present == nullptr || present->one_group();
   const std::size_t seats = one_group ? group_size_max(epoch_) : present->seats.size();
   const bool few_seats = now.present.size() >= kSeatsOff * seats || (!one_group && leaves_many_out(*present, now));
-  const bool stuck = now.stuck || (few_seats && (one_group || !now.others_average));
+  const bool stuck = now.stuck || (few_seats && (one_group || !others_go_by_it(now)));
   // one that nobody goes by yet may be of a swarm that was still gathering
   const bool too_late = planned != nullptr && planned->from > epoch_ && planned->from < soonest;
   const Seating* written = stuck ? present : planned;

@@ -60,12 +60,13 @@ class SeatingKeeper {
     Duration batch_full_in{};     ///< as far as is known; zero: it is full
     bool averaging = false;       ///< this peer is in a round: on slow lines it hears of the others late, or not at all
     bool others_average = false;  ///< some are in a pass, of this epoch or still of the one before
-    std::uint64_t swarm_epoch{};  ///< of the others, whom this peer may be behind; zero: unknown
+    Duration pass_max = std::chrono::seconds(5);  ///< so long others may be in one by a seating, and it is not replaced
+    std::uint64_t swarm_epoch{};                  ///< of the others, whom this peer may be behind; zero: unknown
   };
   /// Writes a seating when the one in force does not fit who is present, did not the last time either, and it is our
   /// turn: for an epoch to come, or for the present one when that is stuck, when one group cannot hold most of the
   /// peers, or when many have no seat and its batch is far from full, for until then nobody begins a pass.
-  /// While others are in a pass only who is stuck writes for the present one: theirs would be for nothing.
+  /// While others are in a pass of a grid, only who is stuck writes for the present epoch: their pass would be in vain.
   /// On a hopeless epoch the same seats are written anew, as another grid.
   /// A seating to come that does not fit any more is written anew as long as there is time to read it. Nothing is
   /// planned during a round.
@@ -105,6 +106,7 @@ class SeatingKeeper {
   void consider(const PeerId& writer, const matchmaking::Seating& seating);
   void judge_early();
   void outgrow(const Now& now);
+  bool others_go_by_it(const Now& now);
   const matchmaking::Seating* last() const;
   bool leaves_many_out(const matchmaking::Seating& seating, const Now& now) const;
   std::uint64_t notice(Duration last_epoch) const;
@@ -132,12 +134,13 @@ class SeatingKeeper {
   bool stuck_ = false;        ///< on the seating in force, at some look
   unsigned given_up_ = 0;
   TimePoint in_force_since_ = TimePoint::min();
-  std::uint64_t unhelped_before_ = 0;  ///< epoch
-  std::size_t peers_ = 0;              ///< as of the last look
-  bool passed_over_ = false;           ///< some seating did not fit them
-  std::set<PeerId> absurd_;            ///< whose
+  std::optional<TimePoint> others_since_;                         ///< were in a pass by it, as was seen first
+  std::uint64_t unhelped_before_ = 0;                             ///< epoch
+  std::size_t peers_ = 0;                                         ///< as of the last look
+  bool passed_over_ = false;                                      ///< some seating did not fit them
+  std::set<PeerId> absurd_;                                       ///< whose
   std::map<std::uint64_t, std::uint32_t> passed_over_revisions_;  ///< the last, by the first epoch
-  std::array<Slot, 2> own_;            // what this peer publishes
+  std::array<Slot, 2> own_;                                       // what this peer publishes
   Signal changed_;
 };
 

@@ -7,8 +7,8 @@ namespace collab::matchmaking {
 namespace {
 
 constexpr std::string_view kUnreachable = "unreachable";
-constexpr unsigned kDoublingsMax = 5;  // of what a lie is held against who told it
-constexpr std::size_t kBegunMax = 16;  // groups of one round that are declined, for each is remembered
+constexpr unsigned kDoublingsMax = 5;          // of what a lie is held against who told it
+constexpr std::size_t kBegunMax = 16;          // groups of one round that are declined, for each is remembered
 constexpr std::uint64_t kElsewhereParts = 16;  // of a batch: when the others have one more, or less, a leader is told
 
 }  // namespace

@@ -31,8 +31,8 @@ class Leader {
   /// Samples that the other groups of this round have told in the directory, as far as this peer has read it.
   void on_samples_elsewhere(std::uint64_t total) noexcept { elsewhere_ = total; }
   std::uint64_t read_elsewhere() const noexcept { return elsewhere_; }
-  /// On a grid the same, or what more than half of the cell have read, if that is more: a large swarm's records are read
-  /// one after the other, and groups that know least would hold up all.
+  /// On a grid the same, or what more than half of the cell have read, if that is more: a large swarm's records are
+  /// read one after the other, and groups that know least would hold up all.
   std::uint64_t elsewhere() const;
   void drop(const PeerId& peer) { members_.erase(peer); }
   /// Nobody counts on us any more, and nobody is presumed again.

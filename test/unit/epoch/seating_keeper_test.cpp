@@ -430,13 +430,15 @@ TEST_CASE("seating keeper: while others are in a pass only who is stuck seats a 
     CAPTURE(stuck);
     Peers peers(8);
     for (int look = 0; look < 2; ++look) peers.epoch(0, 1s, false, 60s);
+    REQUIRE(peers.keepers[0]->in_force(0) != nullptr);
     const auto before = *peers.keepers[0]->in_force(0);
     for (unsigned char late = 100; late < 112; ++late) peers.add(late);
     peers.others_average = true;
     for (int look = 0; look < 3; ++look) peers.epoch(0, 1s, stuck, 60s);
+    REQUIRE(peers.keepers[0]->in_force(0) != nullptr);
     CHECK((*peers.keepers[0]->in_force(0) == before) == !stuck);
-    peers.others_average = false;
-    for (int look = 0; look < 3; ++look) peers.epoch(0, 1s, false, 60s);
+    for (int look = 0; look < 55; ++look) peers.epoch(0, 1s, false, 60s);  // 5.5 s: they only say so
+    REQUIRE(peers.keepers[0]->in_force(0) != nullptr);
     CHECK(peers.keepers[0]->in_force(0)->seats.size() == 20);
   }
 }
@@ -446,9 +448,18 @@ TEST_CASE("seating keeper: a list for an epoch to come, of a swarm that has doub
   for (const std::uint64_t epoch : {1, 2}) peers.epoch(epoch);
   REQUIRE(peers.keepers[0]->in_force(4)->seats.size() == 7);
   for (unsigned char late = 100; late < 112; ++late) peers.add(late);
-  for (const auto& keeper : peers.keepers) {  // in a round, and it is nobody's turn to write
+  for (const std::uint64_t swarm : {4, 3}) {
+    CAPTURE(swarm);                        // 4: this peer is late, and others may be in a pass by that list
+    for (std::size_t i = 0; i < 7; ++i) {  // in a round, and it is nobody's turn to write
+      peers.keepers[i]->look_at({3, false, 1s, peers.ids, peers.ids, {}, false, false, 0s, true, false, 5s, swarm});
+      CHECK((peers.keepers[i]->in_force(4) == nullptr) == (swarm == 3));
+    }
+    peers.settle();
+  }
+  peers.lose(12);
+  for (const auto& keeper : peers.keepers) {  // they were here for a moment only
     keeper->look_at({3, false, 1s, peers.ids, peers.ids, {}, false, false, 0s, true});
-    CHECK(keeper->in_force(4) == nullptr);
+    CHECK(keeper->in_force(4) != nullptr);
   }
 }
 
@@ -464,7 +475,8 @@ TEST_CASE("seating keeper: who writes a list writes a later one than any that it
   old.from = 2;
   old.revision = 3;
   old.radices = {2, 2};
-  for (const int number : {1, 2, 3, 4}) old.seats.push_back(matchmaking::seat_of(peer(static_cast<unsigned char>(number))));
+  for (const int number : {1, 2, 3, 4})
+    old.seats.push_back(matchmaking::seat_of(peer(static_cast<unsigned char>(number))));
   std::sort(old.seats.begin(), old.seats.end());
   peers.write(200, old);
   REQUIRE(peers.in_force(0, 2).empty());

@@ -56,7 +56,7 @@ TEST_CASE("leader: of the other groups it believes what it has read, or more tha
   leader.drop(peer(3));
   tell(2, kTarget);
   CHECK(leader.elsewhere() == 70);  // who is not there is no liar's voice
-  terms.wanted.expected.clear();  // one group of everybody
+  terms.wanted.expected.clear();    // one group of everybody
   Leader of_all(terms);
   for (const unsigned other : {2, 3}) {
     CHECK(!of_all.on_join(peer(other), join_of(other, 0), kStart));

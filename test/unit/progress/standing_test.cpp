@@ -82,7 +82,7 @@ TEST_CASE("standing: samples go on at the told rate, for two periods at most") {
   CHECK(gathered({one}, 3, 1'000'500) == 0);
 }
 
-TEST_CASE("standing: who was in step when it told of one of the two epochs before gathers since the present one began") {
+TEST_CASE("standing: who was in step when it told of one of the two epochs before gathers since this one began") {
   Steps steps;
   for (const std::uint64_t epoch : {5, 6, 7}) steps.take(epoch, 1'000'000 + 1000 * static_cast<std::int64_t>(epoch));
   Standing one = standing(1, 7, 0, 100);

@@ -436,7 +436,7 @@ TEST_CASE("tracker: who shows nothing sees the swarm's epoch and samples, and no
   swarm.world.run(scenario());
 }
 
-TEST_CASE("tracker: who told of the epoch before while it ran gathers for the next one, who tells of it later does not") {
+TEST_CASE("tracker: who told of an epoch while it ran gathers for the next one, who tells of it later does not") {
   Swarm swarm({0, 0, 0});
   const auto scenario = [&]() -> Task<> {
     co_await swarm.sleep_until(20);

@@ -87,16 +87,23 @@ std::int64_t PeerEndpoint::own_ms() const {
   return time_.own_ms();
 }
 
-void PeerEndpoint::agree_on_time() {
+bool PeerEndpoint::agree_on_time() {
   std::vector<SwarmTime::Skew> skews;
   for (const Connection* connection : links_.all())
     if (connection->knows_our_time()) skews.push_back({connection->skew_ms(), connection->side() == Side::dialled});
-  time_.agree(skews);
+  return time_.agree(skews);
+}
+
+/// It was set while the first ones connected, who had judged it by what it said before. All that they say would look
+/// old here, or to come, for as long as they stay. Who dials anew hears by how much it is wrong, or gets in.
+void PeerEndpoint::part_for_clock() {
+  needs_.log.warn("net.clock_is_off", {{"connections", links_.size()}});
+  for (Connection* connection : links_.all()) connection->close("clock");
 }
 
 /// Of many connections one waits for the next second.
 void PeerEndpoint::agree_soon() {
-  if (links_.size() <= kAgreeAtOnceMax) agree_on_time();
+  if (links_.size() <= kAgreeAtOnceMax) (void)agree_on_time();
 }
 
 Hello PeerEndpoint::hello() const {
@@ -231,7 +238,8 @@ void PeerEndpoint::tick(TimePoint now) {
 /// What need not be exact: a full group has many connections on which nothing happens.
 void PeerEndpoint::look_at_all(TimePoint now) {
   looked_at_all_ = now;
-  agree_on_time();
+  const bool agreed = agree_on_time();
+  if (!agreed) part_for_clock();
   check_access(now);
   links_.share_credit();
   for (const Connection* connection : links_.all()) look_soon(*connection);

@@ -190,7 +190,8 @@ class PeerEndpoint final : public Endpoint,
   Task<> tick_loop();
   void tick(TimePoint now);
   /// Asked for time and again, so what the peers' clocks say is not looked up each time.
-  void agree_on_time();
+  bool agree_on_time();
+  void part_for_clock();
   void agree_soon();
   void look_at_all(TimePoint now);
   void tick_connection(Connection& connection, TimePoint now);

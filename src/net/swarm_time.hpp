@@ -23,8 +23,9 @@ class SwarmTime {
     std::int64_t ms = 0;
     bool dialled = false;
   };
-  /// At most `kSkewMaxMs` from our own clock. Of two the one that dialled follows the other.
-  void agree(const std::vector<Skew>& skews);
+  /// At most `kSkewMaxMs` from our own clock. Of two the one that dialled follows the other. False: it is further than
+  /// anybody's may be who connects, and by more than clocks drift. Then ours is not the swarm's any more.
+  bool agree(const std::vector<Skew>& skews);
   /// For while nobody is connected, when there is no swarm time to keep steady: a calendar that was corrected, or went
   /// on while this machine slept, is believed. Else a node that slept for a minute could never join again. Without a
   /// jump, what was agreed on is kept: a node that was cut off is the swarm's still.

@@ -695,6 +695,32 @@ TEST_CASE("sim net: a calendar that jumps counts once nobody is connected, so a 
   swarm.run(scenario);
 }
 
+TEST_CASE("sim net: a calendar that jumps while the first connection opens leaves nobody with a time of its own") {
+  for (int steps = 1; steps <= 15; ++steps) {
+    CAPTURE(steps);
+    sim::LinkOptions links = near();
+    links.latency_min = links.latency_max = milliseconds(200);  // the handshake takes some looks at the calendar
+    Swarm swarm(2, 1, links);
+    const auto scenario = [&]() -> Task<> {
+      SimNode& a = swarm[0];
+      SimNode& b = swarm[1];
+      const auto dial = [&]() -> Task<> { (void)co_await a.endpoint().connect(b.address(), a.in(kLong)); };
+      TaskGroup tasks(swarm.world.executor(), rethrow);
+      tasks.spawn("dial", dial());
+      co_await swarm.pause(milliseconds(100 * steps));
+      a.clock().ahead_ms = 87'000;
+      co_await swarm.pause(seconds(10));
+      a.clock().ahead_ms = 0;
+      co_await swarm.pause(seconds(10));
+      const auto again = co_await a.endpoint().call(b.id(), "test.echo", filled_frame(10), a.in(kLong));
+      CHECK(again);
+      CHECK(std::abs(a.endpoint().swarm_ms() - b.endpoint().swarm_ms()) < 1000);
+      co_await tasks.join();
+    };
+    swarm.run(scenario);
+  }
+}
+
 TEST_CASE("sim net: an address that accepts and says nothing holds up no other") {
   Swarm swarm(2, 1, near());
   const auto scenario = [&]() -> Task<> {

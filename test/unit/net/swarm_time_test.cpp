@@ -40,8 +40,17 @@ TEST_CASE("swarm time: the lower median of own and others' time, at most 60 s fr
   CHECK(time.swarm_ms() - calendar.ms == 40'000);
   time.agree({{5'000, false}, {5'000, true}, {-10'000, true}});
   CHECK(time.swarm_ms() - calendar.ms == 5'000);
-  time.agree({{90'000, true}});
+  CHECK(time.agree({{65'000, true}}));
   CHECK(time.swarm_ms() - calendar.ms == 60'000);
+}
+
+TEST_CASE("swarm time: who is further from all than anybody may be has no time in common with them") {
+  Calendar calendar;
+  SwarmTime time(calendar);
+  CHECK_FALSE(time.agree({{-87'000, true}}));
+  CHECK(time.swarm_ms() == calendar.ms);
+  CHECK_FALSE(time.agree({{90'000, true}, {90'000, false}}));
+  CHECK(time.agree({{90'000, true}, {1000, false}, {0, true}}));  // one liar
 }
 
 TEST_CASE("swarm time: who is cut off from all keeps it, unless its calendar jumps") {

@@ -3,6 +3,7 @@
 
 #include "crypto/peer_id.hpp"
 #include "net/byte_queue.hpp"
+#include "net/record_head.hpp"
 #include "net/tls_fault.hpp"
 
 #include <array>
@@ -14,10 +15,6 @@
 #include <string_view>
 
 namespace collab::net {
-
-inline constexpr std::size_t kRecordBytes = 64 * 1024;  ///< of plaintext, at most, once the handshake is over
-inline constexpr std::size_t kRecordHeaderBytes = 4;
-inline constexpr std::size_t kRecordTagBytes = 16;
 
 /// `dialled`: we opened the connection, so we are the TLS client. After a simultaneous open the lower id is.
 enum class Side { dialled, accepted };

@@ -13,7 +13,6 @@ constexpr double kRateMax = 1e12;
 constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr std::int64_t kSkewNoiseMs = 100;
 constexpr double kPaceNoise = 0.005;
-constexpr std::size_t kSignOfLife = 512;  // less than a packet of what is long
 
 }  // namespace
 
@@ -103,14 +102,11 @@ Task<> Connection::read_loop() {
   }
 }
 
-/// False when nothing more is to be read. A record that has not come whole is a sign of life while much of it comes, as
-/// on a slow line. Little comes where somebody on the way has damaged its length: then it swallows what its peer says,
-/// and that would be for minutes, were nobody silent who sends.
+/// False when nothing more is to be read. A record that has not come whole is a sign of life, too: on a slow line.
 bool Connection::take(std::span<const std::byte> ciphertext) {
   SecureChannel& channel = opened_->channel;
-  if (ciphertext.size() >= kSignOfLife) last_received_ = clock_.now();
+  last_received_ = clock_.now();
   while (!ciphertext.empty()) {
-    const std::size_t opened = channel.opened().size();
     const auto taken = channel.receive_record(ciphertext, streams_.room());
     if (!channel.output().empty()) output_.notify();
     if (!taken) {
@@ -119,7 +115,6 @@ bool Connection::take(std::span<const std::byte> ciphertext) {
       return false;
     }
     ciphertext = ciphertext.subspan(taken->ciphertext);
-    if (taken->placed > 0 || channel.opened().size() > opened) last_received_ = clock_.now();
     if (taken->placed > 0) streams_.filled(taken->placed);
     if (over_) return false;
     if (!take_opened()) {

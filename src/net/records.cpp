@@ -8,34 +8,7 @@
 namespace collab::net {
 namespace {
 
-constexpr std::uint32_t kLastRecord = std::uint32_t(1) << 31U;
-using Header = std::array<std::byte, kRecordHeaderBytes>;
-
-Header header_of(std::uint32_t word) {
-  Header header;
-  for (std::size_t i = 0; i < header.size(); ++i) header[i] = static_cast<std::byte>(word >> (8 * i));
-  return header;
-}
-
-std::uint32_t word_of(std::span<const std::byte> header) {
-  std::uint32_t word = 0;
-  for (std::size_t i = 0; i < kRecordHeaderBytes; ++i) word |= std::to_integer<std::uint32_t>(header[i]) << (8 * i);
-  return word;
-}
-
-struct Head {
-  std::size_t bytes = 0;
-  bool last = false;
-  std::size_t whole() const { return kRecordHeaderBytes + bytes + kRecordTagBytes; }
-};
-
-/// Nothing: no sealer writes such a header.
-std::optional<Head> head_of(std::span<const std::byte> header) {
-  const std::uint32_t word = word_of(header);
-  const Head head{word & ~kLastRecord, (word & kLastRecord) != 0};
-  const bool fits = head.last ? head.bytes == 0 : head.bytes > 0 && head.bytes <= kRecordBytes;
-  return fits ? std::optional(head) : std::nullopt;
-}
+constexpr std::size_t kAroundText = kRecordHeaderBytes + kRecordTagBytes;
 
 }  // namespace
 
@@ -58,19 +31,18 @@ RecordCipher& RecordKeys::next(std::span<const std::byte, kRecordHeaderBytes> he
   return *cipher_;
 }
 
-void RecordSealer::seal_record(std::span<const std::byte> head, std::span<const std::byte> body, bool last,
-                               ByteQueue& output) {
+void RecordSealer::seal_record(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output) {
   const std::size_t size = head.size() + body.size();
-  assert(last ? size == 0 : size > 0 && size <= kRecordBytes);
-  const Header header = header_of(static_cast<std::uint32_t>(size) | (last ? kLastRecord : 0));
+  assert(size <= kRecordBytes);
+  const RecordHeader header = record_header(size);
   RecordCipher& cipher = next(header);
-  const auto space = output.prepare(kRecordHeaderBytes + size + kRecordTagBytes);
+  const auto space = output.prepare(kAroundText + size);
   std::ranges::copy(header, space.begin());
   std::byte* at = space.data() + kRecordHeaderBytes;
   cipher.turn(head, at);
   cipher.turn(body, at + head.size());
   std::ranges::copy(cipher.finish_sealing(), at + size);
-  output.commit(kRecordHeaderBytes + size + kRecordTagBytes);
+  output.commit(kAroundText + size);
 }
 
 RecordOpener::Taken RecordOpener::open(std::span<const std::byte> sealed, std::span<std::byte> room,
@@ -79,14 +51,14 @@ RecordOpener::Taken RecordOpener::open(std::span<const std::byte> sealed, std::s
   if (state_ != State::open) return {all};
   const bool in_place = begun_.empty() && sealed.size() >= kRecordHeaderBytes;
   if (!in_place && !complete(kRecordHeaderBytes, sealed)) return {all};
-  const auto head = head_of(in_place ? sealed : begun_.bytes());
-  if (!head) {
+  const auto size = plaintext_bytes((in_place ? sealed : begun_.bytes()).first<kRecordHeaderBytes>());
+  if (!size) {
     state_ = State::damaged;
     return {all};
   }
-  if (in_place && sealed.size() >= head->whole())
-    return {head->whole(), open_record(sealed.first(head->whole()), room, opened)};
-  if (!complete(head->whole(), sealed)) return {all};
+  const std::size_t whole = kAroundText + *size;
+  if (in_place && sealed.size() >= whole) return {whole, open_record(sealed.first(whole), room, opened)};
+  if (!complete(whole, sealed)) return {all};
   const std::size_t placed = open_record(begun_.bytes(), room, opened);
   begun_.consume(begun_.size());
   return {all - sealed.size(), placed};
@@ -102,7 +74,7 @@ bool RecordOpener::complete(std::size_t bytes, std::span<const std::byte>& seale
 
 /// Nothing of a record is shown before its tag has proved all of it. How much of it is in `room`.
 std::size_t RecordOpener::open_record(std::span<const std::byte> record, std::span<std::byte> room, ByteQueue& opened) {
-  const auto ciphertext = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - kRecordTagBytes);
+  const auto ciphertext = record.subspan(kRecordHeaderBytes, record.size() - kAroundText);
   const bool fits = ciphertext.size() <= room.size();
   RecordCipher& cipher = next(record.first<kRecordHeaderBytes>());
   cipher.turn(ciphertext, fits ? room.data() : opened.prepare(ciphertext.size()).data());

@@ -14,9 +14,8 @@
 
 namespace collab::net {
 
-/// A record: 4 bytes, little endian: size of the plaintext, and in the highest bit whether it is the last one, which is
-/// empty; then ciphertext and tag. The header is sealed along; the nonce is the IV xor the record's number. One
-/// direction of one channel. Thread safety: none.
+/// A record: its header (`record_head.hpp`), ciphertext and tag. The header is sealed along; the nonce is the IV xor
+/// the record's number. One direction of one channel. Thread safety: none.
 class RecordKeys {
  public:
   static constexpr std::size_t kBytes = RecordCipher::kKeyBytes + sizeof(RecordCipher::Nonce);  // key and IV
@@ -44,12 +43,12 @@ class RecordSealer : private RecordKeys {
       : RecordKeys(make_record_cipher(cipher, RecordCipher::Direction::seals), std::move(derive), records_per_key) {}
   /// A record of `head`, then `body`, together 1 to kRecordBytes.
   void seal(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output) {
-    seal_record(head, body, false, output);
+    seal_record(head, body, output);
   }
-  void seal_last(ByteQueue& output) { seal_record({}, {}, true, output); }
+  void seal_last(ByteQueue& output) { seal_record({}, {}, output); }
 
  private:
-  void seal_record(std::span<const std::byte> head, std::span<const std::byte> body, bool last, ByteQueue& output);
+  void seal_record(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output);
 };
 
 class RecordOpener : private RecordKeys {

@@ -26,7 +26,6 @@ constexpr std::size_t kHeaderBytes = 5;
 constexpr std::size_t kTrailerBytes = 17;  // TLS 1.3: content type and tag
 constexpr std::size_t kBodyBytesMax = 16 * 1024 + 256;
 constexpr std::size_t kBeginBytes = 32;  // says that records of our own begin
-constexpr std::uint32_t kLast = std::uint32_t(1) << 31U;
 enum RecordType : std::uint8_t { kAlert = 21, kHandshake = 22, kData = 23 };
 constexpr std::uint8_t kRefusal = 1;
 
@@ -72,9 +71,9 @@ class FakeChannel final : public net::ChannelEngine {
     return begun_ ? taken - before : ciphertext.size();
   }
 
-  void seal(std::span<const std::byte> head, std::span<const std::byte> body) override { write_own(head, body, false); }
+  void seal(std::span<const std::byte> head, std::span<const std::byte> body) override { write_own(head, body); }
 
-  void close() override { write_own({}, {}, true); }
+  void close() override { write_own({}, {}); }
 
   std::array<std::byte, 32> exporter(std::string_view label) const override {
     const Digest digest = Hasher("collab fake exporter")
@@ -112,13 +111,13 @@ class FakeChannel final : public net::ChannelEngine {
     output.commit(kHeaderBytes + length);
   }
 
-  void write_own(std::span<const std::byte> head, std::span<const std::byte> body, bool last) {
+  void write_own(std::span<const std::byte> head, std::span<const std::byte> body) {
     const std::size_t size = head.size() + body.size();
-    const std::uint32_t word = static_cast<std::uint32_t>(size) | (last ? kLast : 0);
-    const auto space = output.prepare(net::kRecordHeaderBytes + size + net::kRecordTagBytes);
-    std::memcpy(space.data(), &word, sizeof word);
-    std::copy(body.begin(), body.end(), std::copy(head.begin(), head.end(), space.begin() + sizeof word));
-    const auto whole = space.first(sizeof word + size);
+    const net::RecordHeader header = net::record_header(size);
+    const auto space = output.prepare(header.size() + size + net::kRecordTagBytes);
+    std::ranges::copy(header, space.begin());
+    std::copy(body.begin(), body.end(), std::copy(head.begin(), head.end(), space.begin() + header.size()));
+    const auto whole = space.first(header.size() + size);
     const std::uint64_t proof = sum(key_ + sent_++, whole);
     const std::array<std::uint64_t, 2> twice = {proof, ~proof};
     std::memcpy(space.data() + whole.size(), twice.data(), sizeof twice);
@@ -161,12 +160,9 @@ class FakeChannel final : public net::ChannelEngine {
 
   /// The size of the record that `bytes` begin with, as far as they tell; 0: it is not right.
   std::size_t whole(std::span<const std::byte> bytes) {
-    std::uint32_t word = 0;
-    if (bytes.size() < sizeof word) return sizeof word;
-    std::memcpy(&word, bytes.data(), sizeof word);
-    const std::size_t size = word & ~kLast;
-    const bool last = (word & kLast) != 0;
-    if (size <= net::kRecordBytes && last == (size == 0)) return sizeof word + size + net::kRecordTagBytes;
+    if (bytes.size() < net::kRecordHeaderBytes) return net::kRecordHeaderBytes;
+    const auto size = net::plaintext_bytes(bytes.first<net::kRecordHeaderBytes>());
+    if (size) return net::kRecordHeaderBytes + *size + net::kRecordTagBytes;
     fail(TlsFault::record, "damaged or forged bytes");
     return 0;
   }

@@ -4,6 +4,8 @@
 #include "base/random.hpp"
 
 #include <algorithm>
+#include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "support/doctest.hpp"
@@ -63,6 +65,28 @@ TEST_CASE("records: whatever is sealed is opened, in pieces of any size, by each
       }
       CHECK(state == RecordOpener::State::ended);
       CHECK(std::ranges::equal(opened.bytes(), all));
+    }
+  }
+}
+
+TEST_CASE("record header: tells every size, and nothing once one or two bits that are no pair were flipped") {
+  for (std::size_t size = 0; size <= kRecordBytes; ++size) {
+    const RecordHeader header = record_header(size);
+    REQUIRE(plaintext_bytes(header) == size);
+  }
+  const auto flipped = [](RecordHeader header, std::initializer_list<std::size_t> bits) {
+    for (const std::size_t bit : bits) header[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    return header;
+  };
+  for (const std::size_t size : {0U, 1U, 2U, 100U, 256U, 257U, 4096U, 65'535U, 65'536U}) {
+    CAPTURE(size);
+    const RecordHeader header = record_header(size);
+    for (std::size_t a = 0; a < 32; ++a) {
+      for (std::size_t b = a; b < 32; ++b) {
+        const bool pair = size > 0 && b == a + 16;
+        const RecordHeader changed = a == b ? flipped(header, {a}) : flipped(header, {a, b});
+        CHECK(plaintext_bytes(changed).has_value() == pair);
+      }
     }
   }
 }

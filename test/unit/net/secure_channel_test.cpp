@@ -264,14 +264,14 @@ TEST_CASE("secure channel: a long body has records of its own, a short one share
 }
 
 TEST_CASE("secure channel: a record whose header cannot be is refused before its bytes are waited for") {
-  for (const std::uint32_t word : {0U, 65'537U, 0x7fffffffU, 0x80000001U, 0xffffffffU}) {
-    CAPTURE(word);
+  for (const std::size_t bit : {0U, 7U, 15U, 16U, 31U}) {
+    CAPTURE(bit);
     Random random(3);
     Pair pair;
     pump(pair.client, pair.server, random);
-    Bytes bytes;
-    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::byte>(word >> (8 * i)));
-    CHECK_FALSE(pair.server.receive(bytes));
+    RecordHeader header = record_header(100);
+    header[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    CHECK_FALSE(pair.server.receive(header));
     CHECK(pair.server.fault() == TlsFault::record);
     CHECK(pair.server.opened().empty());
   }

@@ -463,8 +463,8 @@ void Connection::probe(TimePoint now) {
   if (!over_ && !pinged_) ping(now);
 }
 
-bool Connection::is_doubtful(TimePoint now) const {
-  return pinged_ && now - std::max(last_received_, last_ping_) > 2 * options_.ping_waiting;
+bool Connection::is_unanswered(TimePoint now, Duration since) const {
+  return pinged_ && now - std::max(last_received_, last_ping_) > since;
 }
 
 bool Connection::is_slow(TimePoint now) {

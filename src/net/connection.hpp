@@ -89,11 +89,16 @@ class Connection final : private MultiplexerOwner {
   /// Periodically: pings, notices silence and slow senders.
   void tick(TimePoint now, Attention attention);
   /// It should be looked at at each tick. One that nobody waits for need not be: a full group has many.
-  bool is_lively() const noexcept { return attention_ != Attention::idle || closing_ || superseded || move_; }
+  bool is_lively() const noexcept {
+    return attention_ != Attention::idle || closing_ || superseded || move_ ||
+           (elsewhere && last_received_ <= *elsewhere);
+  }
   /// Asks for a sign of life now, unless one was asked for already.
   void probe(TimePoint now);
-  /// A sign of life was asked for and nothing came for two of `ping_waiting`: perhaps the other end is long gone.
-  bool is_doubtful(TimePoint now) const;
+  /// A sign of life was asked for and nothing came for so long.
+  bool is_unanswered(TimePoint now, Duration since) const;
+  /// The same for two of `ping_waiting`: perhaps the other end is long gone.
+  bool is_doubtful(TimePoint now) const { return is_unanswered(now, 2 * options_.ping_waiting); }
   /// What both ends call it, and nobody else knows; 32 bytes.
   std::vector<char> name() const;
   /// Goes on over the stream of `next`, where nothing but hellos was said, and is what those say from then on
@@ -122,6 +127,7 @@ class Connection final : private MultiplexerOwner {
   bool brings_tensors() const { return source().carries_tensors(); }
   bool is_punched() const { return way().punched; }
   bool ends_soon() const { return !is_moving() && opened_->stream->ends_soon(); }
+  bool is_stranded() const { return way().stream->is_stranded(); }
 
   bool over() const noexcept { return over_; }
   /// It says its last words, or is over: nothing new begins here.
@@ -153,6 +159,8 @@ class Connection final : private MultiplexerOwner {
 
   /// No new streams here: another connection to this peer stays.
   std::optional<TimePoint> superseded;
+  /// Its peer has said then that it is elsewhere, no more where it was dialled.
+  std::optional<TimePoint> elsewhere;
   /// It ends soon, and since then another way is looked for, to go on there.
   std::optional<TimePoint> renewed;
 

@@ -70,6 +70,7 @@ class LimitedNetwork::Stream final : public ByteStream {
   void pace(double bytes_per_s) override { inner_->pace(bytes_per_s); }
   void receive_at_most(std::size_t bytes) override { inner_->receive_at_most(bytes); }
   std::uint64_t delivered() override { return inner_->delivered(); }
+  bool is_stranded() override { return inner_->is_stranded(); }
   Address remote() const override { return inner_->remote(); }
   Address local() const override { return inner_->local(); }
   std::string_view path() const override { return inner_->path(); }

@@ -48,6 +48,9 @@ class ByteStream {
   virtual Address remote() const = 0;
   /// The own end's address as this machine has it; without a host: unknown.
   virtual Address local() const { return {}; }
+  /// This machine has the address of the own end no longer, and would dial the other one from another: nothing comes
+  /// here any more, and nobody says so. False where nobody knows.
+  virtual bool is_stranded() { return false; }
   /// What its bytes travel in and through, for people: "tcp", "wss", "tcp through a proxy", "wss through a proxy". Of a
   /// text that lives as long as the program.
   virtual std::string_view path() const { return "tcp"; }

@@ -10,11 +10,12 @@ namespace collab::net {
 namespace {
 
 constexpr Duration kAllPeriod = std::chrono::seconds(1);
-constexpr std::size_t kAgreeAtOnceMax = 8;  // connections; of more, one moves the median little, and it may wait
+constexpr std::size_t kAtOnceMax = 8;  // connections; of more, what one says changes little, and may wait a second
 constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no record of such a peer is left
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
 constexpr std::int64_t kOtherTimeMs = 1000;  // of a newcomer: so far from the swarm's it is to be heard again
+constexpr Duration kLeftTime = std::chrono::seconds(1);  // without an answer, of who says that it is elsewhere now
 constexpr Duration kNextCircuitTime = std::chrono::seconds(6);  // for another circuit, when one ends in ten seconds
 
 CallServer::Needs server_needs(const PeerEndpoint::Needs& needs, Paths& paths, const MethodTable& methods) {
@@ -103,7 +104,7 @@ void PeerEndpoint::part_for_clock() {
 
 /// Of many connections one waits for the next second.
 void PeerEndpoint::agree_soon() {
-  if (links_.size() <= kAgreeAtOnceMax) (void)agree_on_time();
+  if (links_.size() <= kAtOnceMax) (void)agree_on_time();
 }
 
 Hello PeerEndpoint::hello() const {
@@ -228,6 +229,7 @@ void PeerEndpoint::tick(TimePoint now) {
   ticked_ = now;
   if (links_.empty()) time_.read_calendar();
   if (now - looked_at_all_ >= kAllPeriod) look_at_all(now);
+  if (links_.size() <= kAtOnceMax) look_at_observers();
   for (const std::uint64_t serial : std::exchange(lively_, {}))
     if (Connection* connection = links_.find(serial)) tick_connection(*connection, now);
   server_.tick(now);
@@ -240,11 +242,12 @@ void PeerEndpoint::look_at_all(TimePoint now) {
   looked_at_all_ = now;
   const bool agreed = agree_on_time();
   if (!agreed) part_for_clock();
+  drop_stranded();
   check_access(now);
   links_.share_credit();
   for (const Connection* connection : links_.all()) look_soon(*connection);
   count_traffic();
-  if (std::exchange(observers_changed_, false)) observed_host_.look(links_.all());
+  look_at_observers();
   close_unused(now);
   dials_.tidy();
   for (auto next = partners_.begin(); next != partners_.end();) {
@@ -253,6 +256,10 @@ void PeerEndpoint::look_at_all(TimePoint now) {
                         !with.refusals.full(now);  // who comes back does not begin anew
     next = active ? std::next(next) : partners_.erase(next);
   }
+}
+
+void PeerEndpoint::look_at_observers() {
+  if (std::exchange(observers_changed_, false)) observed_host_.look(links_.all());
 }
 
 /// Somebody here waits on it, or a stream of either end is open.
@@ -282,6 +289,29 @@ void PeerEndpoint::close_unused(TimePoint now) {
   }
 }
 
+/// This machine may have moved. One connection is looked at, from which nothing has come for longest; then all.
+void PeerEndpoint::drop_stranded() {
+  const auto all = links_.all();
+  const auto longer = [](const Connection* a, const Connection* b) { return a->last_received() < b->last_received(); };
+  const auto quietest = std::min_element(all.begin(), all.end(), longer);
+  if (quietest == all.end() || !(*quietest)->is_stranded()) return;
+  const std::string was = (*quietest)->local().host;
+  std::size_t dropped = 0;
+  for (Connection* connection : all) {
+    if (!connection->is_stranded()) continue;
+    connection->drop("this machine has another address now");
+    look_soon(*connection);
+    ++dropped;
+  }
+  needs_.log.info("net.readdressed", {{"was", was}, {"connections", dropped}});
+}
+
+/// Nothing came since its peer has said so: silence need not last as long as others' to be believed.
+bool PeerEndpoint::is_left(const Connection& connection, TimePoint now) const {
+  return connection.elsewhere && connection.last_received() <= *connection.elsewhere &&
+         connection.is_unanswered(now, kLeftTime);
+}
+
 void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
   if (connection.over()) return;
   Partner& with = partner(connection.peer());
@@ -289,6 +319,7 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
                               : with.waiting > 0  ? Attention::waiting
                                                   : Attention::idle;
   connection.tick(now, attention);
+  if (is_left(connection, now)) connection.drop("it is elsewhere now");
   if (std::exchange(with.floods, false)) {
     on_violation(connection, "call_flood");
     connection.close("call_flood");
@@ -444,7 +475,11 @@ void PeerEndpoint::on_new_path(Connection& connection) {
 }
 
 void PeerEndpoint::detach(std::uint64_t serial) {
+  const Connection& connection = *links_.find(serial);
+  const PeerId peer = connection.peer();
+  const bool left = connection.elsewhere.has_value();
   links_.detach(serial);
+  if (const KnownPeer* known = peers_.find(peer); left && known != nullptr) dials_.elsewhere(peer, known->addresses);
   places_.erase(serial);
   observers_changed_ = true;
   detached_.notify();
@@ -655,8 +690,22 @@ void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses)
     return std::find(known->addresses.begin(), known->addresses.end(), one) != known->addresses.end();
   };
   if (known != nullptr) std::erase_if(news, is_old);
+  look_whether_left(peer, addresses);
   peers_.introduce(peer, std::move(addresses), needs_.clock.now());
   dials_.elsewhere(peer, std::move(news));
+}
+
+/// A peer that was dialled where it said that it was, and now says that it is at `addresses`.
+void PeerEndpoint::look_whether_left(const PeerId& peer, const std::vector<Address>& addresses) {
+  Connection* const current = links_.current(peer);
+  const KnownPeer* const known = peers_.find(peer);
+  if (current == nullptr || known == nullptr || addresses.empty() || current->side() != Side::dialled) return;
+  const auto there = [host = current->remote().host](const Address& at) { return at.host == host; };
+  const bool was = std::any_of(known->addresses.begin(), known->addresses.end(), there);
+  if (!was || std::any_of(addresses.begin(), addresses.end(), there)) return;
+  current->elsewhere = needs_.clock.now();
+  current->probe(*current->elsewhere);
+  look_soon(*current);
 }
 
 void PeerEndpoint::introduce_relays(const PeerId& peer, std::vector<Address> relays) {

@@ -80,6 +80,8 @@ class TcpStream final : public ByteStream {
   void receive_at_most(std::size_t bytes) override { net::receive_at_most(socket_.native_handle(), bytes); }
   std::uint64_t delivered() override { return confirmed(socket_.native_handle()); }
 
+  bool is_stranded() override { return net::is_stranded(socket_.native_handle()); }
+
   Address remote() const override { return remote_; }
   Address local() const override {
     boost::system::error_code error;

@@ -14,6 +14,7 @@ bool use_interface(int socket, const std::string& name);
 void queue_at_most(int socket, std::size_t bytes);
 void pace(int socket, double bytes_per_s);
 void receive_at_most(int socket, std::size_t bytes);
+bool is_stranded(int socket);
 /// Bytes that the other side's system has confirmed.
 std::uint64_t confirmed(int socket);
 

@@ -155,6 +155,7 @@ class WssStream final : public ByteStream {
   void pace(double bytes_per_s) override { net::pace(native(), bytes_per_s); }
   void receive_at_most(std::size_t bytes) override { net::receive_at_most(native(), bytes); }
   std::uint64_t delivered() override { return confirmed(native()); }
+  bool is_stranded() override { return net::is_stranded(native()); }
   Address remote() const override { return remote_; }
   std::string_view path() const override { return path_; }
 

@@ -35,7 +35,8 @@ enum class FaultKind : std::uint8_t {
   split,        ///< the last `amount` of all peers, a share, are cut off from the others for `length`: two swarms
   disk_full,    ///< its disk takes no checkpoint for `length`
   slow_disk,    ///< a checkpoint is on its disk only `amount` seconds after it was written, for `length`
-  reboot,       ///< of its box: nothing passes for `length`, then it has another address and no mappings
+  reboot,       ///< of its router: nothing passes for `length`, then the box in front of it has another address and no
+                ///< mappings, or, where there is none, it has another address itself
   suspend,      ///< its lid is closed for `length`: it runs nothing, is cut off, and its steady clock stands still
 };
 std::string_view name(FaultKind kind) noexcept;

@@ -96,7 +96,6 @@ std::string Injector::cannot(const Fault& fault, std::size_t victim) const {
   const bool by_plan = fault.kind == FaultKind::leave && fault.aim == Aim::peer;  // all may leave, one by one
   const bool there_too = by_plan && peers[victim]->lies();  // a liar is away as far as other faults are concerned
   if ((away_.contains(victim) && !there_too) || !peers[victim]->running()) return "its victim was away already";
-  if (fault.kind == FaultKind::reboot && peers[victim]->host().box() == nullptr) return "it is behind no box";
   if (!rested(victim, fault)) return "it has only just been cut off";
   // two that agree are not one liar: of two voters who say the same an honest peer must believe them
   if (fault.kind == FaultKind::lie && lies_) return "another one lies already";
@@ -222,7 +221,8 @@ void Injector::impose(const Fault& fault, Peer& peer, bool on) {
       isolate(host, on);
       break;
     case FaultKind::reboot:
-      if (!on) network.reboot(*host.box());
+      if (!on && host.box() != nullptr) network.reboot(*host.box());
+      if (!on && host.box() == nullptr) network.renumber(host);
       isolate(host, on);
       break;
     case FaultKind::partition: isolate(host, on); break;

@@ -62,6 +62,7 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
         from(sender),
         to(receiver),
         stream(number),
+        moves_before(sender.moves_ + receiver.moves_),
         latency(of.latency(sender, receiver)),
         window(of.options_.queue_bytes),
         readable(sender.executor()),
@@ -71,6 +72,7 @@ struct Host::Pipe final : Event, std::enable_shared_from_this<Host::Pipe> {
   Host& from;
   Host& to;
   std::uint64_t stream;
+  std::size_t moves_before;  // of both
   std::shared_ptr<Through> through;
   Duration latency;
   boost::container::deque<Piece> on_the_way;  // most are empty most of the time, and take no memory then
@@ -209,6 +211,7 @@ class Host::Stream final : public net::ByteStream {
   }
   net::Address remote() const override { return remote_; }
   net::Address local() const override { return local_; }
+  bool is_stranded() override { return local_.host != host_.address_ && host_.box_ == nullptr; }
 
  private:
   Host& host_;
@@ -220,8 +223,8 @@ class Host::Stream final : public net::ByteStream {
 
 class Host::Acceptor final : public net::Listener {
  public:
-  Acceptor(Host& host, net::Address at) : host_(host), at_(std::move(at)), arrived_(host.executor()) {
-    host_.listening_[at_.port] = this;
+  Acceptor(Host& host, std::uint16_t port) : host_(host), port_(port), arrived_(host.executor()) {
+    host_.listening_[port_] = this;
   }
   ~Acceptor() override { Acceptor::close(); }
 
@@ -233,9 +236,9 @@ class Host::Acceptor final : public net::Listener {
     waiting_.pop_front();
     co_return Result<std::unique_ptr<net::ByteStream>>(std::move(stream));
   }
-  net::Address local() const override { return at_; }
+  net::Address local() const override { return {host_.address_, port_}; }  // wherever its machine has moved
   void close() override {
-    if (!closed_) host_.listening_.erase(at_.port);
+    if (!closed_) host_.listening_.erase(port_);
     closed_ = true;
     arrived_.notify();
   }
@@ -249,7 +252,7 @@ class Host::Acceptor final : public net::Listener {
 
  private:
   Host& host_;
-  net::Address at_;
+  std::uint16_t port_;
   Signal arrived_;
   std::deque<std::unique_ptr<net::ByteStream>> waiting_;
   bool closed_ = false;
@@ -281,8 +284,8 @@ Task<> Host::thawed() {
 Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimePoint deadline) {
   using Dialled = Result<std::unique_ptr<net::ByteStream>>;
   // a name is looked up before anything leaves, so boxes and remote() know the address only
-  if (const auto named = network_.hosts_.find(to.host); named != network_.hosts_.end())
-    to.host = named->second->address();
+  const auto named = network_.hosts_.find(to.host);
+  if (named != network_.hosts_.end() && !network_.left_.contains(to.host)) to.host = named->second->address();
   const Route route = network_.route(*this, to);
   if (alive_ && route.dropped) {
     co_await clock().sleep_until(deadline);
@@ -291,6 +294,7 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
   if (alive_ && route.refused) co_await clock().sleep_until(std::min(deadline, clock().now() + route.answered_in));
   if (!alive_ || route.refused || route.to == nullptr) co_return Errc::gone;
   Host& other = *route.to;
+  const std::size_t moves_before = moves_ + other.moves_;
   const Duration one_way = network_.latency(*this, other);
   const TimePoint answered = network_.world_.clock().now() + 2 * one_way;
   if (answered > clock_->in_world(deadline)) {
@@ -304,6 +308,10 @@ Task<Result<std::unique_ptr<net::ByteStream>>> Host::dial(net::Address to, TimeP
     if (!opened) co_return Errc::late;
   }
   if (!alive_ || !other.alive_ || !other.listening_.contains(route.port)) co_return Errc::gone;
+  if (moves_ + other.moves_ != moves_before) {
+    co_await clock().sleep_until(deadline);
+    co_return Errc::late;
+  }
 
   const net::Address mine{address_, next_port_++};
   const net::Address theirs{route.through ? to.host : other.address_, to.port};
@@ -331,10 +339,10 @@ bool Host::offer(std::uint16_t port, std::unique_ptr<net::ByteStream>& stream) {
 }
 
 Result<std::unique_ptr<net::Listener>> Host::listen(const net::Address& at) {
-  net::Address local{address_, at.port};
-  while (local.port == 0 || (at.port == 0 && listening_.contains(local.port))) local.port = next_port_++;
-  if (listening_.contains(local.port)) return Errc::busy;
-  return Result<std::unique_ptr<net::Listener>>(std::make_unique<Acceptor>(*this, local));
+  std::uint16_t port = at.port;
+  while (port == 0 || (at.port == 0 && listening_.contains(port))) port = next_port_++;
+  if (listening_.contains(port)) return Errc::busy;
+  return Result<std::unique_ptr<net::Listener>>(std::make_unique<Acceptor>(*this, port));
 }
 
 const net::ChannelEngines* Host::channel_engines() const noexcept {
@@ -451,6 +459,19 @@ void SimNetwork::reboot(NatBox& box) {
   box.reboot(next_outside());
 }
 
+void SimNetwork::renumber(Host& host) {
+  by_address_.erase(host.address_);
+  left_.insert(host.address_);
+  ++host.moves_;
+  ++renumbered_;
+  host.address_ = fmt::format("10.10.{}.{}", renumbered_ / 250, renumbered_ % 250 + 1);
+  by_address_.emplace(host.address_, &host);
+  for (const auto& weak : pipes_) {
+    const auto pipe = weak.lock();
+    if (pipe && (&pipe->from == &host || &pipe->to == &host)) pipe->lose_all_but(0);
+  }
+}
+
 NatBox* SimNetwork::box_at(const std::string& address) const {
   const auto found =
       std::find_if(boxes_.begin(), boxes_.end(), [&](const auto& box) { return box->outside() == address; });
@@ -461,6 +482,7 @@ Host::Route SimNetwork::route(Host& from, const net::Address& to) {
   Host::Route route;
   route.to = find(to.host);
   route.port = to.port;
+  route.dropped = left_.contains(to.host);
   if (!boxes_.empty()) route_through_boxes(from, to, route);
   return route;
 }
@@ -643,8 +665,13 @@ std::size_t SimNetwork::slice_bytes(double bytes_per_s) const {
   return std::max(kSliceMin, std::min(most, bytes));
 }
 
+bool SimNetwork::leads_nowhere(const Pipe& pipe) const {
+  const bool moved = pipe.from.moves_ + pipe.to.moves_ != pipe.moves_before;
+  return moved || (pipe.through && !pipe.through->passes(world_.clock().now()));
+}
+
 void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes, bool is_bulk) {
-  if (stopping_ || (pipe.through && !pipe.through->passes(world_.clock().now()))) return;
+  if (stopping_ || leads_nowhere(pipe)) return;
   Host& from = pipe.from;
   const double size = static_cast<double>(bytes.size()) * (is_bulk ? options_.bulk_charge : 1);
   Duration way = pipe.latency;
@@ -666,7 +693,7 @@ void SimNetwork::send(Pipe& pipe, std::span<const std::byte> bytes, bool is_bulk
 
 void SimNetwork::end(Pipe& pipe) {
   if (std::exchange(pipe.write_closed, true) || stopping_) return;
-  if (pipe.through && !pipe.through->passes(world_.clock().now())) return;
+  if (leads_nowhere(pipe)) return;
   pipe.last_arrival = std::max(pipe.last_arrival, world_.clock().now() + pipe.latency);
   pipe.put({}, 0);
 }

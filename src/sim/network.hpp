@@ -55,7 +55,7 @@ class Host final : public net::Network {
   Clock& clock() noexcept;
   /// What a person calls it: can be dialled too, as if a name server knew it.
   const std::string& name() const noexcept { return name_; }
-  const std::string& address() const noexcept { return address_; }  ///< numeric
+  const std::string& address() const noexcept { return address_; }  ///< numeric; `SimNetwork::renumber` changes it
   bool alive() const noexcept { return alive_; }
   /// What it is behind; null: nothing.
   NatBox* box() const noexcept { return box_; }
@@ -101,6 +101,7 @@ class Host final : public net::Network {
   std::size_t number_;
   std::string name_;
   std::string address_;
+  std::size_t moves_ = 0;  // to other addresses
   LineOptions line_;
   NatBox* box_ = nullptr;
   ClockOptions clock_options_;
@@ -148,6 +149,9 @@ class SimNetwork {
   void put_behind(Host&, NatBox&);
   /// Switched off and on: another address, and streams through it carry nothing any more.
   void reboot(NatBox&);
+  /// From now on it has another address of its own: streams to and from it carry nothing any more, and who dials where
+  /// it was hears nothing. Not of who is behind a box.
+  void renumber(Host&);
   /// Told when one that is behind a box dials one that is behind another, whether it gets there or not.
   void on_hidden_dial(std::function<void(const Host& from, const Host& to)> seen) { on_hidden_dial_ = std::move(seen); }
 
@@ -199,6 +203,7 @@ class SimNetwork {
   void route_through_boxes(Host& from, const net::Address& to, Host::Route& route);
   std::string next_outside();
   bool moves(const Host& from, const Host& to) const;
+  bool leads_nowhere(const Pipe& pipe) const;
   Duration latency(const Host& a, const Host& b);
   std::shared_ptr<Pipe> make_pipe(Host& from, Host& to, std::uint64_t stream);
   void send(Pipe& pipe, std::span<const std::byte> bytes, bool is_bulk);
@@ -218,8 +223,10 @@ class SimNetwork {
   Random random_;
   std::map<std::string, std::unique_ptr<Host>> hosts_;  // by name
   std::map<std::string, Host*> by_address_;
+  std::set<std::string> left_;  // addresses that were somebody's
   std::vector<std::unique_ptr<NatBox>> boxes_;
-  std::size_t outsides_ = 0;  // addresses that boxes have had
+  std::size_t outsides_ = 0;    // addresses that boxes have had
+  std::size_t renumbered_ = 0;  // and hosts have got
   std::function<void(const Host&, const Host&)> on_hidden_dial_;
   std::map<std::pair<std::size_t, std::size_t>, Duration> latencies_;  // by the lower and the higher number
   std::vector<std::weak_ptr<Pipe>> pipes_;

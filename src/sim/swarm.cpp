@@ -236,7 +236,6 @@ Swarm::World::World(SwarmOptions given)
             options.equal_split},
       coordinator_host(net.add_host("coordinator")) {
   if (options.crypto == Crypto::fake) net.secure_by(channels);
-  if (!options.boxes) options.faults.mixture.rates.erase(FaultKind::reboot);
   if (options.boxes) {
     net.on_hidden_dial([this](const Host& from, const Host& to) {
       invariants.add("owners", {}, fmt::format("{} dials {}, and both are behind boxes", from.name(), to.name()));

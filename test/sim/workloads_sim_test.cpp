@@ -308,15 +308,15 @@ TEST_CASE("sim: a run none of whose faults struck shows nothing, and one without
   options.target_batch = 96;
   Swarm calm(options);
   CHECK(!calm.run().fault_missed());
-  Fault reboot;
-  reboot.kind = FaultKind::reboot;
-  reboot.at = 1s;
-  reboot.length = 2s;
-  options.faults.events.push_back(reboot);
+  Fault of_nobody;
+  of_nobody.peer = 7;
+  of_nobody.at = 1s;
+  of_nobody.length = 2s;
+  options.faults.events.push_back(of_nobody);
   Swarm missed(options);
   const Outcome outcome = missed.run();
   CHECK(outcome.fault_missed());
-  CHECK(outcome.faults.front().why_not == "it is behind no box");
+  CHECK(outcome.faults.front().why_not == "there is no peer 7");
 }
 
 TEST_CASE("sim: a box that reboots costs its peer a round at most, and it comes back by another address") {

@@ -13,6 +13,9 @@ constexpr double kRateMax = 1e12;
 constexpr Duration kQuiet = std::chrono::seconds(1);
 constexpr std::int64_t kSkewNoiseMs = 100;
 constexpr double kPaceNoise = 0.005;
+constexpr Duration kDoubtKept = std::chrono::seconds(30);
+constexpr Duration kTrialTime = std::chrono::milliseconds(500);  // of who was doubted, at least
+constexpr Duration kLeftTime = std::chrono::seconds(1);          // without an answer, of who is doubted
 
 }  // namespace
 
@@ -465,6 +468,21 @@ void Connection::probe(TimePoint now) {
 
 bool Connection::is_unanswered(TimePoint now, Duration since) const {
   return pinged_ && now - std::max(last_received_, last_ping_) > since;
+}
+
+bool Connection::may_be_doubted(TimePoint now) const {
+  return !over_ && !(doubt_ && now - doubt_->since < kDoubtKept);
+}
+
+void Connection::doubt(TimePoint now) {
+  if (!may_be_doubted(now)) return;
+  doubt_ = Doubt{now, delivered()};
+  probe(now);
+}
+
+bool Connection::is_left(TimePoint now) const {
+  return is_doubted() && now - doubt_->since >= kTrialTime && is_unanswered(now, std::max(kLeftTime, 3 * rtt_)) &&
+         delivered() == doubt_->delivered;
 }
 
 bool Connection::is_slow(TimePoint now) {

@@ -90,8 +90,7 @@ class Connection final : private MultiplexerOwner {
   void tick(TimePoint now, Attention attention);
   /// It should be looked at at each tick. One that nobody waits for need not be: a full group has many.
   bool is_lively() const noexcept {
-    return attention_ != Attention::idle || closing_ || superseded || move_ ||
-           (elsewhere && last_received_ <= *elsewhere);
+    return attention_ != Attention::idle || closing_ || superseded || move_ || is_doubted();
   }
   /// Asks for a sign of life now, unless one was asked for already.
   void probe(TimePoint now);
@@ -99,6 +98,13 @@ class Connection final : private MultiplexerOwner {
   bool is_unanswered(TimePoint now, Duration since) const;
   /// The same for two of `ping_waiting`: perhaps the other end is long gone.
   bool is_doubtful(TimePoint now) const { return is_unanswered(now, 2 * options_.ping_waiting); }
+  /// One of its ends is said to be where it was no more. Asks for a sign of life; not again within half a minute.
+  void doubt(TimePoint now);
+  bool may_be_doubted(TimePoint now) const;
+  /// Nothing has come since.
+  bool is_doubted() const noexcept { return doubt_ && last_received_ <= doubt_->since; }
+  /// And nothing will: not the answer that is due, nor word of what was sent.
+  bool is_left(TimePoint now) const;
   /// What both ends call it, and nobody else knows; 32 bytes.
   std::vector<char> name() const;
   /// Goes on over the stream of `next`, where nothing but hellos was said, and is what those say from then on
@@ -159,8 +165,6 @@ class Connection final : private MultiplexerOwner {
 
   /// No new streams here: another connection to this peer stays.
   std::optional<TimePoint> superseded;
-  /// Its peer has said then that it is elsewhere, no more where it was dialled.
-  std::optional<TimePoint> elsewhere;
   /// It ends soon, and since then another way is looked for, to go on there.
   std::optional<TimePoint> renewed;
 
@@ -228,6 +232,11 @@ class Connection final : private MultiplexerOwner {
   bool trimmed_ = true;
   bool over_ = false;
   bool fell_silent_ = false;
+  struct Doubt {
+    TimePoint since;
+    std::uint64_t delivered;  // by then
+  };
+  std::optional<Doubt> doubt_;
   bool heard_ = false;
   std::string reason_;
   TimePoint close_deadline_ = TimePoint::max();

@@ -1,5 +1,7 @@
 #include "net/peer_endpoint.hpp"
 
+#include "net/moved.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +17,6 @@ constexpr Duration kExpelledKept = std::chrono::minutes(3);  // by then no recor
 constexpr std::size_t kExpelledMax = 1024;                   // then the next ones are missed when their records end
 constexpr Duration kStoppedTime = std::chrono::seconds(2);   // a tick this late: the process did not run
 constexpr std::int64_t kOtherTimeMs = 1000;  // of a newcomer: so far from the swarm's it is to be heard again
-constexpr Duration kLeftTime = std::chrono::seconds(1);  // without an answer, of who says that it is elsewhere now
 constexpr Duration kNextCircuitTime = std::chrono::seconds(6);  // for another circuit, when one ends in ten seconds
 
 CallServer::Needs server_needs(const PeerEndpoint::Needs& needs, Paths& paths, const MethodTable& methods) {
@@ -242,7 +243,7 @@ void PeerEndpoint::look_at_all(TimePoint now) {
   looked_at_all_ = now;
   const bool agreed = agree_on_time();
   if (!agreed) part_for_clock();
-  drop_stranded();
+  doubt_stranded(links_.all(), now, needs_.log);
   check_access(now);
   links_.share_credit();
   for (const Connection* connection : links_.all()) look_soon(*connection);
@@ -289,29 +290,6 @@ void PeerEndpoint::close_unused(TimePoint now) {
   }
 }
 
-/// This machine may have moved. One connection is looked at, from which nothing has come for longest; then all.
-void PeerEndpoint::drop_stranded() {
-  const auto all = links_.all();
-  const auto longer = [](const Connection* a, const Connection* b) { return a->last_received() < b->last_received(); };
-  const auto quietest = std::min_element(all.begin(), all.end(), longer);
-  if (quietest == all.end() || !(*quietest)->is_stranded()) return;
-  const std::string was = (*quietest)->local().host;
-  std::size_t dropped = 0;
-  for (Connection* connection : all) {
-    if (!connection->is_stranded()) continue;
-    connection->drop("this machine has another address now");
-    look_soon(*connection);
-    ++dropped;
-  }
-  needs_.log.info("net.readdressed", {{"was", was}, {"connections", dropped}});
-}
-
-/// Nothing came since its peer has said so: silence need not last as long as others' to be believed.
-bool PeerEndpoint::is_left(const Connection& connection, TimePoint now) const {
-  return connection.elsewhere && connection.last_received() <= *connection.elsewhere &&
-         connection.is_unanswered(now, kLeftTime);
-}
-
 void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
   if (connection.over()) return;
   Partner& with = partner(connection.peer());
@@ -319,7 +297,10 @@ void PeerEndpoint::tick_connection(Connection& connection, TimePoint now) {
                               : with.waiting > 0  ? Attention::waiting
                                                   : Attention::idle;
   connection.tick(now, attention);
-  if (is_left(connection, now)) connection.drop("it is elsewhere now");
+  if (connection.is_left(now)) {
+    connection.drop("one of its ends is elsewhere now");
+    peers_.may_dial_anew(connection.peer(), now);
+  }
   if (std::exchange(with.floods, false)) {
     on_violation(connection, "call_flood");
     connection.close("call_flood");
@@ -475,11 +456,12 @@ void PeerEndpoint::on_new_path(Connection& connection) {
 }
 
 void PeerEndpoint::detach(std::uint64_t serial) {
-  const Connection& connection = *links_.find(serial);
-  const PeerId peer = connection.peer();
-  const bool left = connection.elsewhere.has_value();
+  const Connection* const connection = links_.find(serial);
+  const auto left =
+      connection != nullptr && connection->is_doubted() ? std::optional(connection->peer()) : std::nullopt;
   links_.detach(serial);
-  if (const KnownPeer* known = peers_.find(peer); left && known != nullptr) dials_.elsewhere(peer, known->addresses);
+  // what still dials goes where it was, and where nobody is takes its time
+  if (const KnownPeer* known = left ? peers_.find(*left) : nullptr) dials_.elsewhere(*left, known->addresses);
   places_.erase(serial);
   observers_changed_ = true;
   detached_.notify();
@@ -690,22 +672,13 @@ void PeerEndpoint::introduce(const PeerId& peer, std::vector<Address> addresses)
     return std::find(known->addresses.begin(), known->addresses.end(), one) != known->addresses.end();
   };
   if (known != nullptr) std::erase_if(news, is_old);
-  look_whether_left(peer, addresses);
+  Connection* const current = links_.current(peer);
+  if (current != nullptr && known != nullptr && has_left(*current, known->addresses, addresses)) {
+    current->doubt(needs_.clock.now());
+    look_soon(*current);
+  }
   peers_.introduce(peer, std::move(addresses), needs_.clock.now());
   dials_.elsewhere(peer, std::move(news));
-}
-
-/// A peer that was dialled where it said that it was, and now says that it is at `addresses`.
-void PeerEndpoint::look_whether_left(const PeerId& peer, const std::vector<Address>& addresses) {
-  Connection* const current = links_.current(peer);
-  const KnownPeer* const known = peers_.find(peer);
-  if (current == nullptr || known == nullptr || addresses.empty() || current->side() != Side::dialled) return;
-  const auto there = [host = current->remote().host](const Address& at) { return at.host == host; };
-  const bool was = std::any_of(known->addresses.begin(), known->addresses.end(), there);
-  if (!was || std::any_of(addresses.begin(), addresses.end(), there)) return;
-  current->elsewhere = needs_.clock.now();
-  current->probe(*current->elsewhere);
-  look_soon(*current);
 }
 
 void PeerEndpoint::introduce_relays(const PeerId& peer, std::vector<Address> relays) {

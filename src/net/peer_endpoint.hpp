@@ -202,9 +202,6 @@ class PeerEndpoint final : public Endpoint,
   void look_soon(const PeerId& peer);
   void check_access(TimePoint now);
   void close_unused(TimePoint now);
-  void drop_stranded();
-  void look_whether_left(const PeerId& peer, const std::vector<Address>& addresses);
-  bool is_left(const Connection& connection, TimePoint now) const;
   void count_traffic();
 
   std::uint64_t attach(std::unique_ptr<Opened> opened, std::optional<Gate::Place> place = std::nullopt);

@@ -52,6 +52,11 @@ void PeerTable::fell_silent(const PeerId& peer, TimePoint now) {
   failed(peer, Refusal(Errc::gone, "it fell silent"), now);
 }
 
+void PeerTable::may_dial_anew(const PeerId& peer, TimePoint now) {
+  at(peer, now).failures = 0;
+  at(peer, now).retry_at = now;
+}
+
 void PeerTable::no_circuit(const PeerId& peer, Refusal why, TimePoint now) {
   KnownPeer& known = at(peer, now);
   const unsigned doublings = std::min(known.failures, 16U);

@@ -59,6 +59,8 @@ class PeerTable {
   /// It was connected and is silent. That takes seconds to be noticed, so what failed before makes the next dial no
   /// later: perhaps a router has forgotten the connection, or either end has another address.
   void fell_silent(const PeerId& peer, TimePoint now);
+  /// It, or this machine, is elsewhere: what failed before says nothing.
+  void may_dial_anew(const PeerId& peer, TimePoint now);
   /// No relay leads there now: tried again later as well, and no word of whether the peer lives.
   void no_circuit(const PeerId& peer, Refusal why, TimePoint now);
   /// A connection that began at `since` is over.

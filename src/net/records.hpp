@@ -5,6 +5,7 @@
 #include "net/record_cipher.hpp"
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,6 +44,7 @@ class RecordSealer : private RecordKeys {
       : RecordKeys(make_record_cipher(cipher, RecordCipher::Direction::seals), std::move(derive), records_per_key) {}
   /// A record of `head`, then `body`, together 1 to kRecordBytes.
   void seal(std::span<const std::byte> head, std::span<const std::byte> body, ByteQueue& output) {
+    assert(head.size() + body.size() > 0);
     seal_record(head, body, output);
   }
   void seal_last(ByteQueue& output) { seal_record({}, {}, output); }

@@ -1,9 +1,11 @@
 #include "net/tcp_options.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <limits>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -12,23 +14,47 @@
 namespace collab::net {
 namespace {
 
-using SocketCall = int (*)(int, const sockaddr*, socklen_t);
+struct Place {
+  sockaddr_storage at{};
+  socklen_t size = sizeof at;
+  sockaddr* any() { return reinterpret_cast<sockaddr*>(&at); }
+  bool is_link_local() const {
+    return at.ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(at).sin6_addr) != 0;
+  }
+};
 
-/// What the system says to a socket for datagrams, which nobody hears of: an `errno`, or 0.
-int tried(SocketCall call, const sockaddr_storage& at, socklen_t size) {
-  const int socket = ::socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return errno;
-  const int problem = call(socket, reinterpret_cast<const sockaddr*>(&at), size) == 0 ? 0 : errno;
-  ::close(socket);
-  return problem;
-}
+/// A socket for datagrams, of which nobody hears, that goes by the same interface as `like`.
+class Trial {
+ public:
+  Trial(int like, int family) : socket_(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    std::array<char, IFNAMSIZ> name{};
+    socklen_t size = name.size();
+    if (::getsockopt(like, SOL_SOCKET, SO_BINDTODEVICE, name.data(), &size) == 0)
+      (void)use_interface(socket_, std::string(name.data()));
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+  ~Trial() {
+    if (socket_ >= 0) ::close(socket_);
+  }
 
-void clear_port(sockaddr_storage& at) {
-  if (at.ss_family == AF_INET6)
-    reinterpret_cast<sockaddr_in6&>(at).sin6_port = 0;
-  else
-    reinterpret_cast<sockaddr_in&>(at).sin_port = 0;
-}
+  bool lacks(Place own) {
+    if (own.at.ss_family == AF_INET6)
+      reinterpret_cast<sockaddr_in6&>(own.at).sin6_port = 0;
+    else
+      reinterpret_cast<sockaddr_in&>(own.at).sin_port = 0;
+    return ::bind(socket_, own.any(), own.size) != 0 && errno == EADDRNOTAVAIL;
+  }
+  /// From an address with which one gets there.
+  bool leads(Place there) {
+    Place from;
+    return ::connect(socket_, there.any(), there.size) == 0 && ::getsockname(socket_, from.any(), &from.size) == 0 &&
+           from.is_link_local() == there.is_link_local();
+  }
+
+ private:
+  int socket_;
+};
 
 }  // namespace
 
@@ -56,15 +82,12 @@ void receive_at_most(int socket, std::size_t bytes) {
 
 /// While a line is down there is no way from any address: then it may come back with the one that it had.
 bool is_stranded(int socket) {
-  sockaddr_storage own{};
-  sockaddr_storage there{};
-  socklen_t own_size = sizeof own;
-  socklen_t there_size = sizeof there;
-  const bool stands = ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
-                      ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_size) == 0;
+  Place own;
+  Place there;
+  const bool stands =
+      ::getsockname(socket, own.any(), &own.size) == 0 && ::getpeername(socket, there.any(), &there.size) == 0;
   if (!stands) return false;
-  clear_port(own);
-  return tried(::bind, own, own_size) == EADDRNOTAVAIL && tried(::connect, there, there_size) == 0;
+  return Trial(socket, own.at.ss_family).lacks(own) && Trial(socket, there.at.ss_family).leads(there);
 }
 
 std::uint64_t confirmed(int socket) {

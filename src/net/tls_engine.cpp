@@ -58,7 +58,7 @@ std::string describe(TlsFault fault, int reason) {
   }
 }
 
-constexpr std::string_view kBeginLabel = "EXPORTER-collab-records-begin-v1";
+constexpr std::string_view kBeginLabel = "EXPORTER-collab-records-begin-v2";
 constexpr std::string_view kKeyLabel = "EXPORTER-collab-records-key-v1";
 enum Direction : std::uint8_t { kToAcceptor, kToDialler };
 

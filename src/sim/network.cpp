@@ -497,8 +497,8 @@ void SimNetwork::route_through_boxes(Host& from, const net::Address& to, Host::R
       on_hidden_dial_(from, *host);
   }
   // behind a firewall it is the machine's own
-  route.dropped =
-      far == nullptr && route.to != nullptr && route.to->box_ != nullptr;  // an address that means nothing out here
+  const bool hidden = far == nullptr && route.to != nullptr && route.to->box_ != nullptr;
+  route.dropped = route.dropped || hidden;  // an address that means nothing out here
   if (route.dropped) return;
   const TimePoint now = world_.clock().now();
   route.through = std::make_shared<Host::Through>();

@@ -57,6 +57,16 @@ TEST_CASE("endpoint on TCP: two nodes connect by address, call each other and le
   CHECK(a.in_loop([](RealNode& node) -> Task<std::size_t> { co_return node.endpoint().connected().size(); }(a)) == 0);
 }
 
+TEST_CASE("TCP: a stream whose machine has its address still is not stranded") {
+  RealNode a(1);
+  RealNode b(2);
+  a.start();
+  b.start();
+  auto stream = a.in_loop(a.network().dial(b.address(), a.in(std::chrono::seconds(5))));
+  REQUIRE(stream);
+  CHECK_FALSE((*stream)->is_stranded());  // that it is once it has not: in network namespaces, `behind routers`
+}
+
 TEST_CASE("TCP: a host is looked up by its name; a numeric one is its own answer") {
   RealNode a(1);
   a.start();

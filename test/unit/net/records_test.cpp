@@ -83,7 +83,7 @@ TEST_CASE("record header: tells every size, and nothing once one or two bits tha
     const RecordHeader header = record_header(size);
     for (std::size_t a = 0; a < 32; ++a) {
       for (std::size_t b = a; b < 32; ++b) {
-        const bool pair = size > 0 && b == a + 16;
+        const bool pair = size > 0 && a < 16 && b == a + (a < 8 ? 24 : 8);
         const RecordHeader changed = a == b ? flipped(header, {a}) : flipped(header, {a, b});
         CHECK(plaintext_bytes(changed).has_value() == pair);
       }

@@ -7,22 +7,24 @@
 namespace collab::net {
 
 void doubt_stranded(std::span<Connection* const> all, TimePoint now, Log& log) {
-  std::map<std::string, Connection*> quietest;  // by the own address
+  std::map<std::string, Connection*> quietest;  // by the own address, which WebSockets do not tell
   for (Connection* connection : all) {
     if (connection->is_circuit()) continue;  // whose relay's connection is asked
     Connection*& seen = quietest[connection->local().host];
     if (seen == nullptr || connection->last_received() < seen->last_received()) seen = connection;
   }
+  std::string was;
+  std::size_t doubted = 0;
   for (const auto& [host, one] : quietest) {
     if (!one->may_be_doubted(now) || !one->is_stranded()) continue;
-    std::size_t doubted = 0;
+    if (!host.empty()) was = host;
     for (Connection* connection : all) {
       if (connection->is_circuit() || connection->local().host != host) continue;
       connection->doubt(now);
       ++doubted;
     }
-    log.info("net.readdressed", {{"was", host}, {"connections", doubted}});
   }
+  if (doubted > 0) log.info("net.readdressed", {{"was", was}, {"connections", doubted}});
 }
 
 bool has_left(const Connection& connection, std::span<const Address> before, std::span<const Address> now) {

@@ -369,7 +369,9 @@ Task<Result<>> Host::write(std::shared_ptr<Pipe> pipe, std::span<const std::byte
   const double bytes_per_s = std::min(line_.up_bytes_per_s, pipe->to.line_.down_bytes_per_s);
   const std::size_t longest = is_bulk ? network_.slice_bytes(bytes_per_s) : kPieceBytes;
   while (!bytes.empty()) {
-    const auto open = [&] { return alive_ && !pipe->write_closed && !pipe->read_closed; };
+    // that the other end has closed comes here as anything does that is sent, or not
+    const auto closed_there = [&] { return pipe->read_closed && !network_.leads_nowhere(*pipe); };
+    const auto open = [&] { return alive_ && !pipe->write_closed && !closed_there(); };
     while (open() && room(*pipe) == 0) co_await pipe->writable.wait();
     if (frozen_) co_await thawed();
     if (!open()) co_return Errc::gone;

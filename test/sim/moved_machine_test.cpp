@@ -85,6 +85,21 @@ TEST_CASE("moved machine: who says that it is elsewhere, and is silent where it 
   in.run(scenario);
 }
 
+TEST_CASE("moved machine: that it has let go of a connection is nothing that the other end could hear") {
+  Moved in;
+  const auto scenario = [&]() -> Task<> {
+    in.network.renumber(in.mover.host());
+    co_await in.pause(milliseconds(2500));
+    CHECK(in.mover.events("net.disconnected") == 1);
+    const auto answer =
+        co_await in.dialler.endpoint().call(in.mover.id(), "test.echo", filled_frame(10), in.dialler.in(seconds(1)));
+    REQUIRE_FALSE(answer);
+    CHECK(answer.error().code == Errc::late);
+    CHECK(in.dialler.events("net.disconnected") == 0);
+  };
+  in.run(scenario);
+}
+
 TEST_CASE("moved machine: who says that it is elsewhere, and still answers where it was, stays connected") {
   Moved in;
   const auto scenario = [&]() -> Task<> {

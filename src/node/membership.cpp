@@ -19,6 +19,7 @@ namespace {
 
 constexpr Duration kOwnAddressPeriod = std::chrono::seconds(5);
 constexpr Duration kTurnedAwayPause = std::chrono::seconds(1);
+constexpr Duration kAlonePause = std::chrono::seconds(2);       // doubled with each try in vain
 constexpr Duration kVerdictTime = std::chrono::seconds(20);     // after which dial-backs would have got through
 constexpr Duration kFirstConnection = std::chrono::seconds(4);  // three of a long way's round trips, one of them lost
 constexpr Duration kWithdrawTime = std::chrono::milliseconds(100);  // for the last record to be on its way
@@ -489,12 +490,22 @@ Task<> Membership::follow_manifest() {
   }
 }
 
-/// True when the last peer has told meanwhile that this node is not welcome any more.
-Task<bool> Membership::wait_to_touch() {
-  const TimePoint now = needs_.clock.now();
-  const bool turned_away = co_await endpoint_->turned_away().wait_until(needs_.clock, now + options_.touch_period);
-  if (turned_away) co_await needs_.clock.sleep_until(needs_.clock.now() + kTurnedAwayPause);  // the others speak too
-  co_return turned_away && endpoint_->connected().empty();
+/// True when the last peer has told meanwhile that this node is not welcome any more. Who is alone waits less: it may
+/// know nobody's address but those it was given.
+Task<bool> Membership::wait_to_touch(Duration& alone_pause) {
+  const TimePoint end = needs_.clock.now() + options_.touch_period;
+  while (needs_.clock.now() < end) {
+    const TimePoint look = std::min(end, needs_.clock.now() + alone_pause);
+    const bool turned_away = co_await endpoint_->turned_away().wait_until(needs_.clock, look);
+    if (turned_away) {
+      co_await needs_.clock.sleep_until(needs_.clock.now() + kTurnedAwayPause);  // the others speak too
+      co_return endpoint_->connected().empty();
+    }
+    const bool alone = endpoint_->connected().empty();
+    alone_pause = alone ? std::min(2 * alone_pause, options_.touch_period) : kAlonePause;
+    if (alone) break;
+  }
+  co_return false;
 }
 
 Task<> Membership::keep_in_touch(std::vector<Place> places) {
@@ -504,6 +515,7 @@ Task<> Membership::keep_in_touch(std::vector<Place> places) {
   expected.authority = keeper_->manifest().authority;
   std::vector<Place> pending = places;
   std::vector<Signed> heard;
+  Duration alone_pause = kAlonePause;
   const auto answered = [&](const net::Address& at) {
     std::erase_if(pending, [&](const Place& place) { return place.at.address == at; });
   };
@@ -513,8 +525,8 @@ Task<> Membership::keep_in_touch(std::vector<Place> places) {
     heard.push_back(found.statement);
   };
   for (;;) {
-    const bool turned_away = co_await wait_to_touch();
-    const bool alone = turned_away || !directory_->connected();
+    const bool turned_away = co_await wait_to_touch(alone_pause);
+    const bool alone = turned_away || endpoint_->connected().empty() || !directory_->connected();
     // a place that never answered may be another half of the swarm
     std::vector<Place> tried = alone ? places : pending;
     if (tried.empty()) continue;

@@ -97,7 +97,7 @@ class Membership {
   void tell_way_out_once();
   Task<> follow_manifest();
   Task<> keep_in_touch(std::vector<Place> places);
-  Task<bool> wait_to_touch();
+  Task<bool> wait_to_touch(Duration& alone_pause);
 
   NodeNeeds needs_;
   const Identity& identity_;

@@ -135,6 +135,7 @@ Task<> Reachability::run() {
 Duration Reachability::pause() {
   const bool rush = busy_ > 1;  // by then others are connected, who may have time
   if (judgement_.state == State::unknown) return judged() || rush ? options_.again_unknown : options_.nobody;
+  if (fell_) return options_.again_unknown;  // it may have slept, or its line have been down, when others tried
   if (judgement_.weak) return options_.again_weak;
   const auto fifth = static_cast<std::uint64_t>(options_.again.count()) / 5;
   return options_.again - Duration(fifth) + Duration(random_.below(2 * fifth + 1));
@@ -163,6 +164,7 @@ Task<> Reachability::check() {
   if (options_.wss_port != 0) answers.web_left = answers.servers.size();
   judged_by_ = answers.servers.size();
   checking_ = true;
+  const bool was_dialled = can_be_dialled(judgement_.state);
   const auto body = [&](TaskGroup& tasks) -> Task<> {
     std::set<std::uint16_t> asked;
     do {  // the router's promise may come while a firewall keeps silent about our own port
@@ -179,6 +181,7 @@ Task<> Reachability::check() {
   auto scope = task_scope(rethrow, body);
   co_await std::move(scope);
   conclude(answers);
+  fell_ = was_dialled && !can_be_dialled(judgement_.state);
 }
 
 void Reachability::ask_all(TaskGroup& tasks, std::uint16_t port, Answers& answers) {

@@ -133,6 +133,7 @@ class Reachability {
   bool checking_ = false;
   std::size_t unanswered_ = 0;  ///< checks that nobody said a word to: a line was down
   std::size_t busy_ = 0;        ///< and those in which somebody was asked too often
+  bool fell_ = false;           ///< by the last check
   bool first_over_ = false;     ///< the first check, whatever was said; or there was nobody to ask, or to answer
   bool relayed_ = false;
   Signal progress_;  ///< of a check

@@ -214,9 +214,29 @@ TEST_CASE("reachability: falls when three servers fail to dial, at once when it 
     co_await swarm.sleep(1s);
     CHECK(reachability.state() == State::outbound_only);
     CHECK(reachability.addresses().empty());
+    co_await swarm.sleep(10s);
+    CHECK(reachability.state() == State::outbound_only);
     for (auto& [number, verdict] : swarm.verdicts) verdict = wire::Verdict::ok;
     co_await swarm.sleep(13min);
     CHECK(reachability.state() == State::open);
+  });
+}
+
+TEST_CASE("reachability: who fell is asked about once more in a moment: it may have slept while others tried") {
+  Swarm swarm;
+  for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, wire::Verdict::ok);
+  swarm.run([&](Reachability& reachability) -> Task<> {
+    co_await swarm.sleep(1s);
+    for (auto& [number, verdict] : swarm.verdicts) verdict = wire::Verdict::timeout;
+    reachability.doubt();
+    co_await swarm.sleep(1s);
+    CHECK(reachability.state() == State::outbound_only);
+    for (auto& [number, verdict] : swarm.verdicts) verdict = wire::Verdict::ok;
+    co_await swarm.sleep(6s);
+    CHECK(reachability.state() == State::open);
+    const int asked = swarm.asked;
+    co_await swarm.sleep(1min);
+    CHECK(swarm.asked == asked);
   });
 }
 

@@ -74,12 +74,12 @@ class Conversations::Talk final : public Conversation {
     return false;
   }
 
-  /// `peer` talks about it, so it has it open: what it refused as stale before is said in vain no longer.
+  /// `peer` talks about it, so it has it open: whatever it refused before is said in vain no longer. It may have been a
+  /// life of it that had just begun, and did not know the protocol yet.
   void opened_by(const PeerId& peer) {
     for (const TrafficClass traffic : {TrafficClass::control, TrafficClass::latency, TrafficClass::bulk}) {
       const auto lane = lanes.find(std::make_pair(peer, traffic));
-      if (lane == lanes.end() || !lane->second.refused) continue;
-      if (lane->second.refused->code == Errc::stale) lane->second.refused.reset();
+      if (lane != lanes.end()) lane->second.refused.reset();
     }
   }
 

@@ -343,6 +343,32 @@ TEST_CASE("conversations: streams about another topic of an occasion are refused
   CHECK_FALSE(node.is_refused(node.say_on(9, 7)));
 }
 
+TEST_CASE("conversations: who refused for whatever reason, and talks about the topic since, is sent what is said") {
+  for (const Errc why : {Errc::bad_request, Errc::denied, Errc::busy, Errc::stale}) {
+    Node node;
+    node.reachable = true;
+    auto talk = node.conversations.open("test.talk", Topic(topic_of(1)), {test::peer(9)});
+    const auto say = [&]() -> bool {
+      bool said = false;
+      node.run([&]() -> Task<> {
+        const TimePoint deadline = node.world.clock().now() + seconds(1);
+        const auto sent = co_await talk->send(test::peer(9), TrafficClass::control, frame_of(10), deadline);
+        said = sent.has_value();
+      });
+      node.move();
+      return said;
+    };
+    node.stranger.refuse = Refusal(why);  // as one that has just begun, and knows no protocols yet
+    CHECK(say());
+    CHECK_FALSE(say());
+    node.stranger.refuse.reset();
+    CHECK_FALSE(say());
+    node.say(1, 10);
+    CHECK(say());
+    CHECK(node.stranger.received.size() == 1);
+  }
+}
+
 TEST_CASE("conversations: a head without an occasion is as short as before there were any") {
   OpenTopic head;
   head.protocol = "test.talk";

@@ -32,7 +32,8 @@ constexpr Duration kTellNoLeader = seconds(10);  // with a full batch, and nobod
 constexpr unsigned kDoubledMax = 6;              // times, by seatings of the epoch that were in vain
 constexpr unsigned kStuckRounds = 4;             // so many times as long as a round of the own pass, others may take
 constexpr unsigned kHopelessRounds = 16;
-constexpr unsigned kSlowerLines = 4;          // so many times more, while a round runs somewhere,
+constexpr unsigned kUnledTimes = 2;   // so many times longer a first group may take to begin than a pass to go on
+constexpr unsigned kSlowerLines = 4;  // so many times more, while a round runs somewhere,
 constexpr Duration kSlowerMax = seconds(60);  // unless that is so much already
 constexpr Duration kTurnPasses = seconds(4);  // of who seats a stuck epoch anew, to the next one
 constexpr Duration kJoinMax = seconds(60);    // that a full batch waits for who fetches the state
@@ -130,7 +131,6 @@ Task<> Member::run(std::uint64_t first_epoch) {
     tasks.spawn("epoch.look_for_donors", look_for_donors());
     co_await synchronise();
     co_await await_role(role_due);
-    epoch_began_ = context_.clock.now();
     const Shown shown(*this);
     tasks.spawn("epoch.keep_showing", keep_showing());
     tasks.spawn("epoch.seats", seats_.run());
@@ -326,7 +326,11 @@ void Member::look_at_seats() {
   const auto since = [&] { return std::clamp(seats_.in_force_since(), *full_since_, *full_since_ + full_max); };
   const bool full_for_long = full_since_ && now - since() >= full_max;
   look.stuck = full_for_long || moshpit_->stuck(stuck_after, longer * kStuckRounds);
-  look.hopeless = moshpit_->stuck(stuck_after, longer * kHopelessRounds);
+  // who leads it may not have read the list, or only say that it helps: then no first group comes about
+  const bool led_by_nobody = full_since_ && moshpit_->seeks_first_group() &&
+                             now - since() >= std::max<Duration>(kUnledTimes * stuck_after,
+                                                                 longer * kHopelessRounds * moshpit_->longest_round());
+  look.hopeless = led_by_nobody || moshpit_->stuck(stuck_after, longer * kHopelessRounds);
   look.last_epoch = last_epoch_;
   look.batch_full_in = full ? Duration() : from_seconds(std::min(context_.tracker.eta_s(), kEtaMax));
   look.present = context_.tracker.taking_part();
@@ -553,7 +557,8 @@ void Member::tell_codec(const averaging::RoundReport& round) {
 void Member::committed(EpochReport report) {
   epoch_ = report.epoch + 1;
   given_up_ = 0;
-  last_epoch_ = context_.clock.now() - std::exchange(epoch_began_, context_.clock.now());
+  const auto began = std::exchange(epoch_began_, context_.clock.now());
+  if (began) last_epoch_ = *epoch_began_ - *began;
   full_since_.reset();
   failures_ = 0;
   told_no_leader_ = false;
@@ -675,6 +680,7 @@ Task<> Member::await_word_of_others(std::optional<matchmaking::Group> group) {
 void Member::arrived(const Arrival& arrival) {
   settle(arrival.ledger, arrival.lost);
   epoch_ = arrival.epoch;
+  epoch_began_.reset();
   given_up_ = 0;
   parameters_ = arrival.parameters;
   ledger_ = hash_of(arrival.ledger);

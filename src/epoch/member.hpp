@@ -148,10 +148,10 @@ class Member {
   OwedKeeper owed_;
   std::optional<averaging::Moshpit> moshpit_;  // from run() on
   std::uint64_t epoch_ = 0;
-  unsigned failures_ = 0;        ///< in a row
-  std::uint32_t given_up_ = 0;   ///< attempts of this epoch below it are over for this peer, without a result
-  std::int64_t decided_ms_ = 0;  ///< when its former life's promise binds it no longer
-  TimePoint epoch_began_{};
+  unsigned failures_ = 0;                 ///< in a row
+  std::uint32_t given_up_ = 0;            ///< attempts of this epoch below it are over for this peer, without a result
+  std::int64_t decided_ms_ = 0;           ///< when its former life's promise binds it no longer
+  std::optional<TimePoint> epoch_began_;  ///< none for who came while it ran: its end tells nothing of its length
   Duration last_epoch_{};
   std::optional<TimePoint> full_since_;   ///< since when the swarm has the batch of this epoch
   std::optional<TimePoint> stuck_since_;  ///< and since when it has not come to an end with it

@@ -146,12 +146,15 @@ bool SeatingKeeper::is_absurd(const PeerId& writer, const Seating& seating) {
   return true;
 }
 
-/// A newcomer reads before it can count.
+/// A newcomer reads before it can count. What is too far ahead for now is read again.
 void SeatingKeeper::judge_early() {
   if (peers_ == 0) return;
   const auto early = [this](const auto& entry) {
     const Known& known = entry.second;
-    return !known.judged && (is_far(known.seating) || is_absurd(known.writer, known.seating));
+    if (known.judged) return false;
+    const bool far = is_far(known.seating);
+    passed_over_ = passed_over_ || far;
+    return far || is_absurd(known.writer, known.seating);
   };
   std::erase_if(known_, early);
   for (auto& [place, known] : known_) known.judged = true;

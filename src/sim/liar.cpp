@@ -16,9 +16,9 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::string_view, kLies> kLieNames = {"not_finite", "heavy",   "weightless", "short_part",
-                                                           "two_faced",  "result",  "roster",     "ahead",
-                                                           "hash",       "samples", "grid",       "average"};
+constexpr std::array<std::string_view, kLies> kLieNames = {
+    "not_finite", "heavy", "weightless", "short_part", "two_faced", "result", "roster",
+    "ahead",      "hash",  "samples",    "grid",       "average",   "help"};
 constexpr std::uint64_t kHeavy = 1'000'000'000'000;
 constexpr std::uint64_t kAhead = 1000;
 constexpr std::uint32_t kAbsurdRadix = 8;

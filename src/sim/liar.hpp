@@ -27,8 +27,9 @@ enum class Lie : std::uint8_t {
   samples,     ///< its progress record says 10^12 samples
   grid,        ///< it seats 64 strangers, and nobody else, on a grid
   average,     ///< one receiver is sent averages that are not what the others are sent
+  help,        ///< it says that it averages for those whom nobody can dial
 };
-inline constexpr std::size_t kLies = 12;
+inline constexpr std::size_t kLies = 13;
 std::string_view name(Lie lie) noexcept;
 std::optional<Lie> lie_named(std::string_view name) noexcept;
 

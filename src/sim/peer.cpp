@@ -280,15 +280,19 @@ Task<net::Answer> Peer::was_counted(PeerId from, Frame request) {
 }
 
 void Peer::lie(std::optional<Lie> about) {
-  const bool seats = about == Lie::grid || lie_ == Lie::grid;
-  lie_ = about;
-  if (!seats || !life_ || !life_->directory) return;
+  const auto before = std::exchange(lie_, about);
+  if (!life_ || !life_->directory) return;
+  directory::Directory& directory = *life_->directory;
   const std::string key(matchmaking::kSeatingKey);
+  const std::string helps(matchmaking::kAuxiliarySubkey);
+  if (about == Lie::help) directory.publish(key, helps, Bytes(1), kSeatingTtl);
+  if (before == Lie::help && about != Lie::help) directory.withdraw(key, helps);
+  if (about != Lie::grid && before != Lie::grid) return;
   const std::vector<Bytes> pieces = absurd_seating(trainer_.epoch());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::string subkey = matchmaking::seating_subkey(0, i);
-    if (about == Lie::grid) life_->directory->publish(key, subkey, pieces[i], kSeatingTtl);
-    if (about != Lie::grid) life_->directory->withdraw(key, subkey);
+    if (about == Lie::grid) directory.publish(key, subkey, pieces[i], kSeatingTtl);
+    if (about != Lie::grid) directory.withdraw(key, subkey);
   }
 }
 

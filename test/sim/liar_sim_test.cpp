@@ -92,6 +92,27 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "liar sim: who says that it averages for those whom nobody can dial, and does not, delays them for a minute") {
+  SwarmOptions options = small(7, 66, 0);  // more than one group holds: with help they go on a grid
+  options.values = 2048;
+  options.clients = 65;
+  options.length = 74s;
+  Fault fault = timed(12s, FaultKind::lie, 65, 60s);
+  fault.lie = Lie::help;
+  options.faults.events = {fault};
+  std::set<std::uint64_t> before;
+  std::set<std::uint64_t> after;
+  Swarm swarm(options);
+  swarm.trace([&](const TraceLine& line) {
+    if (line.event != "epoch.committed") return;
+    (line.at < 30s ? before : after).insert(std::stoull(line.text.substr(line.text.find('=') + 1)));
+  });
+  check_held(swarm.run());
+  CHECK(before.size() >= 4);
+  CHECK(after.size() >= 2);
+}
+
 TEST_CASE("liar sim: who is given false bytes by a donor takes none of them and fetches them elsewhere") {
   for (const std::uint64_t seed : test::seeds(2)) {
     CAPTURE(seed);

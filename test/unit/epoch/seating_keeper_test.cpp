@@ -381,6 +381,21 @@ TEST_CASE("seating keeper: a newcomer who cannot count yet follows no absurd sea
   CHECK(many.in_force(7, 4) == Radices{3, 2});  // it counts as many
 }
 
+TEST_CASE("seating keeper: what a newcomer read that begins long after it could count is its seating all the same") {
+  Peers peers(7);
+  for (const std::uint64_t epoch : {1, 2}) peers.epoch(epoch, 70ms);
+  REQUIRE(peers.in_force(0, 31) == Radices{3, 2});
+  REQUIRE(peers.in_force(0, 30).empty());
+  peers.add(100);
+  peers.settle();
+  for (std::uint64_t epoch = 3; epoch < 30; ++epoch) {
+    // who knows no more of epochs than that there are some takes two for the notice
+    peers.keepers[7]->look_at({epoch, false, 0s, peers.ids, peers.ids, {}, false});
+    peers.settle();
+  }
+  CHECK(peers.in_force(7, 31) == Radices{3, 2});
+}
+
 TEST_CASE("seating keeper: of two lists for one epoch all keep the one that seats most of a swarm that has grown") {
   const auto [small, large] =
       matchmaking::goes_before(peer(200), peer(201), 0) ? std::pair(200, 201) : std::pair(201, 200);

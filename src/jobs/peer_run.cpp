@@ -84,6 +84,8 @@ class Stay {
   void note_computed(std::uint64_t samples, Duration took);
   void note_dropped();
   void after_epoch(optim::StepResult result);
+  void tell_epochs(optim::StepResult result);
+  void tell_epoch(const epoch::EpochReport* report, const char* result);
   void write_csv(const epoch::EpochReport& report);
   void evaluate();
   void save();
@@ -175,6 +177,7 @@ int Stay::run() {
   output_.done(fmt::format("in step with the swarm at epoch {}", optimizer_->epoch()));
   train();
   samples_lost_ = optimizer_->finish();
+  tell_epochs(optim::StepResult::accumulated);
   presence_.leave();
   save();
   const double hours = presence_.hours();
@@ -223,13 +226,34 @@ void Stay::note_dropped() {
 }
 
 void Stay::after_epoch(optim::StepResult result) {
-  const bool committed = result == optim::StepResult::committed && optimizer_->last_report();
-  const auto& report = optimizer_->last_report();
-  // who is asked to stop at a border may have stepped once more, of which its report is on the way still
+  tell_epochs(result);
+  const std::uint64_t epoch = optimizer_->epoch();
+  if (recipe_.data.evaluate_every > 0 && epoch % recipe_.data.evaluate_every == 0 && !config_.toggle("no-evaluate"))
+    evaluate();
+  const auto every = static_cast<std::uint64_t>(config_.number("checkpoint-every"));
+  if (every > 0 && epoch >= saved_epoch_ + every) save();
+}
+
+/// Of several that ended while this peer waited, each; and where it is when the last one ended without it.
+void Stay::tell_epochs(optim::StepResult result) {
+  std::uint64_t told = 0;
+  for (const epoch::EpochReport& report : optimizer_->reports()) {
+    tell_epoch(&report, "committed");
+    write_csv(report);
+    ++epochs_;
+    samples_ += report.own_weight;
+    told = report.epoch + 1;
+  }
+  if (optimizer_->epoch() <= told) return;
+  if (result == optim::StepResult::caught_up) tell_epoch(nullptr, "caught_up");
+  if (result == optim::StepResult::restored) tell_epoch(nullptr, "restored");
+}
+
+/// `report`: null of one that ended without this peer.
+void Stay::tell_epoch(const epoch::EpochReport* report, const char* result) {
+  const bool committed = report != nullptr;
   const std::uint64_t epoch = committed ? report->epoch + 1 : optimizer_->epoch();
   const double loss = committed ? report->loss : std::nan("");
-  epochs_ += committed ? 1 : 0;
-  samples_ += committed ? report->own_weight : 0;
   optim::Progress over = collaboration_.progress();
   over.epoch = epoch;
   over.loss = loss;
@@ -237,28 +261,20 @@ void Stay::after_epoch(optim::StepResult result) {
   over.own_samples = committed ? report->own_weight : 0;
   over.eta_s = std::numeric_limits<double>::infinity();  // that of the next step, of which nothing is known yet
   output_.epoch(over);
-  if (output_.wants_json()) {
-    output_.json({{"event", "epoch"},
-                  {"epoch", epoch},
-                  {"result", committed                                ? "committed"
-                             : result == optim::StepResult::caught_up ? "caught_up"
-                                                                      : "restored"},
-                  {"loss", number_or_null(loss)},
-                  {"samples", committed ? report->weight : 0},
-                  {"own_samples", committed ? report->own_weight : 0},
-                  {"peers", committed && report->group ? report->group->roster.size() : 1},
-                  {"coarse", committed && report->round.coarse},
-                  {"averaging_s", committed ? to_seconds(report->averaging) : 0.0},
-                  {"bytes_up", collaboration_.parts().moved("sent")},
-                  {"bytes_down", collaboration_.parts().moved("received")},
-                  {"parameters", to_hex(committed ? report->parameters : optimizer_->parameter_hash())},
-                  {"ledger", to_hex(committed ? report->ledger : optimizer_->ledger_hash())}});
-  }
-  if (committed) write_csv(*report);
-  if (recipe_.data.evaluate_every > 0 && epoch % recipe_.data.evaluate_every == 0 && !config_.toggle("no-evaluate"))
-    evaluate();
-  const auto every = static_cast<std::uint64_t>(config_.number("checkpoint-every"));
-  if (every > 0 && epoch >= saved_epoch_ + every) save();
+  if (!output_.wants_json()) return;
+  output_.json({{"event", "epoch"},
+                {"epoch", epoch},
+                {"result", result},
+                {"loss", number_or_null(loss)},
+                {"samples", over.samples},
+                {"own_samples", over.own_samples},
+                {"peers", committed && report->group ? report->group->roster.size() : 1},
+                {"coarse", committed && report->round.coarse},
+                {"averaging_s", committed ? to_seconds(report->averaging) : 0.0},
+                {"bytes_up", collaboration_.parts().moved("sent")},
+                {"bytes_down", collaboration_.parts().moved("received")},
+                {"parameters", to_hex(committed ? report->parameters : optimizer_->parameter_hash())},
+                {"ledger", to_hex(committed ? report->ledger : optimizer_->ledger_hash())}});
 }
 
 void Stay::write_csv(const epoch::EpochReport& report) {

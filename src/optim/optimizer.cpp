@@ -69,6 +69,7 @@ struct Optimizer::Inner {
   Work in_hand;  ///< units of the microbatch that is being computed
   TimePoint rest_until{};
   std::optional<epoch::EpochReport> last_report;
+  std::vector<epoch::EpochReport> reports;  ///< of what take_result() found last
 
   // on the loop
   std::unique_ptr<TaskGroup> tasks;
@@ -78,6 +79,7 @@ struct Optimizer::Inner {
   // both
   std::mutex mutex;
   std::deque<epoch::MemberEvent> happened;
+  std::uint64_t told_epoch = 0;  ///< of the last event that came with another one
 
   /// Throws `Failure(incompatible)` when the manifest asks for what is not here.
   epoch::MemberOptions member_options() const;
@@ -93,6 +95,10 @@ struct Optimizer::Inner {
   bool hand_on(TimePoint deadline, std::string& why);
   void on_event(const epoch::MemberEvent& event);
   StepResult take_result();
+  bool take_joined();
+  std::uint64_t finish();
+  /// Who does not wait for an epoch's end at its border may have stepped once more, and hears of it in a moment.
+  void await_reports();
   /// For as long as it is held. Who is held for minutes hears why, and may want to stop.
   void stand_at_border();
   bool is_resting() const { return parts.runtime.clock().now() < rest_until; }
@@ -118,6 +124,8 @@ void Optimizer::Inner::on_event(const epoch::MemberEvent& event) {
   if (event.report) tell_round(parts, *event.report);
   if (event.kind == Kind::round_failed) tell_failed_round(parts, event.epoch, event.text);
   const std::lock_guard lock(mutex);
+  const bool moved = event.kind == Kind::committed || event.kind == Kind::caught_up || event.kind == Kind::downloaded;
+  if (moved || event.kind == Kind::joined) told_epoch = std::max(told_epoch, event.epoch);
   happened.push_back(event);
 }
 
@@ -240,18 +248,30 @@ void Optimizer::Inner::return_units(const Work& work) {
 StepResult Optimizer::Inner::take_result() {
   using Kind = epoch::MemberEvent::Kind;
   StepResult result = StepResult::accumulated;
+  reports.clear();
   const std::lock_guard lock(mutex);
   for (epoch::MemberEvent& event : happened) {
     if (event.kind == Kind::committed) {
-      last_report = std::move(event.report);
+      last_report = event.report;
+      reports.push_back(std::move(*event.report));
       result = std::max(result, StepResult::committed);
     }
     if (event.kind == Kind::caught_up) result = std::max(result, StepResult::caught_up);
     if (event.kind == Kind::downloaded) result = std::max(result, StepResult::restored);
-    if (event.kind == Kind::joined) joined = true;
   }
   happened.clear();
   return result;
+}
+
+/// False: not yet. How it came to the swarm's parameters is no step's matter; what ended since then is the next one's.
+bool Optimizer::Inner::take_joined() {
+  const std::lock_guard lock(mutex);
+  const auto is_joined = [](const epoch::MemberEvent& event) { return event.kind == epoch::MemberEvent::Kind::joined; };
+  const auto at = std::find_if(happened.begin(), happened.end(), is_joined);
+  if (at == happened.end()) return false;
+  happened.erase(happened.begin(), std::next(at));
+  joined = true;
+  return true;
 }
 
 void Optimizer::Inner::stand_at_border() {
@@ -312,16 +332,10 @@ void Optimizer::track(std::string name, at::Tensor extra) {
 bool Optimizer::join(const std::function<bool()>& waiting) {
   if (!inner_->bridge) inner_->start_member();
   while (!inner_->joined) {
-    const auto ready = [this] {
-      const std::lock_guard lock(inner_->mutex);
-      return std::any_of(inner_->happened.begin(), inner_->happened.end(), [](const epoch::MemberEvent& event) {
-        return event.kind == epoch::MemberEvent::Kind::joined;
-      });
-    };
-    const bool in_step = inner_->bridge->wait(inner_->trainer, ready, std::chrono::steady_clock::now() + kWaitStep);
+    const auto joined = [this] { return inner_->joined || inner_->take_joined(); };
+    inner_->bridge->wait(inner_->trainer, joined, std::chrono::steady_clock::now() + kWaitStep);
     inner_->parts.check();
     inner_->parts.deliver_events();
-    if (in_step) inner_->take_result();
     if (!inner_->joined && waiting && !waiting()) return false;
   }
   return true;
@@ -386,26 +400,42 @@ StepResult Optimizer::wait(Duration patience) {
 }
 
 std::uint64_t Optimizer::finish() {
-  Collaboration::Parts& parts = inner_->parts;
-  if (!inner_->joined || parts.left) return 0;
+  const std::uint64_t lost = inner_->finish();
+  inner_->await_reports();
+  (void)inner_->take_result();
+  return lost;
+}
+
+void Optimizer::Inner::await_reports() {
+  if (!joined || parts.left) return;
+  const auto told = [this] {
+    const std::lock_guard lock(mutex);
+    return told_epoch >= trainer.epoch();
+  };
+  if (!told()) bridge->wait(trainer, told, std::chrono::steady_clock::now() + kWaitStep);
+  parts.deliver_events();
+}
+
+std::uint64_t Optimizer::Inner::finish() {
+  if (!joined || parts.left) return 0;
   const TimePoint begin = std::chrono::steady_clock::now();
   parts.leave_by = begin + parts.options.leave_wait;
-  if (epoch() >= inner_->options.epochs_max) {  // no step is left for what is in hand
-    inner_->trainer.drop();
-    inner_->trainer.adopt();
-    inner_->keep_last_state();
+  if (trainer.epoch() >= options.epochs_max) {  // no step is left for what is in hand
+    trainer.drop();
+    trainer.adopt();
+    keep_last_state();
     return 0;
   }
   const TimePoint deadline = begin + parts.options.leave_wait * 4 / 5;  // the rest is for saying good-bye
-  const bool hands_on = inner_->trainer.hands_on();
+  const bool hands_on = trainer.hands_on();
   const TimePoint round_by = hands_on ? deadline - parts.options.leave_wait / 5 : deadline;
-  const std::uint64_t before = epoch();
-  std::string why = inner_->await_last_round(round_by);
-  std::uint64_t lost = inner_->trainer.samples();
-  if (hands_on && lost > 0 && inner_->hand_on(deadline, why)) lost = 0;
-  inner_->trainer.drop();  // leaving gives their units back
-  inner_->trainer.adopt();
-  inner_->keep_last_state();
+  const std::uint64_t before = trainer.epoch();
+  std::string why = await_last_round(round_by);
+  std::uint64_t lost = trainer.samples();
+  if (hands_on && lost > 0 && hand_on(deadline, why)) lost = 0;
+  trainer.drop();  // leaving gives their units back
+  trainer.adopt();
+  keep_last_state();
   if (lost > 0) {
     parts.log.info("samples.lost", {{"epoch", before}, {"samples", lost}, {"why", why}});
     parts.tell({"samples.lost", before, fmt::format("{} samples in hand are lost: {}", lost, why)});
@@ -515,6 +545,10 @@ void Optimizer::adopt() {
 
 std::uint64_t Optimizer::epoch() const noexcept {
   return inner_->trainer.epoch();
+}
+
+const std::vector<epoch::EpochReport>& Optimizer::reports() const noexcept {
+  return inner_->reports;
 }
 
 const std::optional<epoch::EpochReport>& Optimizer::last_report() const noexcept {

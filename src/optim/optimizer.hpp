@@ -105,7 +105,7 @@ class Optimizer {
   /// that the samples in hand count. Else, where gradients are averaged, they are handed on to one peer that stays, and
   /// told as `samples.handed_on`; what nobody takes is dropped and told as `samples.lost`. Returns the samples lost, as
   /// far as this peer knows, none at the end of the run. Who may want the last state gets it until leave() returns. At
-  /// most 4/5 of `leave_wait`; no step() after it.
+  /// most 4/5 of `leave_wait`; no step() after it. What reports() has then may be of an epoch that ended meanwhile.
   std::uint64_t finish();
 
   /// The next units of work for this peer: leased, so that nobody else computes them in this pass. 1..n of them: fewer
@@ -121,6 +121,9 @@ class Optimizer {
 
   /// Step counter of the run: of the parameters in the module.
   std::uint64_t epoch() const noexcept;
+  /// Of the epochs with this peer in them that ended up to the last call that returned a StepResult, or finish(), and
+  /// after the one before it: mostly none or one.
+  const std::vector<epoch::EpochReport>& reports() const noexcept;
   /// Of the last epoch that this peer took part in; empty before.
   const std::optional<epoch::EpochReport>& last_report() const noexcept;
   Digest parameter_hash() const;

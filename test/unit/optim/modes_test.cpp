@@ -240,6 +240,42 @@ TEST_CASE("modes: a peer computes no more of the time than it may, and tells of 
   CHECK(to_seconds(busy) <= 0.2 * to_seconds(job.computed.back().first - job.computed.front().first));
 }
 
+TEST_CASE("modes: who leaves while its last round runs is told of that round, too") {
+  const test::TempFolder folder;
+  ::setenv("XDG_CONFIG_HOME", (folder.path() / "config").c_str(), 1);
+  const Founder founder(folder.path() / "founder", "float32");
+  OptimizerOptions options;
+  options.epochs_max = 10;
+  std::promise<void> first_epoch;
+  std::promise<void> has_given;
+  const auto stay = std::async(std::launch::async, [&] {
+    Collaboration run(run_options(folder.path() / "stays", founder.address()));
+    Toy toy;
+    Optimizer optimizer(run, toy.module(), lamb(lamb_options()), options);
+    while (optimizer.epoch() < 1) optimizer.step(kBatch, toy.gradients(0, kBatch));
+    first_epoch.set_value();
+    const auto given = has_given.get_future();
+    while (given.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      optimizer.wait(std::chrono::milliseconds(100));
+    for (StepResult result = StepResult::accumulated; result != StepResult::committed;)
+      result = optimizer.step(kBatch / 2, toy.gradients(kBatch / 2, kBatch / 2));
+    CHECK(optimizer.reports().size() == 1);
+    CHECK(optimizer.reports().front().epoch == optimizer.last_report()->epoch);
+  });
+  first_epoch.get_future().wait();
+  Collaboration run(run_options(folder.path() / "leaves", founder.address()));
+  Toy toy;
+  Optimizer optimizer(run, toy.module(), lamb(lamb_options()), options);
+  REQUIRE(optimizer.join());
+  CHECK(optimizer.step(kBatch / 2, toy.gradients(0, kBatch / 2)) == StepResult::accumulated);
+  CHECK(optimizer.reports().empty());
+  has_given.set_value();
+  CHECK(optimizer.finish() == 0);
+  REQUIRE(optimizer.reports().size() == 1);
+  CHECK(optimizer.reports().front().own_weight == kBatch / 2);
+  CHECK(optimizer.reports().front().epoch + 1 == optimizer.epoch());
+}
+
 TEST_CASE("modes: what is tracked is in the file that an optimizer saves, and is named before the first step") {
   const test::TempFolder folder;
   ::setenv("XDG_CONFIG_HOME", (folder.path() / "config").c_str(), 1);

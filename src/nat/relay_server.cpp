@@ -77,6 +77,7 @@ struct RelayServer::Circuit {
               wire::circuit_topic(ask.id, from.key, wire::CircuitEnd::asker), from, its_class),
         asked(server.needs_.endpoint, server.needs_.topics,
               wire::circuit_topic(ask.id, from.key, wire::CircuitEnd::asked), PeerId{ask.peer}, its_class),
+        networks{server.network_of(from), server.network_of(PeerId{ask.peer})},
         changed(server.needs_.executor) {}
 
   void end(std::string_view why) {
@@ -84,6 +85,7 @@ struct RelayServer::Circuit {
     changed.notify();
   }
   bool has(const PeerId& peer) const { return asker.with == peer || asked.with == peer; }
+  bool touches(const std::string& network) const { return networks[0] == network || networks[1] == network; }
   std::uint64_t most_carried() const { return std::max(from_asker, from_asked); }
 
   wire::CircuitClass which;
@@ -91,7 +93,8 @@ struct RelayServer::Circuit {
   Pace pace;
   CircuitLine asker;
   CircuitLine asked;
-  std::uint64_t from_asker = 0;  ///< bytes
+  std::array<std::string, 2> networks;  ///< of both ends; empty: unknown
+  std::uint64_t from_asker = 0;         ///< bytes
   std::uint64_t from_asked = 0;
   bool agreed = false;  ///< the asked end has taken it
   std::string over;     ///< why it ends; empty: it does not
@@ -184,9 +187,8 @@ net::Answer RelayServer::on_reserve(const PeerId& from, const Frame& request) {
   const auto ask = asked_in<wire::Reserve>(request);
   if (!ask) return Refusal(Errc::bad_request);
   if (auto why = refuses(from)) return std::move(*why);
-  const auto host = needs_.host_of(from);
-  if (!host) return Refusal(Errc::gone);
-  const std::string network = net::network_of(*host);
+  const std::string network = network_of(from);
+  if (network.empty()) return Refusal(Errc::gone);
   if (!reservations_.contains(from)) {
     sweep();
     const auto counted = [&](const auto& entry) { return entry.second.network == network; };
@@ -232,18 +234,26 @@ net::Answer RelayServer::on_whence(const PeerId& from, const Frame& request) con
   return frame::encode(wire::RelayHeader(std::move(comes)));
 }
 
+/// Empty: it is not connected, or only by a circuit.
+std::string RelayServer::network_of(const PeerId& peer) const {
+  const auto host = needs_.host_of(peer);
+  return host ? net::network_of(*host) : std::string();
+}
+
 bool RelayServer::has_room(wire::CircuitClass which, const PeerId& asker, const PeerId& asked) const {
-  std::size_t all = 0;
-  std::size_t of_asker = 0;
-  std::size_t of_asked = 0;
-  for (const auto& circuit : circuits_) {
-    if (circuit->which != which) continue;
-    ++all;
-    if (circuit->has(asker)) ++of_asker;
-    if (circuit->has(asked)) ++of_asked;
-  }
+  const auto count = [&](const auto& counts) {
+    const auto of_class = [&](const auto& circuit) { return circuit->which == which && counts(*circuit); };
+    return static_cast<std::size_t>(std::count_if(circuits_.begin(), circuits_.end(), of_class));
+  };
   const Quota& quota = this->quota(which);
-  return all < quota.all_max && of_asker < quota.of_peer_max && of_asked < quota.of_peer_max;
+  if (count([](const Circuit&) { return true; }) >= quota.all_max) return false;
+  const auto has_room_for = [&](const PeerId& end) {
+    const std::string network = network_of(end);
+    return count([&](const Circuit& circuit) { return circuit.has(end); }) < quota.of_peer_max &&
+           (network.empty() ||
+            count([&](const Circuit& circuit) { return circuit.touches(network); }) < quota.of_network_max);
+  };
+  return has_room_for(asker) && has_room_for(asked);
 }
 
 /// The best that is wanted, offered and free; nothing: all is taken.

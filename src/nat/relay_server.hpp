@@ -34,16 +34,17 @@ class RelayServer {
   struct Quota {
     std::uint64_t bytes_max = 0;  ///< each way
     Duration life{};
-    double bytes_per_s = 0;         ///< of one circuit, both ways together
-    double bytes_per_s_of_all = 0;  ///< of all in this class
-    std::size_t of_peer_max = 0;    ///< circuits that begin or end at one peer
-    std::size_t all_max = 0;        ///< circuits
+    double bytes_per_s = 0;          ///< of one circuit, both ways together
+    double bytes_per_s_of_all = 0;   ///< of all in this class
+    std::size_t of_peer_max = 0;     ///< circuits that begin or end at one peer,
+    std::size_t of_network_max = 0;  ///< in one network, whose user may call itself many peers,
+    std::size_t all_max = 0;         ///< and in all
   };
   struct Options {
     RelayMode mode = RelayMode::signal;
-    Quota signal{std::uint64_t(1) << 20U, std::chrono::minutes(2), 256e3, 2.5e6, 16, 64};
+    Quota signal{std::uint64_t(1) << 20U, std::chrono::minutes(2), 256e3, 2.5e6, 16, 32, 64};
     /// Of a peer as many as a group has: one that is led to one owner only would hold up all the others.
-    Quota bulk{std::uint64_t(4) << 30U, std::chrono::minutes(30), 2.5e6, 25e6, 16, 64};
+    Quota bulk{std::uint64_t(4) << 30U, std::chrono::minutes(30), 2.5e6, 25e6, 16, 32, 64};
     std::size_t reservations_max = 128;
     std::size_t reservations_of_address_max = 8;
     Duration ttl = std::chrono::hours(1);            ///< of a reservation
@@ -92,6 +93,7 @@ class RelayServer {
   bool leads_onward(const wire::Connect& ask) const;
   std::optional<wire::CircuitClass> choose(std::uint8_t wanted, const PeerId& asker, const PeerId& asked) const;
   bool has_room(wire::CircuitClass which, const PeerId& asker, const PeerId& asked) const;
+  std::string network_of(const PeerId& peer) const;
   const Quota& quota(wire::CircuitClass which) const;
   Task<bool> is_welcome(const Circuit& circuit, const wire::CircuitId& id, TimePoint deadline);
 

@@ -201,6 +201,32 @@ TEST_CASE("relay: each reason for which there is no circuit has a word") {
   });
 }
 
+TEST_CASE("relay: of one network few circuits are led, however many peers it calls itself") {
+  NodeWishes wishes;
+  wishes.relay.signal.of_network_max = 2;
+  Town town(wishes);
+  std::vector<std::unique_ptr<RelayNode>> mates;
+  for (unsigned char i = 0; i < 3; ++i)
+    mates.push_back(std::make_unique<RelayNode>(town.world, town.network, static_cast<unsigned char>(10 + i),
+                                                NodeWishes{}, &town.box_a));
+  town.run([&]() -> Task<> {
+    for (auto& mate : mates) mate->start();
+    REQUIRE(co_await town.b.reserves_at(town.relay));
+    REQUIRE(co_await town.second.reserves_at(town.relay));
+    mates[0]->knows_by(town.relay, town.b);
+    CHECK(co_await mates[0]->calls(town.b));
+    mates[1]->knows_by(town.relay, town.second);
+    CHECK(co_await mates[1]->calls(town.second));
+    mates[2]->knows_by(town.relay, town.b);
+    CHECK_FALSE(co_await mates[2]->calls(town.b));
+    CHECK(town.relay.relay->circuits() == 2);
+    town.second.knows_by(town.relay, town.b);
+    CHECK(co_await town.second.calls(town.b));
+    CHECK(town.relay.relay->circuits() == 3);
+    for (auto& mate : mates) co_await mate->stop();
+  });
+}
+
 TEST_CASE("relay: over a circuit nobody reserves, and nobody asks for another one") {
   Town town;
   town.run([&]() -> Task<> {

@@ -112,6 +112,11 @@ void Reachability::offer(std::optional<std::uint16_t> mapped_port) {
   progress_.notify();
 }
 
+void Reachability::offer_web(std::optional<std::uint16_t> mapped_port) {
+  mapped_web_port_ = mapped_port;
+  doubt();
+}
+
 Task<> Reachability::run() {
   if (options_.port == 0) co_return;
   for (;;) {
@@ -209,6 +214,8 @@ void Reachability::ask_web(TaskGroup& tasks, const PeerId& server, Answers& answ
 
 Task<> Reachability::ask_web_port(PeerId server, Answers& answers) {
   co_await ask(server, options_.wss_port, net::Leg::wss, answers);
+  const auto mapped = mapped_web_port_;
+  if (mapped && *mapped != options_.wss_port) co_await ask(server, *mapped, net::Leg::wss, answers);
   --answers.web_left;
   --answers.open;
   progress_.notify();
@@ -270,7 +277,7 @@ Task<> Reachability::ask(PeerId server, std::uint16_t port, net::Leg leg, Answer
 /// Routers map IPv4 only, and who sees a private address is on this side of the router.
 bool Reachability::is_mapped(const net::Address& address) const {
   const bool outside = !net::is_v6(address.host) && !is_private_v4(address.host);
-  return address.leg == net::Leg::tcp && address.port == mapped_port_ && outside;
+  return outside && address.port == (address.leg == net::Leg::wss ? mapped_web_port_ : mapped_port_);
 }
 
 }  // namespace collab::nat

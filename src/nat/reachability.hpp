@@ -80,6 +80,8 @@ class Reachability {
   /// The router promises that this port of its leads to ours; nothing: it does not, or not any more. Asked about at
   /// once, and believed when others got through.
   void offer(std::optional<std::uint16_t> mapped_port);
+  /// The same of the one for WebSockets.
+  void offer_web(std::optional<std::uint16_t> mapped_port);
 
   State state() const noexcept {
     return judgement_.state == State::outbound_only && relayed_ ? State::relayed : judgement_.state;
@@ -127,6 +129,7 @@ class Reachability {
   std::vector<PeerId> confirmed_by_;
   std::size_t judged_by_ = 0;  ///< servers in the last check
   std::optional<std::uint16_t> mapped_port_;
+  std::optional<std::uint16_t> mapped_web_port_;
   Signal changed_;
   Signal doubted_;
   bool doubt_ = false;

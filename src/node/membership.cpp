@@ -226,13 +226,19 @@ void Membership::make_reachability(bool knows_others) {
   if (knows_others) reach.nobody = std::max(reach.nobody, kFirstConnection);
   reachability_ = std::make_unique<nat::Reachability>(*endpoint_, needs_.clock, needs_.random.derive("nat"), needs_.log,
                                                       needs_.loop, connected, reach);
+  const std::uint16_t mapped = port_for_router(options_, endpoint_->listening());
+  port_mapping_ = make_port_mapping(mapped, "port_mapping");
+  web_port_mapping_ = make_port_mapping(mapped == 0 ? mapped : options_.wss_port, "port_mapping_wss");
+}
+
+std::unique_ptr<nat::PortMapping> Membership::make_port_mapping(std::uint16_t port, const std::string& name) {
   nat::PortMapping::Options mapping = options_.port_mapping;
-  mapping.port = port_for_router(options_, endpoint_->listening());
-  if (!options_.home.empty()) mapping.note = options_.home / "port_mapping";
+  mapping.port = port;
+  if (!options_.home.empty()) mapping.note = options_.home / name;
   nat::PortMapping::Needs asking{
-      needs_.clock, needs_.random.derive("port_map"), needs_.log, needs_.loop, needs_.workers, {}, options_.router};
+      needs_.clock, needs_.random.derive(name), needs_.log, needs_.loop, needs_.workers, {}, options_.router};
   if (mapping.port != 0) asking.gateways = options_.gateways(needs_.loop, needs_.clock);
-  port_mapping_ = std::make_unique<nat::PortMapping>(std::move(asking), std::move(mapping));
+  return std::make_unique<nat::PortMapping>(std::move(asking), std::move(mapping));
 }
 
 /// Both halves: a node that others come to dial gives up its reservations, and grants some.
@@ -464,6 +470,27 @@ Task<> Membership::follow_port_mapping() {
   }
 }
 
+/// Asks the router when it has answered about the other one: many take one question at a time.
+Task<> Membership::follow_web_port_mapping() {
+  using Phase = nat::MappingStatus::Phase;
+  while (port_mapping_->status().phase == Phase::asking) co_await port_mapping_->changed().wait();
+  const auto follow = [this]() -> Task<> {
+    std::optional<std::uint16_t> offered;
+    for (;;) {
+      const auto& mapping = web_port_mapping_->status().mapping;
+      const auto promised = mapping ? std::optional(mapping->outside_port) : std::nullopt;
+      if (std::exchange(offered, promised) != promised) reachability_->offer_web(promised);
+      co_await web_port_mapping_->changed().wait();
+    }
+  };
+  const auto body = [&](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("nat.web_port_map.follow", follow());
+    co_await web_port_mapping_->run();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
 /// Tells the owner of a machine that nobody can dial, when everything has been tried that a program can try.
 void Membership::explain_once() {
   const bool tried = mapping_settled_ != TimePoint::max() && needs_.clock.now() >= mapping_settled_ + kVerdictTime;
@@ -565,6 +592,7 @@ Task<> Membership::live(std::vector<Place> places) {
     if (asks_router()) {
       tasks.spawn("nat.port_map", port_mapping_->run());
       tasks.spawn("nat.port_map.follow", follow_port_mapping());
+      if (options_.wss_port != 0) tasks.spawn("nat.web_port_map", follow_web_port_mapping());
     }
     tasks.spawn("run.manifest", keeper_->run(*directory_));
     tasks.spawn("node.admission", admission_->run(*directory_));
@@ -614,6 +642,7 @@ Task<> Membership::leave() {
   directory_->withdraw(std::string(directory::kPeerKey), "");
   co_await needs_.clock.sleep_until(needs_.clock.now() + kWithdrawTime);
   co_await port_mapping_->remove();
+  co_await web_port_mapping_->remove();
   leaving_ = true;
   life_.notify();
   while (living_) co_await life_.wait();  // a question that waits for news would hold its connection open

@@ -92,7 +92,9 @@ class Membership {
   Task<> live(std::vector<Place> places);
   Task<> notice_moves();
   Task<> publish_self();
+  std::unique_ptr<nat::PortMapping> make_port_mapping(std::uint16_t port, const std::string& name);
   Task<> follow_port_mapping();
+  Task<> follow_web_port_mapping();
   void explain_once();
   void tell_way_out_once();
   Task<> follow_manifest();
@@ -113,6 +115,7 @@ class Membership {
   std::unique_ptr<nat::DialBackServer> dial_back_;
   std::unique_ptr<nat::Reachability> reachability_;
   std::unique_ptr<nat::PortMapping> port_mapping_;
+  std::unique_ptr<nat::PortMapping> web_port_mapping_;  // for WebSockets
   std::unique_ptr<nat::RelayServer> relay_server_;
   std::unique_ptr<nat::RelayClient> relay_client_;
   std::unique_ptr<nat::MappingProbe> mapping_probe_;

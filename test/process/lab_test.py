@@ -163,6 +163,19 @@ def upnp(place):
     assert not place.mapped(), place.mapped()
 
 
+def web_too(place):
+    """The port for WebSockets is mapped beside the other one, believed after a dial-back of its own, and removed with it."""
+    place.router('on', 'both')
+    peer = place.probe('--wss', '4443')
+    web = f'wss://{place.outside}:4443/collab/v1'
+    peer.until('both are dialled', 15, lambda now: now.get('addresses') == [f'{place.outside}:4600', web])
+    assert peer.now()['state'] == 'mapped', peer.now()
+    assert len(place.mapped()) == 2, place.mapped()
+    assert PUBLIC.dial(web) == peer.id
+    peer.leave()
+    assert not place.mapped(), place.mapped()
+
+
 def restart(place):
     """A router that restarts has forgotten everything; one that comes back with another protocol is asked by that."""
     place.router('on', 'natpmp')
@@ -582,7 +595,7 @@ def not_through_random(place):
     end_pair(place, other, pair)
 
 
-CASES = [[natpmp], [upnp], [both_and_taken], [silent, no_protocol], [leads_nowhere, stops_in_time], [second_nat, taken_by_upnp],
+CASES = [[natpmp], [upnp, web_too], [both_and_taken], [silent, no_protocol], [leads_nowhere, stops_in_time], [second_nat, taken_by_upnp],
          [for_good, restart], [nonsense]]
 if PEER:
     CASES[0].append(doctor)

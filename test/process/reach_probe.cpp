@@ -1,6 +1,6 @@
-// reach_probe RUN@AT LISTEN HOME [--lease SECONDS] [--look SECONDS] [--no-port-map]: joins a run without training and
-// tells, a JSON line each, how others reach it. Reads "dial ADDR", "call ID" and "leave" from stdin; its end means
-// leave. For lab_test.py.
+// reach_probe RUN@AT LISTEN HOME [--lease SECONDS] [--look SECONDS] [--wss PORT] [--no-port-map]: joins a run without
+// training and tells, a JSON line each, how others reach it. Reads "dial ADDR", "call ID" and "leave" from stdin; its
+// end means leave. For lab_test.py.
 
 #include "base/frame.hpp"
 #include "cli/program.hpp"
@@ -47,7 +47,9 @@ Wish parse(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--no-port-map") wish.port_map = false;
     if (i + 1 == argc || word == "--no-port-map") continue;
-    const auto length = std::chrono::seconds(std::stoi(argv[++i]));
+    const int number = std::stoi(argv[++i]);
+    const auto length = std::chrono::seconds(number);
+    if (word == "--wss") wish.options.wss_port = static_cast<std::uint16_t>(number);
     if (word == "--lease") wish.options.port_mapping.lease = length;
     if (word == "--look") wish.options.port_mapping.look = length;
   }

@@ -36,9 +36,11 @@ struct Swarm {
       const auto message = frame::decode<wire::Header>(*asking);
       const std::uint16_t port = std::get<wire::DialBack>(message->header).port;
       wire::DialledBack done;
-      CHECK(std::get<wire::DialBack>(message->header).wss == (port == wss_port));
+      CHECK(std::get<wire::DialBack>(message->header).wss == (port == wss_port || port == mapped_web_port));
       done.verdict = static_cast<std::uint8_t>(port == mapped_port ? mapped_verdict : verdicts.at(number));
-      if (port == wss_port) done.verdict = static_cast<std::uint8_t>(wire::Verdict::ok);
+      const wire::Verdict at_web = mapped_web_port == 0 ? wire::Verdict::ok : wire::Verdict::refused;
+      if (port == wss_port) done.verdict = static_cast<std::uint8_t>(at_web);
+      if (port == mapped_web_port) done.verdict = static_cast<std::uint8_t>(wire::Verdict::ok);
       if (port == wss_port) co_await sleep(wss_silence);
       if (port != mapped_port && silence > Duration()) co_await sleep(silence);
       if (number == slow_server) co_await sleep(1s);
@@ -75,6 +77,7 @@ struct Swarm {
   std::map<unsigned, wire::Verdict> verdicts;
   std::uint16_t mapped_port = 0;  ///< the outside one
   std::uint16_t wss_port = 0;
+  std::uint16_t mapped_web_port = 0;  ///< only this one leads to it
   std::size_t addresses_max = 8;
   Duration wss_silence{};
   wire::Verdict mapped_verdict = wire::Verdict::ok;
@@ -324,6 +327,29 @@ TEST_CASE(
       std::vector<net::Address> all{{"192.0.2.7", 4600}, web};
       if (only_web) all.erase(all.begin());
       CHECK(reachability.addresses() == all);
+    });
+  }
+}
+
+TEST_CASE(
+    "reachability: a WebSocket's port that a router maps is published once others got through, and alone will do") {
+  for (const bool bare : {true, false}) {
+    Swarm swarm;
+    swarm.wss_port = 443;
+    swarm.mapped_web_port = 9443;
+    for (unsigned i = 2; i < 5; ++i) swarm.add_server(i, bare ? wire::Verdict::ok : wire::Verdict::refused);
+    swarm.run([&](Reachability& reachability) -> Task<> {
+      co_await swarm.sleep(1s);
+      CHECK(reachability.state() == (bare ? State::open : State::outbound_only));
+      CHECK(reachability.addresses().size() == (bare ? 1 : 0));
+      reachability.offer_web(9443);
+      co_await swarm.sleep(1s);
+      CHECK(reachability.state() == (bare ? State::open : State::mapped));
+      CHECK(reachability.addresses().back() == net::Address{"192.0.2.7", 9443, net::Leg::wss});
+      reachability.offer_web(std::nullopt);
+      co_await swarm.sleep(1s);
+      CHECK(reachability.state() == (bare ? State::open : State::outbound_only));
+      CHECK(reachability.addresses().size() == (bare ? 1 : 0));
     });
   }
 }

@@ -41,10 +41,9 @@ optim::OptimizerOptions options_of(const jobs::RunnableJob& job) {
 }
 
 /// Of an epoch that was not there before.
-void note(const std::optional<epoch::EpochReport>& report, std::vector<EpochFigures>& epochs) {
-  if (!report || (!epochs.empty() && epochs.back().epoch == report->epoch)) return;
-  epochs.push_back({report->epoch, report->weight, to_seconds(report->handing_over), to_seconds(report->averaging),
-                    to_seconds(report->stepping)});
+void note(const epoch::EpochReport& report, std::vector<EpochFigures>& epochs) {
+  epochs.push_back({report.epoch, report.weight, to_seconds(report.handing_over), to_seconds(report.averaging),
+                    to_seconds(report.stepping)});
 }
 
 }  // namespace
@@ -107,8 +106,8 @@ Work CollabLoop::train(const Stretch& stretch) {
   while (stretch.until_epoch > 0 ? epoch() < stretch.until_epoch : work.samples < stretch.samples) {
     const optim::Loss loss = job_.job->gradients(units_from(stretch.first_unit + work.samples, microbatch_));
     work.samples += microbatch_;
-    const optim::StepResult result = optimizer_.step(microbatch_, loss.mlm);
-    if (result == optim::StepResult::committed) note(optimizer_.last_report(), work.epochs);
+    (void)optimizer_.step(microbatch_, loss.mlm);
+    for (const epoch::EpochReport& report : optimizer_.reports()) note(report, work.epochs);
   }
   stopwatch.read(work);
   work.steps = epoch() - first;

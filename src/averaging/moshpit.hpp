@@ -119,6 +119,8 @@ class Moshpit {
 
   /// Looks for the first group: what the others have handed over waits for it.
   bool seeks_first_group() const noexcept { return seeks_since_.has_value(); }
+  /// Nothing: it does not.
+  const std::optional<TimePoint>& seeks_first_group_since() const noexcept { return seeks_since_; }
   /// What its values needed, without waiting in vain. Of the pass that runs, and of committed rounds
   /// of the last one before it that had some.
   Duration longest_round() const noexcept { return std::max(longest_round_, longest_before_); }

@@ -327,9 +327,11 @@ void Member::look_at_seats() {
   const bool full_for_long = full_since_ && now - since() >= full_max;
   look.stuck = full_for_long || moshpit_->stuck(stuck_after, longer * kStuckRounds);
   // who leads it may not have read the list, or only say that it helps: then no first group comes about
-  const bool led_by_nobody = full_since_ && moshpit_->seeks_first_group() &&
-                             now - since() >= std::max<Duration>(kUnledTimes * stuck_after,
-                                                                 longer * kHopelessRounds * moshpit_->longest_round());
+  const Duration unled_max =
+      std::max<Duration>({look.others_average ? kSlowerMax : Duration(), kUnledTimes * stuck_after,
+                          longer * kHopelessRounds * moshpit_->longest_round()});
+  const auto& seeks_since = moshpit_->seeks_first_group_since();
+  const bool led_by_nobody = full_since_ && seeks_since && now - std::max(since(), *seeks_since) >= unled_max;
   look.hopeless = led_by_nobody || moshpit_->stuck(stuck_after, longer * kHopelessRounds);
   look.last_epoch = last_epoch_;
   look.batch_full_in = full ? Duration() : from_seconds(std::min(context_.tracker.eta_s(), kEtaMax));
@@ -554,11 +556,15 @@ void Member::tell_codec(const averaging::RoundReport& round) {
                                  : "averages travel as 16 bits a value again");
 }
 
+void Member::epoch_begins() {
+  const auto before = std::exchange(epoch_began_, context_.clock.now());
+  if (before) last_epoch_ = *epoch_began_ - *before;
+}
+
 void Member::committed(EpochReport report) {
   epoch_ = report.epoch + 1;
   given_up_ = 0;
-  const auto began = std::exchange(epoch_began_, context_.clock.now());
-  if (began) last_epoch_ = *epoch_began_ - *began;
+  epoch_begins();
   full_since_.reset();
   failures_ = 0;
   told_no_leader_ = false;
@@ -680,7 +686,8 @@ Task<> Member::await_word_of_others(std::optional<matchmaking::Group> group) {
 void Member::arrived(const Arrival& arrival) {
   settle(arrival.ledger, arrival.lost);
   epoch_ = arrival.epoch;
-  epoch_began_.reset();
+  if (arrival.by == Arrival::By::state) epoch_began_.reset();
+  if (arrival.by == Arrival::By::round) epoch_begins();
   given_up_ = 0;
   parameters_ = arrival.parameters;
   ledger_ = hash_of(arrival.ledger);

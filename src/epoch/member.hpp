@@ -114,6 +114,7 @@ class Member {
   Task<> after_failure(boost::system::error_code why, const EpochReport& report);
   void give_up_rounds();
   Task<> await_word_of_others(std::optional<matchmaking::Group> group);
+  void epoch_begins();
   void committed(EpochReport report);
   Task<> heal();
   void tell_changed(const Digest& parameters, const Digest& ledger);

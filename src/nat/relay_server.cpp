@@ -234,7 +234,7 @@ net::Answer RelayServer::on_whence(const PeerId& from, const Frame& request) con
   return frame::encode(wire::RelayHeader(std::move(comes)));
 }
 
-/// Empty: it is not connected, or only by a circuit.
+/// Empty: where it comes from is not known.
 std::string RelayServer::network_of(const PeerId& peer) const {
   const auto host = needs_.host_of(peer);
   return host ? net::network_of(*host) : std::string();

@@ -43,8 +43,9 @@ class RelayServer {
   struct Options {
     RelayMode mode = RelayMode::signal;
     Quota signal{std::uint64_t(1) << 20U, std::chrono::minutes(2), 256e3, 2.5e6, 16, 32, 64};
-    /// Of a peer as many as a group has: one that is led to one owner only would hold up all the others.
-    Quota bulk{std::uint64_t(4) << 30U, std::chrono::minutes(30), 2.5e6, 25e6, 16, 32, 64};
+    /// Of a peer as many as a group has, and of a home three such peers: one that is led to some owners only would hold
+    /// up all the others.
+    Quota bulk{std::uint64_t(4) << 30U, std::chrono::minutes(30), 2.5e6, 25e6, 16, 48, 64};
     std::size_t reservations_max = 128;
     std::size_t reservations_of_address_max = 8;
     Duration ttl = std::chrono::hours(1);            ///< of a reservation

@@ -638,11 +638,20 @@ Task<> Membership::run(std::vector<Place> places) {
   co_await std::move(scope);
 }
 
+Task<> Membership::unmap_ports() {
+  const auto body = [this](TaskGroup& tasks) -> Task<> {
+    tasks.spawn("nat.unmap", port_mapping_->remove());
+    tasks.spawn("nat.unmap", web_port_mapping_->remove());
+    co_await tasks.join();
+  };
+  auto scope = task_scope(rethrow, body);
+  co_await std::move(scope);
+}
+
 Task<> Membership::leave() {
   directory_->withdraw(std::string(directory::kPeerKey), "");
   co_await needs_.clock.sleep_until(needs_.clock.now() + kWithdrawTime);
-  co_await port_mapping_->remove();
-  co_await web_port_mapping_->remove();
+  co_await unmap_ports();
   leaving_ = true;
   life_.notify();
   while (living_) co_await life_.wait();  // a question that waits for news would hold its connection open

@@ -95,6 +95,7 @@ class Membership {
   std::unique_ptr<nat::PortMapping> make_port_mapping(std::uint16_t port, const std::string& name);
   Task<> follow_port_mapping();
   Task<> follow_web_port_mapping();
+  Task<> unmap_ports();
   void explain_once();
   void tell_way_out_once();
   Task<> follow_manifest();

@@ -31,6 +31,7 @@ constexpr const char* kOwnScale = "own/scale";
 constexpr std::size_t kFileBytesMax = std::size_t(64) << 30U;
 constexpr std::uint32_t kSectionsMax = 64;
 constexpr Duration kUnitsStep = std::chrono::milliseconds(20);   // between two looks whether units are leased
+constexpr Duration kReportStep = std::chrono::milliseconds(20);  // and whether the last step was told of
 constexpr Duration kWaitStep = std::chrono::milliseconds(1000);  // between two looks at what a user wants meanwhile
 constexpr Duration kRestStep = std::chrono::milliseconds(100);
 
@@ -98,7 +99,7 @@ struct Optimizer::Inner {
   bool take_joined();
   std::uint64_t finish();
   /// Who does not wait for an epoch's end at its border may have stepped once more, and hears of it in a moment.
-  void await_reports();
+  void await_reports(TimePoint deadline);
   /// For as long as it is held. Who is held for minutes hears why, and may want to stop.
   void stand_at_border();
   bool is_resting() const { return parts.runtime.clock().now() < rest_until; }
@@ -258,6 +259,7 @@ StepResult Optimizer::Inner::take_result() {
     }
     if (event.kind == Kind::caught_up) result = std::max(result, StepResult::caught_up);
     if (event.kind == Kind::downloaded) result = std::max(result, StepResult::restored);
+    if (event.kind == Kind::joined) joined = true;
   }
   happened.clear();
   return result;
@@ -401,32 +403,34 @@ StepResult Optimizer::wait(Duration patience) {
 
 std::uint64_t Optimizer::finish() {
   const std::uint64_t lost = inner_->finish();
-  inner_->await_reports();
   (void)inner_->take_result();
   return lost;
 }
 
-void Optimizer::Inner::await_reports() {
-  if (!joined || parts.left) return;
+void Optimizer::Inner::await_reports(TimePoint deadline) {
   const auto told = [this] {
     const std::lock_guard lock(mutex);
     return told_epoch >= trainer.epoch();
   };
-  if (!told()) bridge->wait(trainer, told, std::chrono::steady_clock::now() + kWaitStep);
-  parts.deliver_events();
+  const TimePoint end = std::min(deadline, std::chrono::steady_clock::now() + kWaitStep);
+  while (!told() && !parts.left && std::chrono::steady_clock::now() < end) {
+    bridge->wait(trainer, told, std::chrono::steady_clock::now() + kReportStep);
+    parts.check();
+  }
 }
 
 std::uint64_t Optimizer::Inner::finish() {
   if (!joined || parts.left) return 0;
   const TimePoint begin = std::chrono::steady_clock::now();
   parts.leave_by = begin + parts.options.leave_wait;
-  if (trainer.epoch() >= options.epochs_max) {  // no step is left for what is in hand
+  const TimePoint deadline = begin + parts.options.leave_wait * 4 / 5;  // the rest is for saying good-bye
+  if (trainer.epoch() >= options.epochs_max) {                          // no step is left for what is in hand
     trainer.drop();
+    await_reports(deadline);
     trainer.adopt();
     keep_last_state();
     return 0;
   }
-  const TimePoint deadline = begin + parts.options.leave_wait * 4 / 5;  // the rest is for saying good-bye
   const bool hands_on = trainer.hands_on();
   const TimePoint round_by = hands_on ? deadline - parts.options.leave_wait / 5 : deadline;
   const std::uint64_t before = trainer.epoch();
@@ -434,6 +438,7 @@ std::uint64_t Optimizer::Inner::finish() {
   std::uint64_t lost = trainer.samples();
   if (hands_on && lost > 0 && hand_on(deadline, why)) lost = 0;
   trainer.drop();  // leaving gives their units back
+  await_reports(deadline);
   trainer.adopt();
   keep_last_state();
   if (lost > 0) {

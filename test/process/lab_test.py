@@ -168,7 +168,7 @@ def web_too(place):
     place.router('on', 'both')
     peer = place.probe('--wss', '4443')
     web = f'wss://{place.outside}:4443/collab/v1'
-    peer.until('both are dialled', 15, lambda now: now.get('addresses') == [f'{place.outside}:4600', web])
+    peer.until('both are dialled', 25, lambda now: now.get('addresses') == [f'{place.outside}:4600', web])
     assert peer.now()['state'] == 'mapped', peer.now()
     assert len(place.mapped()) == 2, place.mapped()
     assert PUBLIC.dial(web) == peer.id

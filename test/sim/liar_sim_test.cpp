@@ -97,20 +97,25 @@ TEST_CASE(
   SwarmOptions options = small(7, 66, 0);  // more than one group holds: with help they go on a grid
   options.values = 2048;
   options.clients = 65;
-  options.length = 74s;
-  Fault fault = timed(12s, FaultKind::lie, 65, 60s);
+  options.length = 79s;
+  Fault fault = timed(12s, FaultKind::lie, 65, 100s);
   fault.lie = Lie::help;
   options.faults.events = {fault};
   std::set<std::uint64_t> before;
+  std::set<std::uint64_t> meanwhile;
   std::set<std::uint64_t> after;
   Swarm swarm(options);
   swarm.trace([&](const TraceLine& line) {
     if (line.event != "epoch.committed") return;
-    (line.at < 30s ? before : after).insert(std::stoull(line.text.substr(line.text.find('=') + 1)));
+    auto& epochs = line.at < 30s ? before : line.at < 60s ? meanwhile : after;
+    epochs.insert(std::stoull(line.text.substr(line.text.find('=') + 1)));
   });
-  check_held(swarm.run());
+  const Outcome outcome = swarm.run();
+  check_held(outcome);
+  check_struck(outcome);
   CHECK(before.size() >= 4);
-  CHECK(after.size() >= 2);
+  CHECK(meanwhile.empty());
+  CHECK_FALSE(after.empty());
 }
 
 TEST_CASE("liar sim: who is given false bytes by a donor takes none of them and fetches them elsewhere") {

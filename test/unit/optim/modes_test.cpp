@@ -247,14 +247,13 @@ TEST_CASE("modes: who leaves while its last round runs is told of that round, to
   OptimizerOptions options;
   options.epochs_max = 10;
   std::promise<void> first_epoch;
-  std::promise<void> has_given;
-  const auto stay = std::async(std::launch::async, [&] {
+  std::promise<void> giving;
+  const auto stay = std::async(std::launch::async, [&, given = giving.get_future()] {
     Collaboration run(run_options(folder.path() / "stays", founder.address()));
     Toy toy;
     Optimizer optimizer(run, toy.module(), lamb(lamb_options()), options);
     while (optimizer.epoch() < 1) optimizer.step(kBatch, toy.gradients(0, kBatch));
     first_epoch.set_value();
-    const auto given = has_given.get_future();
     while (given.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
       optimizer.wait(std::chrono::milliseconds(100));
     for (StepResult result = StepResult::accumulated; result != StepResult::committed;)
@@ -262,8 +261,11 @@ TEST_CASE("modes: who leaves while its last round runs is told of that round, to
     CHECK(optimizer.reports().size() == 1);
     CHECK(optimizer.reports().front().epoch == optimizer.last_report()->epoch);
   });
-  first_epoch.get_future().wait();
-  Collaboration run(run_options(folder.path() / "leaves", founder.address()));
+  std::promise<void> has_given = std::move(giving);  // ends before `stay`, whatever fails
+  REQUIRE(first_epoch.get_future().wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+  RunOptions its_options = run_options(folder.path() / "leaves", founder.address());
+  its_options.leave_wait = std::chrono::seconds(60);
+  Collaboration run(its_options);
   Toy toy;
   Optimizer optimizer(run, toy.module(), lamb(lamb_options()), options);
   REQUIRE(optimizer.join());

@@ -38,7 +38,7 @@ void CatchUp::arrived(const Arrival& arrival) {
 Task<CatchUp::Outcome> CatchUp::by_either(std::uint64_t epoch, Duration wait) {
   Outcome outcome = co_await by_rounds(epoch, wait);
   while (outcome == Outcome::needs_state && !leaving_) {
-    const bool downloaded = co_await by_state(epoch_);
+    const bool downloaded = co_await by_state(epoch_, /*newer=*/true);
     if (!downloaded) break;
     outcome = co_await by_rounds(epoch_);
   }
@@ -206,12 +206,14 @@ Task<bool> CatchUp::apply(std::shared_ptr<const averaging::CommittedRound> round
   co_return true;
 }
 
-Task<bool> CatchUp::by_state(std::uint64_t epoch) {
+Task<bool> CatchUp::by_state(std::uint64_t epoch, bool newer) {
   epoch_ = epoch;
+  // who trains alone has no round to show, and its state is the former one until it stands at a border
+  const std::uint64_t least = newer ? epoch + 1 : epoch;
   instead_in_a_row_ = 0;
   instead_ = {};
   const TimePoint start = needs_.clock.now();
-  std::uint64_t asked = std::max(epoch_, needs_.tracker.global_epoch().value_or(0));
+  std::uint64_t asked = std::max(least, needs_.tracker.global_epoch().value_or(0));
   while (!leaving_ && needs_.clock.now() < start + kStateTime) {
     const auto donors = needs_.tracker.donors(0);
     if (donors.empty()) co_return false;
@@ -224,7 +226,7 @@ Task<bool> CatchUp::by_state(std::uint64_t epoch) {
     Arrival arrival;
     const auto snapshot = co_await download(std::move(wanted), donors, arrival);
     if (!snapshot) {
-      asked = co_await epoch_instead(asked, snapshot.error());
+      asked = co_await epoch_instead(asked, least, snapshot.error());
       continue;
     }
     arrival.seconds = to_seconds(needs_.clock.now() - start);
@@ -255,15 +257,15 @@ Task<boost::system::result<CatchUp::State, Refusal>> CatchUp::download(state::Wa
 }
 
 /// What donors name is hearsay: one who is alone in being reached could send us anywhere, and for ever.
-Task<std::uint64_t> CatchUp::epoch_instead(std::uint64_t asked, Refusal refusal) {
+Task<std::uint64_t> CatchUp::epoch_instead(std::uint64_t asked, std::uint64_t least, Refusal refusal) {
   needs_.log.info("state.not_yet", {{"epoch", asked}, {"reason", refusal.reason}, {"number", refusal.number}});
   const auto instead = instead_.after(refusal, asked, options_.epochs_max);
   const std::uint64_t farthest = needs_.tracker.global_epoch().value_or(epoch_) + kAheadOfRecords;
-  const bool may_be = instead && *instead >= epoch_ && *instead <= farthest;
+  const bool may_be = instead && *instead >= least && *instead <= farthest;
   if (may_be && ++instead_in_a_row_ % kInsteadAtOnce != 0) co_return *instead;
   co_await needs_.clock.sleep_until(needs_.clock.now() + options_.retry_min);
   co_await needs_.tracker.look(needs_.clock.now() + kLookTime);
-  co_return std::max(epoch_, needs_.tracker.global_epoch().value_or(asked));
+  co_return std::max(least, needs_.tracker.global_epoch().value_or(asked));
 }
 
 /// `arrival`: how the snapshot was fetched. False when the trainer has left or the snapshot does not fit.

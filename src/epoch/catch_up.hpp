@@ -76,11 +76,11 @@ class CatchUp {
   /// else two keys would do to invent one. It is kept for `by_rounds`. Who was asked in vain is asked ever more seldom.
   /// Applies nothing, and may be cancelled.
   Task<bool> is_over(std::uint64_t epoch);
-  /// The whole state from several donors, at an epoch not before `epoch` that all of them still have; false: nobody has
-  /// one that fits. Rounds that end meanwhile are fetched beside it, for `by_rounds`, before the donors let go of them:
-  /// as many as have together the bytes of the state. Throws `Failure(incompatible)` when the state that most of the
-  /// others hold does not fit the trainer.
-  Task<bool> by_state(std::uint64_t epoch);
+  /// The whole state from several donors, at an epoch not before `epoch` that all of them still have; with `newer`
+  /// after it, for this peer has that one; false: nobody has one that fits. Rounds that end meanwhile are fetched
+  /// beside it, for `by_rounds`, before the donors let go of them: as many as have together the bytes of the state.
+  /// Throws `Failure(incompatible)` when the state that most of the others hold does not fit the trainer.
+  Task<bool> by_state(std::uint64_t epoch, bool newer = false);
   /// By rounds, where they do not reach by the state, then by rounds again.
   Task<Outcome> by_either(std::uint64_t epoch, Duration wait = {});
 
@@ -114,7 +114,7 @@ class CatchUp {
                                                        Arrival& arrival);
   Task<bool> restore(State snapshot, bool agreed, Arrival arrival);
   Task<> refuse_state(std::uint64_t epoch, bool agreed);
-  Task<std::uint64_t> epoch_instead(std::uint64_t asked, Refusal refusal);
+  Task<std::uint64_t> epoch_instead(std::uint64_t asked, std::uint64_t least, Refusal refusal);
   void arrived(const Arrival& arrival);
 
   Needs needs_;

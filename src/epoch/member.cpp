@@ -237,7 +237,7 @@ Task<> Member::synchronise() {
   CatchUp::Outcome outcome = CatchUp::Outcome::needs_state;
   while (!leaving_ && outcome == CatchUp::Outcome::needs_state) {
     outcome = co_await catch_up_.by_rounds(epoch_);
-    if (outcome == CatchUp::Outcome::needs_state) co_await catch_up_.by_state(epoch_);
+    if (outcome == CatchUp::Outcome::needs_state) co_await catch_up_.by_state(epoch_, /*newer=*/true);
   }
   // its seat is older than this process: as another voter it would found a second first group of its cell
   const matchmaking::Seating* on = grid();

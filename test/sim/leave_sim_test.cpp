@@ -163,4 +163,30 @@ TEST_CASE("leave sim: of a liar's estate nothing counts, and its heir goes on") 
   }
 }
 
+/// Who is alone has no rounds to show, and serves the state of its last border while it stands in the next epoch.
+TEST_CASE("leave sim: who comes back to one that trains alone fetches no state twice") {
+  for (const std::uint64_t seed : {2, 5, 6, 7}) {
+    CAPTURE(seed);
+    SwarmOptions options = small(seed, 2, 0);
+    options.target_batch = 4;  // epochs of a quarter of a second
+    options.values = 2048;
+    options.samples_per_s = 10;
+    options.length = 48s;
+    options.faults.events.push_back(timed(20s, FaultKind::leave, kLeaver, 15s));
+    std::map<std::string, int> downloaded;  // by epoch
+    bool is_back = false;
+    Swarm swarm(options);
+    swarm.trace([&](const TraceLine& line) {
+      if (line.peer != kLeaver || line.at < 35s) return;
+      const std::size_t epoch = line.text.find("epoch=");
+      if (line.event == "state.downloaded") ++downloaded[line.text.substr(epoch, line.text.find(' ', epoch) - epoch)];
+      is_back = is_back || (line.event == "epoch.committed" && line.text.find("peers=2") != std::string::npos);
+    });
+    check_held(swarm.run());
+    CHECK(is_back);
+    CHECK_FALSE(downloaded.empty());
+    for (const auto& [epoch, times] : downloaded) CHECK(times == 1);
+  }
+}
+
 }  // namespace collab::sim

@@ -194,8 +194,11 @@ void Tracker::send() {
 }
 
 Duration Tracker::period() {
-  const double eta = eta_s();
-  const Duration wanted = std::isfinite(eta) ? from_seconds(std::min(eta / 8, 3600.0)) : options_.period_max;
+  // of all, not only of those who tell of this epoch: where epochs are shorter than records travel nobody does, and who
+  // died then would count for long
+  const double rate = samples_per_s();
+  const double left = std::max(0.0, static_cast<double>(options_.target_batch) - samples());
+  const Duration wanted = rate > 0 ? from_seconds(std::min(left / rate / 8, 3600.0)) : options_.period_max;
   const Duration least = std::clamp<Duration>(spread(), options_.period_min, options_.period_max);
   const Duration bounded = std::clamp<Duration>(wanted, least, options_.period_max);
   const double jitter = 0.8 + 0.4 * static_cast<double>(needs_.random.below(1U << 20U)) * 0x1p-20;

@@ -122,6 +122,7 @@ TEST_CASE("tracker: who leaves stays for those behind it, but not when somebody 
   for (const bool somebody_stays : {false, true}) {
     CAPTURE(somebody_stays);
     Swarm swarm({0, 0, 0});
+    const auto watch = swarm.board.view_of(test::peer(9)).watch(std::string(kProgressKey));
     const auto scenario = [&]() -> Task<> {
       co_await swarm.sleep_until(3);
       swarm.peers[0]->own.epoch = 7;
@@ -130,8 +131,14 @@ TEST_CASE("tracker: who leaves stays for those behind it, but not when somebody 
       CHECK(swarm.peers[0]->tracker.somebody_is_behind());
       CHECK(!swarm.peers[1]->tracker.alone());
       const auto leave = [&]() -> Task<> { co_await swarm.peers[0]->tracker.leave(TimePoint(10s)); };
+      const std::int64_t began_ms = swarm.world.clock().unix_ms();
       co_await leave();
-      CHECK(swarm.now() >= (somebody_stays ? 7 : 10));
+      const auto told_since = [&](const directory::Record& record) {
+        return record.owner == test::peer(2) && decode(record.value)->unix_ms >= began_ms;
+      };
+      const auto records = watch->records();
+      const bool says_so = somebody_stays && std::any_of(records.begin(), records.end(), told_since);
+      CHECK((says_so || swarm.now() >= (somebody_stays ? 7 : 10)));  // not by what it said before
       CHECK(swarm.now() <= (somebody_stays ? 8 : 10));
       co_await swarm.tasks.stop();
     };
@@ -506,6 +513,28 @@ TEST_CASE("tracker: a peer publishes at most two records a second, also when the
   swarm.world.run(scenario());
   CHECK(seen >= 25);
   CHECK(seen <= 2 * 60 + 1);
+}
+
+TEST_CASE("tracker: who is two epochs ahead of what it has heard, and has no rate yet, writes as often as the others") {
+  Swarm swarm({0, 0});
+  swarm.peers.push_back(std::make_unique<Trainer>(swarm.world, swarm.board, 3, 100ms));
+  Trainer& newcomer = *swarm.peers.back();
+  swarm.tasks.spawn("track", newcomer.tracker.run());
+  const auto watch = swarm.board.view_of(test::peer(9)).watch(std::string(kProgressKey));
+  const auto scenario = [&]() -> Task<> {
+    co_await swarm.sleep_until(5);
+    newcomer.own.taking_part = true;
+    newcomer.own.epoch = 2;
+    newcomer.tracker.show(newcomer.own);
+    co_await swarm.sleep_until(6);
+    std::uint32_t period_ms = 0;
+    for (const auto& record : watch->records())
+      if (record.owner == test::peer(3)) period_ms = decode(record.value)->period_ms;
+    CHECK(period_ms > 0);
+    CHECK(period_ms < 5000);  // an eighth of the 30 s that the others need, not the most that may be
+    co_await swarm.tasks.stop();
+  };
+  swarm.world.run(scenario());
 }
 
 TEST_CASE("tracker: a record that says nothing new is written every two seconds, and what is new within one") {

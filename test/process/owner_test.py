@@ -88,13 +88,13 @@ def leaves_while_it_rests(swarm):
 
 def rests_when_its_traffic_is_used_up(swarm):
     """And knows it after a restart: until tomorrow it never joins. A larger limit lets it in."""
-    c = swarm.start('c', '--limit-day', '0.012')
+    c = swarm.start('c', '--limit-day', '0.008')
     c.wait_for('resting', 60)
     rest = c.events('resting')[0]
-    assert rest['until'] == 'midnight' and '12 MB' in rest['why'].replace('0.012 GB', '12 MB'), rest
+    assert rest['until'] == 'midnight' and '8 MB' in rest['why'].replace('0.008 GB', '8 MB'), rest
     assert any(e['event'] == 'epoch' for e in c.events()), c.log()
     assert c.stop() == 0
-    again = swarm.start('c', '--limit-day', '0.012', '--limit-month', '1')
+    again = swarm.start('c', '--limit-day', '0.008', '--limit-month', '1')
     again.wait_for('resting', SLOWEST)
     assert not again.events('started'), again.events()
     assert again.stop() == 0

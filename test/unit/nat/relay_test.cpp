@@ -205,10 +205,7 @@ TEST_CASE("relay: of one network few circuits are led, however many peers it cal
   NodeWishes wishes;
   wishes.relay.signal.of_network_max = 2;
   Town town(wishes);
-  std::vector<std::unique_ptr<RelayNode>> mates;
-  for (unsigned char i = 0; i < 3; ++i)
-    mates.push_back(std::make_unique<RelayNode>(town.world, town.network, static_cast<unsigned char>(10 + i),
-                                                NodeWishes{}, &town.box_a));
+  const auto mates = town.mates_of_a();
   town.run([&]() -> Task<> {
     for (auto& mate : mates) mate->start();
     REQUIRE(co_await town.b.reserves_at(town.relay));
@@ -252,10 +249,7 @@ TEST_CASE("relay: reservations are few of one address, few in all, and end with 
   wishes.relay.reservations_of_address_max = 2;
   wishes.relay.reservations_max = 3;
   Town town(wishes);
-  std::vector<std::unique_ptr<RelayNode>> mates;
-  for (unsigned char i = 0; i < 3; ++i)
-    mates.push_back(std::make_unique<RelayNode>(town.world, town.network, static_cast<unsigned char>(10 + i),
-                                                NodeWishes{}, &town.box_a));
+  const auto mates = town.mates_of_a();
   town.run([&]() -> Task<> {
     for (auto& mate : mates) mate->start();
     REQUIRE(co_await mates[0]->reserves_at(town.relay));

@@ -156,6 +156,14 @@ struct Town {
     };
     world.run(all());
   }
+  /// Three more behind its box, not started yet.
+  std::vector<std::unique_ptr<RelayNode>> mates_of_a() {
+    std::vector<std::unique_ptr<RelayNode>> mates;
+    for (unsigned char i = 0; i < 3; ++i)
+      mates.push_back(
+          std::make_unique<RelayNode>(world, network, static_cast<unsigned char>(10 + i), NodeWishes{}, &box_a));
+    return mates;
+  }
   Task<> sleep(Duration time) { return world.clock().sleep_until(world.clock().now() + time); }
   /// How long it took until `condition` held; at most `time`.
   Task<Duration> until(std::function<bool()> condition, Duration time) {
